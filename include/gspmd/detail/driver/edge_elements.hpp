@@ -9,7 +9,7 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/inputs.hpp"
 
-/// In which types a user of a program gives and gets complex numbers: in those of which the inputs are declared, std::complex say. The
+/// The types in which a user of a program gives and gets complex numbers: those in which the inputs are declared, std::complex say. The
 /// library itself does not read <complex>, which brings streams into every file.
 namespace gspmd::detail {
 
@@ -23,7 +23,7 @@ struct declared_elements<record<Struct, Members...>> {
 };
 template <class Input>
 using declared_elements_t = typename declared_elements<Input>::type;
-/// Of all leaves of the inputs.
+/// The declared element types of all leaves of the inputs.
 template <class... Inputs>
 using all_declared_elements = boost::mp11::mp_append<boost::mp11::mp_list<>, declared_elements_t<Inputs>...>;
 
@@ -44,7 +44,7 @@ struct complex_family<Complex<Part>> {
 template <class T>
 using is_foreign_complex = std::bool_constant<complex_family<T>::is_foreign>;
 
-/// In what a result is given of elements of type T.
+/// The type in which a result is given whose elements are of type T.
 template <class T, class Declared>
 struct given_element {
   using type = T;
@@ -55,7 +55,7 @@ struct given_element<complex_number<Part>, Declared> {
   using type = typename complex_family<boost::mp11::mp_front<families>>::template of<Part>;
 };
 
-/// In what input `K` is taken, whose elements are of type T.
+/// The type in which input `K` is taken, whose elements are of type T.
 template <class T, class Declared, std::size_t K>
 struct taken_element {
   using type = T;

@@ -43,7 +43,7 @@ struct base_mesh {
 template <class A, class B>
 inline constexpr bool see_each_other = is_view_of<A, B> || is_view_of<B, A>;
 
-/// On the same mesh, or one of them on a view of the other's.
+/// Whether two shards are on the same mesh, or one of them on a view of the other's.
 template <class Wanted, class Given>
 inline constexpr bool is_on_mesh_of =
     see_each_other<typename base_mesh<typename Given::mesh_type>::type, typename base_mesh<typename Wanted::mesh_type>::type>;

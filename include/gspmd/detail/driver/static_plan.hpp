@@ -109,7 +109,8 @@ struct planned_program {
     }
   }
   static constexpr bool is_refused = item<2>(passes::template frozen<steps_pass>().rest) != mistake::none;
-  /// Of two levels of saving the one that holds less is looked at: see plan_within_memory.
+  /// Whether a plan is too large for the memory of a device. Of two levels of saving the one that holds less is looked at: see
+  /// plan_within_memory.
   static constexpr bool is_too_large() {
     if constexpr (Mesh::info.shape.most_memory <= 0) return false;
     else if constexpr (is_refused) return false;

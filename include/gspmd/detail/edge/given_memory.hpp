@@ -25,7 +25,7 @@ class given_memory {
     inputs.resize(devices * plan.inputs.size());
     outputs.resize(devices * plan.outputs.size());
   }
-  /// Of the leaves of the program, inputs first, `leaf` lies there on device `d`.
+  /// Sets the place of leaf `leaf` of the program, inputs first, on device `d`.
   void put(const plan_view& plan, std::size_t leaf, std::size_t d, const void* shard) {
     inputs[d * plan.inputs.size() + leaf] = shard;
   }

@@ -253,7 +253,7 @@ constexpr std::int64_t lacking(const split_change& change, std::int64_t global_e
   return groups >= 2 && at(groups - 2) > last ? at(groups - 2) : last;
 }
 
-/// Of `elems` elements of a device's new box, how many it held before, where one dim is split anew.
+/// Returns how many of the `elems` elements of a device's new box it held before, where one dim is split anew.
 constexpr std::int64_t kept(std::int64_t elems, const split_change& change, std::int64_t global_extent) {
   if (change.is_reordered()) return 0;
   const auto extent = shard_extent(global_extent, change.common_parts * change.to_rest);
@@ -288,8 +288,8 @@ constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const movement& m, std
   return (box_elems - kept_elems) * bytes_per_elem;
 }
 
-/// With n devices in a group: 2(n-1)/n of the buffer for all_reduce (the ring algorithm), (n-1) result shards for
-/// reduce_scatter.
+/// Returns the bytes that one of n devices in a group sends: 2(n-1)/n of the buffer for all_reduce (the ring algorithm), (n-1) result
+/// shards for reduce_scatter.
 constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const reduction& r, std::int64_t bytes_per_elem) {
   const auto n = mesh.size_of(r.axes);
   const auto result_bytes = local_elements(mesh, r.global, r.to) * bytes_per_elem;

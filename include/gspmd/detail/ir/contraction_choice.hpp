@@ -200,7 +200,7 @@ struct contraction_choice {
     if (b >= 0) append_dims(result, buffer, b);
     return result;
   }
-  /// Of a letter that only a window has the dim is the window's.
+  /// Appends the dims of a group's letters. The dim of a letter that only a window has is the window's.
   constexpr void append_dims(letter_list& to, int buffer, int g) const {
     for (int i = 0; i < groups[g].count; ++i) {
       auto dim = sequence[groups[g].first + i];

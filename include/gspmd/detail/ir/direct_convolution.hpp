@@ -47,7 +47,7 @@ class direct_convolution_search {
       if (w.letter == l || w.inner == l) return true;
     return false;
   }
-  /// Of the left operand the stride of a window's dim stands at its letter.
+  /// Sets the strides of the letters. In the left operand the stride of a window's dim stands at its letter.
   constexpr void set_strides(const letter_list& letters, std::int64_t* strides) const {
     std::int64_t elems = 1;
     for (int i = letters.count - 1; i >= 0; --i) {

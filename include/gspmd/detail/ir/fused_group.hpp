@@ -59,7 +59,7 @@ struct scalar_op {
     s.slot = static_cast<std::int16_t>(slot);
     return s;
   }
-  /// Of one register.
+  /// The conversion of one register.
   static constexpr scalar_op conversion(int from, dtype type, dtype to) {
     scalar_op s = constant(to, 0, 0);
     s.op = opcode::convert;

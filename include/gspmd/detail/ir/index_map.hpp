@@ -135,7 +135,7 @@ struct index_map {
   [[nodiscard]] constexpr bool places() const { return placed.count > 0; }
   [[nodiscard]] constexpr bool has_margins() const { return low + high > 0; }
 
-  /// Of a map to tiles: the extents of a tile, and of all of them one behind the other.
+  /// The local extents under a map to tiles: the extents of a tile, and of all of them one behind the other.
   [[nodiscard]] constexpr extents tile_local(const mesh_shape& mesh, const sharding& s, extents shard) const {
     for (const auto& d : dims) shard[d.dim] = d.tile.local_extent(parts_of(mesh, s, d.dim));
     return shard;

@@ -26,7 +26,7 @@ struct loop_reduction {
   friend constexpr bool operator==(const loop_reduction&, const loop_reduction&) = default;
 };
 
-/// Of one loop. They reduce the same dims of elements of one width.
+/// The most reductions of one loop. They reduce the same dims of elements of one width.
 inline constexpr int most_loop_reductions = 4;
 
 /// The elements that a reduction combines at once have at most so many bytes (reduce_contiguous), whatever the width of vectors.

@@ -21,7 +21,7 @@ struct map_traffic {
   [[nodiscard]] constexpr std::int64_t elems() const { return sent > received ? sent : received; }
 };
 
-/// Of what one part of a dim gives away or gets: all of it, and of that what stays in the part.
+/// The elements that one part of a dim gives away or gets: all of it, and of that what stays in the part.
 struct part_share {
   std::int64_t all = 1, own = 1;
 };
@@ -57,7 +57,7 @@ class part_shares {
   vec<part_share> shares_;
 };
 
-/// In how many of the parts, of `shard` indices each, the elements `first + step * t` lie.
+/// Returns in how many of the parts, of `shard` indices each, the elements `first + step * t` lie.
 constexpr std::int64_t parts_met(std::int64_t first, std::int64_t step, index_range steps, std::int64_t shard) {
   if (steps.size() <= 0) return 0;
   if (step >= shard || -step >= shard) return steps.size();
@@ -71,7 +71,7 @@ struct dim_traffic {
 
   constexpr dim_traffic() = default;
 
-  /// Of one map, or of several that a part is filled by.
+  /// The traffic of one map, or of several that a part is filled by.
   constexpr dim_traffic(span<const dim_map> maps, std::int64_t from, std::int64_t to, std::int64_t parts) {
     const auto from_shard = shard_extent(from, parts), to_shard = shard_extent(to, parts);
     bool has_tiles = false;
@@ -110,7 +110,7 @@ struct dim_traffic {
     }
   }
 
-  /// Of a map that places indices one by one.
+  /// The traffic of a map that places indices one by one.
   constexpr dim_traffic(const index_map& map, std::int64_t extent, std::int64_t parts) {
     const auto shard = shard_extent(extent, parts);
     for (std::int64_t p = 0; p < parts && p * shard < extent; ++p) {

@@ -170,7 +170,7 @@ struct mesh_info {
       if (!holds(axes, p)) return false;
     return holds(parts, axes[0]);
   }
-  /// Of the axes that a name means those that have `w.size` devices behind parts of `w.before`.
+  /// Returns those of the axes that a name means which have `w.size` devices behind parts of `w.before`.
   [[nodiscard]] constexpr axis_list part_of(const axis_list& whole, const sub_axis& w) const {
     axis_list found;
     std::int64_t before = 1, size = 1;

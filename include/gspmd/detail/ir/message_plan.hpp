@@ -77,7 +77,7 @@ constexpr bool is_contiguous_exchange(const mesh_shape& mesh, const movement& m)
   return fits && left == 1 && cut == 1;
 }
 
-/// To how many members of the group the same element may go: to all that differ only in axes that `to` does not use.
+/// Returns to how many members of the group the same element may go: to all that differ only in axes that `to` does not use.
 constexpr std::int64_t sends_at_most(const mesh_shape& mesh, const movement& m) {
   return mesh.size_of(m.axes & ~m.to.split_axes());
 }
@@ -101,7 +101,7 @@ constexpr packing packing_of(const mesh_shape& mesh, const movement& m) {
   if (is_contiguous_exchange(mesh, m) || classify(mesh, m) == collective_kind::collective_permute) return {};
   return {shard * sends_at_most(mesh, m), elements(local_extents(mesh, m.to_global, m.to))};
 }
-/// Of a movement whose messages carry parts of others too.
+/// Returns the packing of a movement whose messages carry parts of others too.
 constexpr packing joint_packing_of(const mesh_shape& mesh, const movement& m) {
   return {elements(local_extents(mesh, m.from_global, m.from)) * sends_at_most(mesh, m),
           elements(local_extents(mesh, m.to_global, m.to))};

@@ -74,11 +74,11 @@ struct kernel_arithmetic<T, Wraps> {
 };
 template <class T, bool Wraps = true>
 using kernel_t = typename kernel_arithmetic<T, Wraps>::type;
-/// That of a reduction.
+/// The type in which a reduction combines elements.
 template <monoid Kind, class T>
 using combined_t = kernel_t<T, Kind == monoid::add || Kind == monoid::multiply>;
 
-/// On bool a maximum and a sum are an or, a minimum and a product an and.
+/// Returns the monoid that a type computes with: on bool a maximum and a sum are an or, a minimum and a product an and.
 template <class T>
 constexpr monoid natural_kind(monoid kind) {
   if (!std::is_same_v<T, bool>) return kind;

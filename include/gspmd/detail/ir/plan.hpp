@@ -113,7 +113,8 @@ constexpr collective_origin origin_of(const plan_view& p, const plan_step& s) {
   const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
   return {true, n.op, n.at.is_input() ? nullptr : n.at.file, n.at.is_input() ? n.at.number() : n.at.line};
 }
-/// Of a step that carries out several movements, `k` is the number of one: it has an operand, a result and a map for each.
+/// Returns the map of a movement. In a step that carries out several movements, `k` is the number of one: it has an operand, a result and a
+/// map for each.
 constexpr const index_map& map_of(const plan_view& p, const plan_step& s, int k = 0) {
   return table_of<index_map>(p)[static_cast<std::size_t>(s.spec + k)];
 }
@@ -142,7 +143,7 @@ constexpr reduction reduction_of(const plan_view& p, const plan_step& s, int k =
   const auto& to = p.result(s, k);
   return {from.global, from.layout, to.layout, from.layout.partial & ~to.layout.partial, from.layout.reduced_by, origin_of(p, s)};
 }
-/// Of a step whose operands lie one after the other: all of them as one list of elements.
+/// Returns the reduction of a step whose operands lie one after the other: all of them as one list of elements.
 constexpr reduction list_reduction_of(const plan_view& p, const plan_step& s) {
   const reduction first = reduction_of(p, s);
   if (s.operands.count == 1) return first;

@@ -47,7 +47,7 @@ enum class action : std::uint8_t {
   rows_end,
 };
 
-/// Of a loop that runs while a condition holds.
+/// The number of trips of a loop that runs while a condition holds.
 inline constexpr std::int64_t unknown_trips = -1;
 
 /// Where a value lies on every device. What a loop carries without copying it, and what follows it, take turns in two places: the

@@ -52,7 +52,8 @@ struct reshape_digits {
   }
 };
 
-/// Of one tensor: calls `visit(dim, parts, weight)` for the split dims, `weight` that of their index in the row-major number.
+/// Goes through the splits of one tensor: calls `visit(dim, parts, weight)` for the split dims, `weight` that of their index in the
+/// row-major number.
 template <class Visit>
 constexpr void for_each_split(const mesh_shape& mesh, const extents& global, const sharding& s, Visit visit) {
   std::int64_t weight = 1;

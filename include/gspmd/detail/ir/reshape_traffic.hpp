@@ -16,7 +16,7 @@ inline constexpr std::int64_t most_reshape_devices = 2048;
 inline constexpr std::int64_t most_reshape_devices_with_boxes = 256;
 inline constexpr std::int64_t most_reshape_turns = 81;
 
-/// Of the devices along such a set of axes.
+/// The traffic of the devices along such a set of axes.
 struct axes_traffic {
   part_shares sent, received, targets, sources;
 };
@@ -225,7 +225,7 @@ class reshape_exchange {
     }
     return all;
   }
-  /// In how many parts of a tensor boxes lie, at most.
+  /// Returns in how many parts of a tensor boxes lie, at most.
   [[nodiscard]] constexpr std::int64_t peers_around(const side& s, const vec<digit_box>& boxes) const {
     if (boxes.empty()) return 0;
     std::int64_t n = 1;
@@ -260,7 +260,7 @@ class reshape_exchange {
   inline_vec<axis_mask, max_axes> sets_;
 };
 
-/// Of any map. An affine one goes between tensors with the same splits.
+/// Returns the traffic of any map. An affine one goes between tensors with the same splits.
 constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from_global, const sharding& from,
                                  const extents& to_global, const sharding& to, const index_map& map) {
   return map.reshapes ? reshape_exchange(mesh, from_global, from, to_global, to).traffic()

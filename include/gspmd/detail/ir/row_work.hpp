@@ -39,7 +39,7 @@ constexpr std::int64_t kept_rows(const reduction_spec& spec) {
   for (int d = 0; d < kept_dims(spec); ++d) rows *= spec.in[d];
   return rows;
 }
-/// Of the result.
+/// Returns the elements of the result.
 constexpr std::int64_t reduced_elems(const reduction_spec& spec) {
   std::int64_t elems = 1;
   for (int d = 0; d < spec.in.count; ++d)

@@ -175,8 +175,8 @@ template <class T>
   return static_cast<std::uint64_t>(x0) << 32 | x1;
 }
 
-/// By as many bits as the type has, or more, or a negative number of them, everything is shifted out. To the right a signed integer
-/// keeps its sign.
+/// Shifts bits. By as many bits as the type has, or more, or a negative number of them, everything is shifted out. To the right a signed
+/// integer keeps its sign.
 template <class T>
 [[gnu::always_inline]] constexpr T shift_bits(bool left, T a, T b) {
   using natural = std::make_unsigned_t<T>;

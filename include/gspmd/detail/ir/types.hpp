@@ -135,7 +135,7 @@ constexpr dtype moved_as(dtype type) {
   return is_own(type) ? by_width[(static_cast<std::size_t>(type) - element_type_count) % own_widths] : type;
 }
 
-/// Of sums and products the bits do not depend on the sign: they are those of the signed type as wide.
+/// Returns the signed type of the same width. The bits of sums and products do not depend on the sign.
 constexpr dtype signed_of(dtype type) { return type == dtype::u32 ? dtype::s32 : type == dtype::u64 ? dtype::s64 : type; }
 
 /// Calls `f(T{})` with the element type that `type` names, which is none of the user's own.

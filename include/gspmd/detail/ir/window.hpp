@@ -38,7 +38,7 @@ struct window_dim {
   [[nodiscard]] constexpr std::int64_t first() const { return dilation < 0 ? offset + dilation * (size - 1) : offset; }
   [[nodiscard]] constexpr std::int64_t span() const { return (dilation < 0 ? -dilation : dilation) * (size - 1) + 1; }
 
-  /// From the first to behind the last position that a range of outputs reads; an empty one at 0 for none.
+  /// Returns the positions that a range of outputs reads, from the first to behind the last; an empty range at 0 for none.
   [[nodiscard]] constexpr index_range positions(index_range outputs) const {
     if (outputs.size() <= 0) return {0, 0};
     return {stride * outputs.begin + first(), stride * (outputs.end - 1) + first() + span()};

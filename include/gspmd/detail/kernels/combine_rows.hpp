@@ -15,7 +15,7 @@ namespace gspmd::detail {
 
 /// The code that combines rows, compiled for an element type and a monoid; whatever uses it is compiled once for all of them.
 struct row_combiner {
-  /// Of narrow floats, more than two of which are added as floats and rounded once.
+  /// The sums of narrow floats, more than two of which are added as floats and rounded once.
   struct wide_sums {
     void (*begin)(float* sum, const void* row, std::int64_t n);
     void (*add)(float* sum, const void* row, std::int64_t n);

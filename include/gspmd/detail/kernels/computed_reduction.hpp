@@ -187,7 +187,7 @@ inline std::byte* before(std::byte* at, std::int64_t bytes) {
   return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(at) - static_cast<std::uintptr_t>(bytes));
 }
 
-/// Of results without padding, dense over `from`, what has its place in arrays of extents `to`; from the last one on.
+/// Moves results without padding, dense over `from`, to their places in arrays of extents `to`; from the last one on.
 inline void spread(const extents& from, const extents& to, std::int64_t elem_bytes, std::byte* results) {
   if (from == to || elements(from) == 0) return;
   const int last = from.count - 1;

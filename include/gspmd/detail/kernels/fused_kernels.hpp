@@ -41,8 +41,8 @@ struct fused_pair {
   opcode first, second;
   int place;  // of the result of `first` among the operands of `second`
 };
-/// On f32 and f64, all operands and results but those of comparisons. Each costs every program that interprets 15 ms of compile
-/// time per type.
+/// The pairs of operators that have a kernel together: on f32 and f64, all operands and results but those of comparisons. Each costs every
+/// program that interprets 15 ms of compile time per type.
 inline constexpr fused_pair fused_pairs[] = {{opcode::multiply, opcode::add, 0},
                                              {opcode::multiply, opcode::subtract, 1},
                                              {opcode::add, opcode::relu, 0},
@@ -50,7 +50,7 @@ inline constexpr fused_pair fused_pairs[] = {{opcode::multiply, opcode::add, 0},
                                              {opcode::compare_eq, opcode::convert, 0}};
 inline constexpr std::size_t fused_pair_count = std::size(fused_pairs);
 
-/// Of these operators the bits of integers do not depend on the sign: the kernel is that of the signed type.
+/// Whether the bits of integers do not depend on the sign, so that the kernel is that of the signed type.
 constexpr bool ignores_sign(opcode op) {
   return op == opcode::add || op == opcode::subtract || op == opcode::multiply || op == opcode::negate || op == opcode::and_ ||
          op == opcode::or_ || op == opcode::xor_ || op == opcode::not_ || op == opcode::shift_left || op == opcode::compare_eq ||
@@ -195,7 +195,7 @@ struct fused_kernels {
     return table;
   }();
 
-  /// Of fused_pairs, by f32 and f64.
+  /// The kernels of fused_pairs, by f32 and f64.
   static constexpr std::array<std::array<fused_kernel, 2>, fused_pair_count> pair = [] {
     std::array<std::array<fused_kernel, 2>, fused_pair_count> table{};
     boost::mp11::mp_for_each<boost::mp11::mp_iota_c<fused_pair_count>>([&]<class P>(P) {

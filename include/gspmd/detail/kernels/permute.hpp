@@ -61,7 +61,7 @@ template <class Bits>
 [[gnu::noinline]] void permute(const permutation_plan& p, const void* from, void* to) {
   permute_by<Bits>(p, from, to);
 }
-/// With a plan that the compiler knows: small planes take a sixth less time.
+/// Permutes by a plan that the compiler knows: small planes take a sixth less time.
 template <class Bits, auto const& Plan>
 void permute_constant(const permutation_plan&, const void* from, void* to) {
   permute_by<Bits>(Plan, from, to);

@@ -76,8 +76,8 @@ inline U reduce_run(const U* in, std::int64_t n) {
   return result;
 }
 
-/// Of every o < outer; short runs by four, each in the order of reduce_run: how many there are then hardly costs anything where it
-/// is not a constant.
+/// Reduces the run of every o < outer; short runs by four, each in the order of reduce_run: how many there are then hardly costs anything
+/// where it is not a constant.
 template <monoid Kind, class U>
 void reduce_runs(const void* from, std::int64_t outer, std::int64_t step, std::int64_t n, void* to) {
   const U* const in = static_cast<const U*>(from);

@@ -120,7 +120,7 @@ void top_of_line(const T* x, const std::int32_t* numbers, std::int64_t n, std::i
   }
   for (; count < k; ++count) best[count] = T{}, at[count] = no_element;
 }
-/// Of all lines, of which `valid` elements from global index `first` on are data.
+/// Finds the largest elements of all lines, of which `valid` elements from global index `first` on are data.
 template <class T>
 void top_of_lines(const top_k_spec& s, std::int64_t valid, std::int64_t first, const void* from, const std::int32_t* numbers,
                   void* to, std::int32_t* at) {

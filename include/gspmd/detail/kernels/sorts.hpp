@@ -187,7 +187,7 @@ void merge_elements(const merged_end& m, dtype type, bool is_descending, const v
       i += takes ? 0 : 1;
     }
 }
-/// Of several operands: no two elements have the same keys, but where they make up for padding.
+/// Merges the ends of several operands: no two elements have the same keys, but where they make up for padding.
 inline void merge_together(const merged_end& m, const sort_order& order, int count, const dtype* types, const void* const* own,
                            const void* const* others, void* const* to, void* scratch) {
   auto* const chosen = static_cast<std::int64_t*>(scratch);  // i: the part's own; -1 - j: the neighbour's

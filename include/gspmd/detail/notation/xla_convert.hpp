@@ -57,7 +57,7 @@ constexpr bool has_rank(const xla_tiles& x, int rank, text& problem) {
   return problem.empty();
 }
 
-/// On a mesh that is given: each of its axes must cut one dim, or none.
+/// Returns the sharding on a mesh that is given: each of its axes must cut one dim, or none.
 constexpr xla_on_mesh on_mesh(const xla_tiles& x, const mesh_info& info, int rank) {
   xla_on_mesh r;
   const auto& mesh = info.shape;
@@ -100,7 +100,8 @@ constexpr xla_on_mesh on_mesh(const xla_tiles& x, const mesh_info& info, int ran
   return r;
 }
 
-/// On a mesh that is made for it: with the devices in order if the list is a product, else with the list as device order.
+/// Returns the sharding on a mesh that is made for it: with the devices in order if the list is a product, else with the list as device
+/// order.
 constexpr xla_with_mesh with_mesh(const xla_tiles& x, std::int64_t device_count, int rank) {
   xla_with_mesh r;
   if (x.kind != xla_kind::tiled) {

@@ -95,8 +95,8 @@ struct einsum_op : without_exchange, without_movements, reads_shards, outside_of
     return n.operands.count == 2 && !is_narrow(n.type) && !is_complex(n.type) && n.integer == 0;
   }
 
-  /// Of two operands: 2 for every combination of local indices, a multiplication and an addition; of complex ones 8. Of one: 1 for every
-  /// element that is summed.
+  /// The flops of two operands: 2 for every combination of local indices, a multiplication and an addition; of complex ones 8. Of one: 1
+  /// for every element that is summed.
   static constexpr std::int64_t flops(const graph& g, const mesh_shape& mesh, const local_program& p, const instruction& op) {
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
     if (n.operands.count == 1) return flops_of_sum(p, op);

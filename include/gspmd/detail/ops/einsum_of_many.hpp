@@ -196,7 +196,8 @@ class einsum_of_many {
     result_.letters = named;
   }
 
-  /// Of a letter that stands twice the second becomes another one, whose index is equal where the tensor is not masked.
+  /// Takes the diagonals of operands in which a letter stands twice: the second one becomes another letter, whose index is equal where the
+  /// tensor is not masked.
   constexpr bool take_diagonals() {
     for (auto& t : operands_)
       for (int d = 1; d < t.letters.count; ++d) {

@@ -188,7 +188,7 @@ struct elementwise_op : named_by_opcode, same_dims, without_exchange, without_mo
   }
 
  private:
-  /// Of abs: dy conj(z) / |z|, and 0 where z is 0.
+  /// The gradient of abs: dy conj(z) / |z|, and 0 where z is 0.
   static constexpr term pick_zero(gradient_builder& b, term y, term dy) {
     const term is_zero = term::of(opcode::compare_eq, y, y.number(0));
     const term ratio = dy / term::of(opcode::select, is_zero, y.number(1), y);

@@ -105,7 +105,7 @@ struct local_operator : plain_operator, reduced_first, without_movements, reads_
   }
 
  private:
-  /// Of the tensors of the text: operands, then results.
+  /// Returns the value of tensor k of the text: operands come first, then results.
   static constexpr int value_of_tensor(const instruction& op, int k) {
     if (k < op.operands.count) return op.operands[k];
     return k == op.operands.count ? op.result : op.further_results[k - op.operands.count - 1];

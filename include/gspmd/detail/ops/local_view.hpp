@@ -54,7 +54,7 @@ struct border_spec {
     if ((layout.partial & axis_bit(axis)) != 0) return partial_by(layout.reduced_by);
     return {(replica & axis_bit(axis)) != 0 ? state::replica : state::invariant};
   }
-  /// Of the gradient: what is partial becomes a replica, and the other way round.
+  /// Returns the border of the gradient: what is partial becomes a replica, and the other way round.
   [[nodiscard]] constexpr border_spec dual() const {
     border_spec d = *this;
     d.layout.partial = replica;

@@ -95,7 +95,7 @@ constexpr auto call_pointer(std::index_sequence<I...>) -> T (*)(const T*) {
   }
 }
 
-/// Of the user's own type of that number, if there is one.
+/// Returns the call for the user's own type of that number, if there is one.
 template <int Number, class F, std::size_t... I>
 constexpr own_map_element own_call_pointer(std::index_sequence<I...>) {
   if constexpr (has_own_type<Number, F>) {

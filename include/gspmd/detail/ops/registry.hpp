@@ -12,7 +12,7 @@
 /// The tables by which passes find the facts of an operator.
 namespace gspmd::detail {
 
-/// By enumerated opcode: what its operator, which owns several of them, states.
+/// A table by enumerated opcode of the facts of its operator, which owns several opcodes.
 template <class Entry>
 class table_by_opcode {
  public:
@@ -76,7 +76,7 @@ constexpr bool may_be_moved(const graph& g, const mesh_shape& mesh, const node& 
   return may_be_moved(g, n) && (operand.split_axes() & ~result.split_axes()) == 0 &&
          reshape_exchange(mesh, operand_of(g, n, 0).shape, operand, n.shape, result).is_possible();
 }
-/// Of how many movements an operator consists; `is_moved`: it was chosen to be one.
+/// Returns the number of movements that an operator consists of; `is_moved`: it was chosen to be one.
 constexpr int movements_of(const node& n, bool is_moved) { return is_moved ? 1 : facts_of(n.op).movements(n); }
 
 /// Returns the traffic of a movement of an operator between operands and a result that are sharded so.

@@ -46,7 +46,7 @@ constexpr int add_scatter(graph& g, int indices, int updates, const extents& sha
 constexpr int add_scatter_set(graph& g, int table, int indices, int updates, const index_dims& dims, out_of_range beyond,
                               location at);
 
-/// With the numbers of another gather or scatter, `like`, from the same table to slices of the same kind.
+/// Adds a scatter with the numbers of another gather or scatter, `like`, from the same table to slices of the same kind.
 constexpr int add_scatter_like(graph& g, const node& like, int indices, int updates, const extents& shape, monoid kind,
                                location at);
 constexpr int add_gather_like(graph& g, const node& like, int table, int indices, const extents& shape, location at);
@@ -149,7 +149,7 @@ struct scatter_set_op : indexing_operator {
     rule.maps.push_back(maps.slices);
     rule.maps.push_back(maps.table);
   }
-  /// Of several updates of one element the last one counts: it is the one whose number is the largest.
+  /// Adds the gradients. Of several updates of one element the last one counts: it is the one whose number is the largest.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     if (!is_floating(n.type)) return;

@@ -57,7 +57,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     uniform_rule(n.shape, rule);
     rule.results = n.results;
   }
-  /// Of a sort by comparisons: log2 of the length of a line for each element.
+  /// The flops of a sort by comparisons: log2 of the length of a line for each element.
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
     std::int64_t log2 = 1;

@@ -30,7 +30,8 @@ struct state_change {
             {static_cast<state>(a[2]), static_cast<std::int8_t>(a[3]), static_cast<monoid>(a[4])},
             {static_cast<state>(a[5]), static_cast<std::int8_t>(a[6]), static_cast<monoid>(a[7])}};
   }
-  /// Of what is renamed, these alone have attributes. Without an operand it is the place of a device on the axes, which varies.
+  /// Whether a node is a transition: of the renamed ones, these alone have attributes. Without an operand it is the place of a device on
+  /// the axes, which varies.
   static constexpr bool is_one(const node& n) { return n.attributes.count >= 8; }
   [[nodiscard]] constexpr int row() const {
     return row_of(by, from.is == state::constant ? (to.is == state::replica ? state::invariant : state::replica) : from.is,
@@ -106,7 +107,7 @@ struct transition_op : without_exchange, same_dims, without_steps {
   static constexpr realisation runs = realisation::loop;
   static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
-  /// Of a gradient, what it is the gradient of is only looked at.
+  /// The number of operands that are read. A gradient names the value that it is the gradient of and does not read it.
   static constexpr int reads(const node& n) { return n.operands.count > 0 ? 1 : 0; }
   static constexpr bool is_made_again(const node&) { return false; }
   static constexpr bool may_go_round_ring(const node&) { return false; }

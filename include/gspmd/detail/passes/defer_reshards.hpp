@@ -45,7 +45,7 @@ class deferred_reshards {
   [[nodiscard]] static constexpr bool is_plain_reshard(const node& n) {
     return facts_of(n.op).made == origin::renamed && n.annotated && n.operands.count == 1 && n.attributes.empty() && is_free(n);
   }
-  /// Of policies, and of the local view.
+  /// Whether a node is free of policies, and outside of the local view.
   [[nodiscard]] static constexpr bool is_free(const node& n) {
     return n.local_axes == 0 && !n.forbid_reshard && !n.keep_split && !n.keep_partial && n.gather_limit < 0;
   }

@@ -118,7 +118,7 @@ class input_matcher {
     return static_cast<int>(plan_.values[operand(s, k)].where.at);
   }
 
-  /// By store of a loop: the operand that it updates.
+  /// Returns by store of a loop the operand that it updates.
   [[nodiscard]] constexpr vec<int> find_updated(const plan_step& s) const {
     const auto& group = table_of<planned_group>(plan_)[s.spec];
     const int none = group.stores.count;

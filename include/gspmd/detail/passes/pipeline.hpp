@@ -88,7 +88,7 @@ struct choose_pass {
     const auto span_of = [](const layouts& l) { return span<const sharding>(l.of.data(), l.of.size()); };
     plan_search(g, before.mesh(), uses, span_of(completed), span_of(preferred), state).run(most.nodes, most.prices);
   }
-  /// Of a state, as a constant too.
+  /// Whether a state is complete, as a constant too.
   static constexpr bool is_complete(const auto& frozen) { return item<0>(frozen.rest); }
   /// After an evaluation that left lists as long as `before_it`, and one more, which looks at `nodes` more.
   template <class Before>

@@ -348,7 +348,7 @@ class cost_report {
     std::snprintf(text, sizeof text, "\"ts\": %.6f, \"dur\": %.6f", begin * 1e6, seconds * 1e6);
     return text;
   }
-  /// In one run of the program.
+  /// Returns the seconds of a step in one run of the program.
   [[nodiscard]] double seconds(const plan_step& s) const {
     double all = 0;
     for (const auto t : step_times(rates_, plan_, mesh_.shape, s)) all += seconds_of(t);

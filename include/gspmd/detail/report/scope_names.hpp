@@ -33,7 +33,7 @@ class scope_names {
 
   [[nodiscard]] bool empty() const { return plan_.scopes.empty(); }
   [[nodiscard]] bool shows_all() const { return shown_.empty(); }
-  /// Of what stands in no scope: "".
+  /// Returns the path of a scope; of what stands in no scope: "".
   [[nodiscard]] const std::string& path(int scope) const {
     return scope < 0 ? nothing_ : paths_[static_cast<std::size_t>(scope)];
   }

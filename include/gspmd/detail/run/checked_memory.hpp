@@ -90,7 +90,8 @@ class checked_memory {
   checked_memory& operator=(checked_memory&&) = default;
   [[gnu::noinline]] ~checked_memory() {}
 
-  /// Of `devices` devices: `inputs[d * plan.inputs.size() + k]` is input k of device d, outputs likewise. Throws gspmd::error.
+  /// Checks the memory of `devices` devices: `inputs[d * plan.inputs.size() + k]` is input k of device d, outputs likewise. Throws
+  /// gspmd::error.
   [[gnu::noinline]] void check(const plan_view& plan, std::size_t devices, const void* const* inputs, void* const* outputs) {
     const std::size_t in = devices * plan.inputs.size(), out = devices * plan.outputs.size();
     const auto is_known = [&](const std::vector<const void*>& known) {

@@ -10,7 +10,7 @@
 /// The kernels that work on all devices of a communicator together.
 namespace gspmd::detail::kernels {
 
-/// Of part k of a step that several values go through together.
+/// Finds the shards of part k of a step that several values go through together.
 inline void find_shards(const plan_view& p, const plan_step& s, const devices_here& devices, int k = 0) {
   for (int d = 0; d < devices.count; ++d) {
     devices.from[d] = devices.memory[d].read(p.operand(s, k).where);

@@ -44,7 +44,7 @@ struct prepared_permutation {
 
 namespace kernels {
 
-/// Of every letter that has a bound, how much is data.
+/// Reads for every letter that has a bound how much of it is data.
 inline void read_bounds(const plan_view& p, const plan_step& s, const device_memory& device, std::int64_t* valid) {
   for (int b = 0; b < s.bounds.count; ++b) {
     const auto& item = p.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
@@ -77,7 +77,7 @@ inline void contract::run(const prepared_contraction& prepared, const plan_view&
                device.write(p.result(s).where), device.arena + s.scratch, false, true);
 }
 
-/// Of every dim of operand 0, how much is data.
+/// Reads for every dim of operand 0 how much of it is data.
 [[gnu::noinline]] inline void read_valid(const plan_view& p, const plan_step& s, const device_memory& device,
                                          std::int64_t* valid) {
   const auto& operand = p.operand(s, 0);
@@ -104,7 +104,7 @@ prepared_window_reduction reduce_window::prepare(const plan_view& p, const plan_
   with_computing_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(windows.reduced_by); });
   return {&windows, kernel};
 }
-/// Of every dim of the result, how much is there.
+/// Reads for every dim of the result how much of it is there.
 [[gnu::noinline]] inline void read_existing(const plan_view& p, const plan_step& s, const device_memory& device,
                                             std::int64_t* valid) {
   const auto& result = p.result(s);

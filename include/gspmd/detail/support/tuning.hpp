@@ -82,13 +82,13 @@ inline constexpr std::int64_t most_inserted_elems = 64;
 inline constexpr std::int64_t reduced_piece_bytes = 8192;
 /// The bytes that a loop computes before they are reduced: so many are found in the first cache then.
 inline constexpr std::int64_t computed_part_bytes = 16 * 1024;
-/// Of a product, multiplications up to which the call of a library costs more than the product.
+/// The multiplications of a product up to which the call of a library costs more than the product.
 inline constexpr std::int64_t worth_a_gemm_call = 512;
-/// Of a product of narrow elements, terms that are made wider at a time: bf16 [2048,2048] by [2048,2048] in 115 ms, where copies of whole
-/// operands took 131. And the elements of both operands of one of many products from which on that is done.
+/// The terms of a product of narrow elements that are made wider at a time: bf16 [2048,2048] by [2048,2048] in 115 ms, where copies of
+/// whole operands took 131. And the elements of both operands of one of many products from which on that is done.
 inline constexpr std::int64_t narrow_panel_terms = 512;
 inline constexpr std::int64_t worth_panels_elems = 64;
-/// Of a convolution, multiplications from which on oneDNN is called, where it is there.
+/// The multiplications of a convolution from which on oneDNN is called, where it is there.
 inline constexpr std::int64_t worth_a_convolution_call = 1 << 16;
 /// From this size on, a buffer that is only written is better written around the caches: at 16 MiB it costs 5 % or gains
 /// nothing, at 64 MiB it gains 15-30 % (bench/collectives.cpp).
@@ -96,7 +96,7 @@ inline constexpr std::int64_t stream_from_bytes = std::int64_t{24} << 20;
 
 // ---- transport ----
 
-/// Of the buffers of several members that are reduced in turns: small enough to stay in the first-level cache next to a source.
+/// The block in which the buffers of several members are reduced in turns: small enough to stay in the first-level cache next to a source.
 inline constexpr std::int64_t reduce_block_bytes = 4096;
 /// Shards up to this size go through memory that a node shares, box by box, where messages would be packed. At 64 MiB messages are faster.
 inline constexpr std::int64_t largest_shown_shard_bytes = std::int64_t{4} << 20;

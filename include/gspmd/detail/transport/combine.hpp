@@ -14,8 +14,8 @@
 /// the same bits.
 namespace gspmd::detail {
 
-/// From the number of a member to its buffer: refers to a function object and forgets its type, so that what uses it is
-/// compiled once and not for every communicator.
+/// A function from the number of a member to its buffer: refers to a function object and forgets its type, so that what uses it is compiled
+/// once and not for every communicator.
 template <class Pointer>
 class peer_buffers {
  public:

@@ -217,7 +217,7 @@ struct reduction_route {
   int own = no_box;                   // from the packed result to its place
   box_list boxes;
 
-  /// Of the block of member j.
+  /// Returns the elements of the block of member j.
   [[nodiscard]] std::int64_t block_elems(std::int64_t j) const {
     return offsets[static_cast<std::size_t>(j) + 1] - offsets[static_cast<std::size_t>(j)];
   }

@@ -110,7 +110,8 @@ inline void fill_spare_room(const movement& m, const buffer_layout& target, Fill
   }
 }
 
-/// Of a map that places the indices of a dim: that of the turn, counted as it is in the result.
+/// Sets the index that a shard holds in a turn of a map that places the indices of a dim: that of the turn, counted as it is in the
+/// result.
 inline void hold_placed(const movement& m, std::int64_t turn, bool is_source, buffer_layout& shard) {
   const int d = m.map->placed_dim;
   const auto from = m.map->placed[static_cast<int>(turn)];
@@ -219,8 +220,8 @@ inline buffer_layout source_of(const mesh_shape& mesh, const movement& m, const 
   return source;
 }
 
-/// Of a movement with a map: calls `visit(coordinates)` for the members that may hold something of `target`, in one of its turns.
-/// Of large groups these are few. `holder` is where the device itself is.
+/// Goes through the holders of a movement with a map: calls `visit(coordinates)` for the members that may hold something of `target`, in
+/// one of its turns. Of large groups these are few. `holder` is where the device itself is.
 template <class Visit>
 inline void for_each_holder(const mesh_shape& mesh, const movement& m, const buffer_layout& target, coordinates holder,
                             std::int64_t turn, Visit visit) {

@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// Of kernels that need no description.
+/// The prepared object of kernels that need no description.
 struct nothing_prepared {};
 
 struct without_description : on_one_device, without_scratch, not_by_rows {

@@ -50,7 +50,8 @@ struct sort : plain_step, on_one_device, never_in_place, not_by_rows {
   using tables = mp11::mp_list<kernel_table<sort_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
-  /// Of one line: twice its elements, as numbers that are ordered as they are; of several operands with where they come from.
+  /// The bytes for one line: twice its elements, as numbers that are ordered as they are; for several operands also the places that they
+  /// come from.
   static constexpr std::int64_t scratch_bytes(const auto& tables, const plan_step& s) {
     const auto n = table_of<sort_spec>(tables)[static_cast<std::size_t>(s.spec)].sorted_length;
     return 2 * n * (s.operands.count == 1 ? bytes_of(s.type) : 16);
@@ -66,7 +67,7 @@ struct sort_ends : plain_step, on_one_device, never_in_place, not_by_rows {
   using tables = mp11::mp_list<kernel_table<sort_ends_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
-  /// Of several operands: where each element of a row comes from.
+  /// The bytes for the places that the elements of a row come from, where there are several operands.
   static constexpr std::int64_t scratch_bytes(const auto& tables, const plan_step& s) {
     return s.operands.count == 2 ? 0 : 8 * table_of<sort_ends_spec>(tables)[static_cast<std::size_t>(s.spec)].half;
   }

@@ -107,7 +107,7 @@ class chooser {
   }
 
   [[nodiscard]] constexpr int prices() const { return operators_.prices; }
-  /// Of the operators from here on, every way that there is: see operator_chooser.
+  /// Records for the operators from here on every way to run them: see operator_chooser.
   constexpr void record(vec<tried_use>* ways) { operators_.record = ways; }
 
  private:

@@ -103,7 +103,7 @@ constexpr operator_use use_of(const form_prices& known, const node& n, const op_
   return p;
 }
 
-/// By operand: its form, if the only ones it has are partial.
+/// Returns by operand its form, if the only ones it has are partial.
 constexpr operand_shardings held_partial(const form_prices& known, const node& n) {
   const form_book& book = known.book;
   operand_shardings held;

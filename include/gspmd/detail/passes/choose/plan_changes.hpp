@@ -10,7 +10,7 @@ namespace gspmd::detail {
 /// Which values of a program may lie otherwise than is asked for, which of them lie otherwise together, and how.
 class plan_changes {
  public:
-  /// Of one value.
+  /// The shardings that are tried for one value.
   using candidates = inline_vec<sharding, 8>;
 
   /// `asked`: what is asked for by what completion found; `preferred`: by the best plan so far.

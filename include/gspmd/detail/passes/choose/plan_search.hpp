@@ -198,7 +198,8 @@ class plan_search {
     state_.improved = false;
   }
 
-  /// By node: what its operator takes and, if it is an output, that; but for the work that no plan does without.
+  /// Returns by node the time of its operator and, for an output, of bringing it to its sharding; but for the work that no plan does
+  /// without.
   constexpr const vec<std::int64_t>& times_spent() {
     if (!spent_.empty()) return spent_;
     const auto& marks = state_.best.marks;
@@ -220,7 +221,7 @@ class plan_search {
     return time;
   }
 
-  /// By bytes alone many small exchanges are better than one; a change of one axis must gain what it takes to begin those it adds.
+  /// Whether a change gains what it takes to begin the steps that it adds. By bytes alone many small exchanges would be better than one.
   [[nodiscard]] constexpr bool pays_for_its_steps() const {
     if (!mesh_.network.is_by_bytes()) return true;
     const auto steps = [](const choose_state& s) { return static_cast<std::int64_t>(s.table.steps.size()); };

@@ -67,7 +67,8 @@ class ghost_reach {
     return true;
   }
 
-  /// From the last sweep back to the first one: what it needs of a field, the one before it makes.
+  /// Returns a round of so many sweeps. It is found from the last sweep back to the first one: what a sweep needs of a field, the one
+  /// before it makes.
   [[nodiscard]] constexpr ghost_round round_of(std::int64_t sweeps) const {
     ghost_round made;
     made.sweeps = sweeps;
@@ -151,7 +152,7 @@ class ghost_reach {
     }
     return by;
   }
-  /// By node of the body, and by dim: which indices around its own it reads of a field, or of anything.
+  /// Returns by node of the body, and by dim, the indices around its own that it reads of a field, or of anything.
   [[nodiscard]] constexpr vec<index_range> reach_from(int leaf) const {
     vec<index_range> reads(dims.size() * sweep.program.nodes.size(), leaf == anything ? index_range{0, 0} : nothing);
     const auto of = [&](int i) { return reads.data() + dims.size() * static_cast<std::size_t>(i); };

@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// In which body the instructions of a local program stand, as they are gone through: 0 outside of all, and another number for every
+/// The body in which the instructions of a local program stand, as they are gone through: 0 outside of all, and another number for every
 /// body, of a branch each. What a body made may be read in no other one.
 class body_number {
  public:

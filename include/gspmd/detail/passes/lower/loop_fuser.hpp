@@ -124,7 +124,7 @@ class loop_fuser {
     }
     add_loop(group, first.op, first.operand, same, reduced);
   }
-  /// Of a value that lies in memory. Elements of a narrow type become wider ones by blocks.
+  /// Reduces a value that lies in memory. Elements of a narrow type become wider ones by blocks.
   constexpr void reduce_stored(const waiting_reduction& f) {
     const auto& v = s_.program_.value(f.operand);
     if (is_narrow(v.type) && elements(s_.program_.value(f.result).local) < elements(v.local)) return reduce_as_read({f});
@@ -324,8 +324,8 @@ class loop_fuser {
     }
     return false;
   }
-  /// Of a value that lies in memory: the operand of a reduction, one of the next few that wait, that is to be computed of it and reduced
-  /// alike; -1: there is none.
+  /// Returns an operand that can be computed beside a value that lies in memory: the operand of a reduction, one of the next few that wait,
+  /// that is to be computed of it and reduced alike; -1: there is none.
   [[nodiscard]] constexpr int computed_beside(std::size_t first) {
     constexpr std::size_t most_looked_at = 8;
     const auto& f = (*open_)[first];

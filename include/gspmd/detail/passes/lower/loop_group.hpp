@@ -44,7 +44,8 @@ class loop_group {
   }
   /// Registers are numbered by int16.
   static constexpr std::size_t most_registers = 32'767;
-  /// That one operator may add: loads and conversions of all its operands, itself, and the conversion of its result.
+  /// The most operators that one operator adds to a group: loads and conversions of all its operands, itself, and the conversion of its
+  /// result.
   static constexpr std::size_t most_of_one = 2 * max_map_arity + 8;
 
   constexpr int add_op(const scalar_op& op, int load_before = -1) {

@@ -7,8 +7,9 @@
 
 namespace gspmd::detail {
 
-/// Of a value of the local view: which axes cut a dim into the parts that devices hold, by dim, then major to minor. What is varying may be
-/// anything; but where two axes cut one dim, it matters which one is moved first. An axis moves only where it is the innermost of its dim:
+/// The parts of a value of the local view: which axes cut a dim into the parts that devices hold, by dim, then major to minor. What is
+/// varying may be anything; but where two axes cut one dim, it matters which one is moved first. An axis moves only where it is the
+/// innermost of its dim:
 ///
 ///   0 1 2 3 4 5 over x:2, y:3      gathered along y: 0 1 2 | 3 4 5      along x: 0 3 | 1 4 | 2 5, of which no part lies as S(0) says
 ///

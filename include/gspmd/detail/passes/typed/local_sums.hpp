@@ -7,10 +7,10 @@
 
 namespace gspmd::detail {
 
-/// Of the local view: sums over a dim of which devices are known to hold parts. Such a sum varies, and what devices have of it are the
-/// terms of the sum over the whole dim. A function of one term that is not linear is refused: it is the sum that somebody forgot, or one
-/// device's own sum, which is to be said (to_varying of what is summed). A comparison is not: what it gives varies, and is a predicate or
-/// nothing.
+/// Refuses forgotten sums of the local view: sums over a dim of which devices are known to hold parts. Such a sum varies, and what devices
+/// have of it are the terms of the sum over the whole dim. A function of one term that is not linear is refused: it is the sum that
+/// somebody forgot, or one device's own sum, which is to be said (to_varying of what is summed). A comparison is not: what it gives varies,
+/// and is a predicate or nothing.
 class local_sums {
  public:
   constexpr local_sums(program_typer& t, int i, const op_rule& rule) : t_(t), i_(i), rule_(rule), names_(t.program, i) {}

@@ -81,7 +81,7 @@ class region_planner {
   }
 
  private:
-  /// Of a program in which a region leaves axes to the planner: along its own axes a value lies as is written, and along these as
+  /// Leaves axes to the planner, in a program with a region that does so: along its own axes a value lies as is written, and along these as
   /// completion finds. What is computed in a region is hidden along its axes; while a transition goes on it is visible along the axes
   /// `visible`.
   constexpr void leave_axes(int i, axis_mask visible) {

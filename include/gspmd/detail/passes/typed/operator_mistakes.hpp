@@ -57,7 +57,8 @@ class remedy_search {
   constexpr remedy_search(program_typer& t, int refused, int axis)
       : t_(t), refused_(refused), axis_(axis), names_(t.program, refused) {}
 
-  /// Of a call of several operators those that make all of it right, and where there are none, those that make right what was refused.
+  /// Returns the remedies: in a call of several operators those that make all of it right, and where there are none, those that make right
+  /// what was refused.
   constexpr std::vector<text> run(bool only_gathers = false) {
     end_ = names_.end();
     std::vector<text> ways = found(only_gathers);

@@ -147,8 +147,8 @@ class remedy_list {
   inline_vec<remedy, 3> best_;
 };
 
-/// Of a mistake on an axis of the local view, the rows of the table that, applied to one operand, make the rule accept. `numbers`: what the
-/// user calls the operands, -1 for what he has not.
+/// Returns for a mistake on an axis of the local view the rows of the table that, applied to one operand, make the rule accept. `numbers`:
+/// what the user calls the operands, -1 for what he has not.
 constexpr std::vector<text> local_remedies(const mesh_info& mesh, const axis_rule& along, const operands_on_axis& in,
                                            const inline_vec<held_operand, max_map_arity>& held,
                                            const inline_vec<std::int8_t, max_map_arity>& numbers, int axis, bool is_called) {

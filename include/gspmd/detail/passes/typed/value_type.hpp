@@ -31,7 +31,7 @@ struct value_type {
       if (use.axis != axis) kept.push_back(use);
     splits = kept;
   }
-  /// On an axis of the global view; one that shards a dim is minor to those that do so already.
+  /// Sets the state on an axis of the global view; one that shards a dim is minor to those that do so already.
   constexpr void set(int axis, axis_state s) {
     leave(axis);
     on[axis] = s;

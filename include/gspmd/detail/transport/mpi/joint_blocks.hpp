@@ -27,7 +27,7 @@ void unpack_whole(reduction_routes parts, const T* packed, T* const* out) {
   }
 }
 
-/// Of each of `n` members its block of every part, one after the other; `blocks` becomes where they lie.
+/// Packs for each of `n` members its block of every part, one after the other; `blocks` becomes where they lie.
 template <class T>
 void pack_blocks(reduction_routes parts, std::int64_t n, const T* const* in, T* packed, reduction_route& blocks) {
   std::size_t next[most_moved_together]{};  // by part: of its boxes

@@ -91,7 +91,7 @@ class mpi_members {
     window_->arrive_with(addresses<2>{{address_of(memories, first), second != nullptr ? address_of(memories, second) : 0}});
     return find_shown<2>(window_->wait(), second != nullptr ? 2 : 1);
   }
-  /// From the number of a member to its buffer number k of those that were found.
+  /// The function from the number of a member to its buffer number k of those that were found.
   struct shown_buffers {
     void* const* buffers;
     void* operator()(std::int64_t j) const { return buffers[j]; }
