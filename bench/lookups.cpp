@@ -9,7 +9,7 @@
 
 namespace {
 
-/// What both threads see of each other.
+/// The barrier and the buffers that both threads share.
 struct meeting {
   std::barrier<> both{2};
   const void* shown[2]{};

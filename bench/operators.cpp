@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What planning costs at run time, what the interpreter adds to an operator, and how fast the local kernels are.
+// The time of planning at run time, the time that the interpreter adds to an operator, and the speed of the local kernels.
 #include <benchmark/benchmark.h>
 
 #include <cmath>

@@ -91,9 +91,9 @@ struct block {
     compute_box(1, n[0] + 1, 1, n[1] + 1);
     now = 1 - now;
   }
-  /// What needs no ghost cells that come from others.
+  /// Computes the elements that need no ghost cells of others.
   void compute_inner() { compute_box(inner(0).begin, inner(0).end, inner(1).begin, inner(1).end); }
-  /// And the rest.
+  /// Computes the other elements.
   void compute_rim() {
     const auto rows = inner(0), columns = inner(1);
     compute_box(1, rows.begin, 1, n[1] + 1);

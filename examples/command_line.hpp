@@ -8,7 +8,7 @@
 #include <string_view>
 #include <system_error>
 
-/// What the examples that have options share.
+/// The functions that the examples with options share.
 namespace command_line {
 
 /// A mistake on the command line.

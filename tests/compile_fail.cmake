@@ -9,13 +9,13 @@
 # these and with exactly one error, in at most 20 lines of GCC or 25 of Clang.
 # CASES, of GCC only: SOURCE includes these files, and what is printed of each is what this file by itself would have printed.
 set(command "")
-set(seen OFF)
+set(is_command OFF)
 math(EXPR last "${CMAKE_ARGC} - 1")
 foreach(i RANGE 0 ${last})
-  if(seen)
+  if(is_command)
     list(APPEND command "${CMAKE_ARGV${i}}")
   elseif(CMAKE_ARGV${i} STREQUAL "--")
-    set(seen ON)
+    set(is_command ON)
   endif()
 endforeach()
 list(APPEND command -std=c++20 -fsyntax-only -fdiagnostics-color=never)

@@ -10,7 +10,7 @@ constexpr const char* usage =
     "usage: digits [--devices DxM] [--backend threads|simulated|self] [--epochs N] [--expect PERCENT] [--compare]\n"
     "  --devices DxM      D devices share the batch, M the hidden layer (2x2)\n"
     "  --backend B        one thread per device, or all simulated in one thread, or self: only one device (threads)\n"
-    "  --epochs N         how often every row is seen (40)\n"
+    "  --epochs N         how often every row is used (40)\n"
     "  --expect PERCENT   fail if the test accuracy is less (0)\n"
     "  --compare          then show that self, threads and simulated agree after 50 steps\n";
 

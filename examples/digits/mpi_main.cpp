@@ -12,7 +12,7 @@ using namespace digits;
 constexpr const char* usage =
     "usage: mpirun -n RANKS digits-mpi [--devices DxM] [--epochs N] [--expect PERCENT] [--compare]\n"
     "  --devices DxM      D ranks share the batch, M the hidden layer (the first mesh of RANKS devices)\n"
-    "  --epochs N         how often every row is seen (40)\n"
+    "  --epochs N         how often every row is used (40)\n"
     "  --expect PERCENT   fail if the test accuracy is less (0)\n"
     "  --compare          then show that MPI and one device agree after 50 steps\n";
 

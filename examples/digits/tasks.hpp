@@ -36,7 +36,7 @@ class epoch_report {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-/// What a training ends with.
+/// The outcome of a training.
 struct outcome {
   double loss = 0;      // of the last step
   double accuracy = 0;  // on the test rows, in percent

@@ -32,7 +32,7 @@ constexpr value steps(value u, boundary::sides around, int count) {
       count, [around](value, value t) { return step(t, around, rate); }, u);
 }
 
-// What is compiled in: 240 x 320 points on 2 x 2 devices, nothing flows over the edge, 50 steps from frame to frame.
+// The program that is compiled in: 240 x 320 points on 2 x 2 devices, nothing flows over the edge, 50 steps from frame to frame.
 constexpr int compiled_steps = 50;
 constexpr auto compiled = [](value u) { return steps(u, boundary::edge(), compiled_steps); };
 using compiled_mesh = mesh<axis<"x", 2>, axis<"y", 2>>;

@@ -31,7 +31,7 @@ constexpr auto automatic = [](auto x, auto w1, auto w2) {
 using automatic_step = compile<automatic, pod, in<float, dims<8, 6>, split<"data", _>>, in<float, dims<6, 10>, split<_, "model">>,
                                in<float, dims<10, 6>, split<"model", _>>>;
 
-// Explicit: the same, but for the lines that say what is sent. Each weight is one value, seen by devices with other data along `data`: their
+// Explicit: the same, but for the lines that say what is sent. Each weight is one value, for devices with other data along `data`: their
 // gradients are terms, and `summed` adds them up.
 using activations = tensor<float, dims<8, 6>, place<pod, split<"data", _>, replica<"model">>>;
 using column_parallel = tensor<float, dims<6, 10>, place<pod, split<_, "model">, replica<"data">>>;

@@ -53,7 +53,7 @@ options parse(int argc, char** argv) {
 
 constexpr sizes trained{8, 64, 8, 16, 64, 128};
 
-/// What every program of the model takes: the characters before, the next ones, the key, then the parameters.
+/// The inputs of every program of the model: the characters before, the next ones, the key, then the parameters.
 struct model_inputs {
   value before, next, key;
   std::vector<value> parameters;
@@ -94,7 +94,8 @@ dynamic::program training_step(const dynamic::mesh& m, const sizes& n, dispatch 
   return b.compile();
 }
 
-/// What a batch costs in nats for a character, and where its tokens are sent: the experts, the places, the weights, the auxiliary loss.
+/// The program of a test: the nats that a batch costs for a character, and where its tokens are sent: the experts, the places, the weights,
+/// the auxiliary loss.
 dynamic::program test_step(const dynamic::mesh& m, const sizes& n, dispatch how) {
   dynamic::builder b(m);
   const model_inputs in(b, n);

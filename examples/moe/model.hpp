@@ -71,7 +71,7 @@ constexpr value combine_weights(const routing& r, const sizes& n) {
   return reshard(weights, split<"d", _, _, _>{});  // the products with them go by groups
 }
 
-/// What the experts make of their buffers, [E,G,C,M] -> [G,E,C,M]; the split of the experts is the third of the paper's three annotations.
+/// Applies the experts to their buffers, [E,G,C,M] -> [G,E,C,M]; the split of the experts is the third of the paper's three annotations.
 constexpr value experts(value buffers, value wi, value wo) {
   const value h = relu(einsum<"EGCM,EMH->EGCH">(reshard(buffers, split<"d", _, _, _>{}), wi));
   return einsum<"EGCH,EHM->GECM">(h, wo);

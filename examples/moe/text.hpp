@@ -63,7 +63,7 @@ class text_file {
     return all;
   }
 
-  /// What a character of the test costs who knows how often each occurs in the training, alone or after another one.
+  /// Returns the nats that a character of the test costs who knows how often each occurs in the training, alone or after another one.
   [[nodiscard]] double nats_of_characters() const {
     return nats([](std::size_t) { return std::size_t{0}; });
   }

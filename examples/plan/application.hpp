@@ -8,17 +8,17 @@
 #include "backends.hpp"
 #include "options.hpp"
 
-/// What gspmd-plan does, whatever the backends of the program that includes it.
+/// The application gspmd-plan, whatever the backends of the program that includes it.
 namespace plan_tool {
 
-/// What one process has to say, so that of several only one says it.
+/// The report of one process, so that of several only one prints it.
 struct report {
   int status = 0;
   std::string out;
   std::string err;
 };
 
-/// What differs between the programs.
+/// The differences between the programs that include the application.
 struct surroundings {
   std::int64_t devices_here = 0;  // 0: as many as the mesh has
   std::int64_t most_devices = 0;

@@ -23,7 +23,7 @@
 /// From a document to a program, on its mesh or on one device.
 namespace plan_tool {
 
-/// What the document calls a value.
+/// A value with its name in the document.
 struct named_value {
   std::string name;
   std::string op;    // `input` for an input
@@ -46,7 +46,7 @@ struct built_program {
 
 /// Bodies in bodies.
 inline constexpr int most_depth = 16;
-/// What a loop carries, or a conditional gives.
+/// The most values that a loop carries, or a conditional gives.
 inline constexpr std::size_t most_carried = 64;
 
 enum class devices { of_mesh, one };
@@ -117,7 +117,7 @@ class program_builder {
     }
   }
 
-  /// What annotations name: sub-axes among that become axes of the mesh. What is wrong with them is said where they stand.
+  /// Returns the axes that annotations name: sub-axes among them become axes of the mesh. What is wrong with them is said where they stand.
   [[nodiscard]] std::vector<std::string> named_axes() const {
     std::vector<std::string> names;
     add_named_axes(document_, names);
@@ -147,7 +147,7 @@ class program_builder {
 
   // ---- annotations ----
 
-  /// What stands under `sharding`, `open` and `partial`, in the words of the library.
+  /// The words under `sharding`, `open` and `partial`, as the library takes them.
   struct annotation {
     std::vector<std::string> dims;  // "data,model", "?" at the end of an open one
     std::string partial_axes;
@@ -303,7 +303,8 @@ class program_builder {
     members.push_back(m);
     return m.tied;
   }
-  /// What one value of shard_as says itself, those that say nothing say too: `{replicated}` is no split that completion could pass.
+  /// Gives the annotation of one value of shard_as to those of its group that have none: `{replicated}` is no split that completion could
+  /// pass.
   void share_annotations() {
     for (const auto& [group, members] : groups_) {
       if (group.is_like) continue;
@@ -403,7 +404,7 @@ class program_builder {
 
   // ---- values ----
 
-  /// Where ops are defined, so that a use before the definition can be told from a name that is nowhere.
+  /// Where ops are defined, so that a use before the definition is distinguished from a name that is not defined.
   void note_names(const json& ops) {
     for (std::size_t i = 0; i < ops.size(); ++i)
       if (ops[i].is_object() && ops[i].contains("name") && ops[i]["name"].is_string())
@@ -782,8 +783,8 @@ class program_builder {
     return results;
   }
 
-  /// What a region gives for these arguments. Its inputs are other names for them, and values from around it are known inside; its own
-  /// values are called NAME/own, and are known nowhere else. None where it is refused.
+  /// Returns the results of a region for these arguments. Its inputs are other names for them, and values from around it are known inside;
+  /// its own values are called NAME/own, and are known nowhere else. None where it is refused.
   std::vector<value> read_region(const json& region, const std::vector<value>& arguments, const std::string& called, int number,
                                  const path& at) {
     object_reader reader(region, at, errors_);
@@ -873,7 +874,7 @@ class program_builder {
 
   void read_outputs(const json& j, const path& at) {
     if (j.empty()) errors_.add(at.str(), "is empty; nothing would be computed");
-    std::vector<bool> seen(built_.values.size(), false);
+    std::vector<bool> listed(built_.values.size(), false);
     for (std::size_t i = 0; i < j.size(); ++i) {
       const path at_output(at, i);
       if (!j[i].is_string()) {
@@ -887,11 +888,11 @@ class program_builder {
         continue;
       }
       const auto number = static_cast<std::size_t>(it->second);
-      if (seen[number]) {
+      if (listed[number]) {
         errors_.add(at_output.str(), in_quotes(name) + " is an output already");
         continue;
       }
-      seen[number] = true;
+      listed[number] = true;
       if (!made_[number].is_valid()) continue;  // what is wrong with it has been said
       built_.outputs.push_back(it->second);
       built_.program->output(made_[number]);
@@ -914,7 +915,7 @@ class program_builder {
     return true;
   }
 
-  /// What a value takes at most, with padding.
+  /// Returns the bytes that a value takes at most, with padding.
   [[nodiscard]] long double bound_of(value v) const {
     auto bytes = static_cast<long double>(gspmd::bytes_of(v.type())), growth = 1.0L;
     for (const auto e : v.shape()) {

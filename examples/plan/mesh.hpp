@@ -55,7 +55,7 @@ class mesh_reader {
     }
   }
 
-  // What the document says of the mesh besides.
+  // The network and the memory that the document states beside the mesh.
   std::optional<gspmd::network> network;
   std::int64_t memory = 0;  // bytes of a device; 0: no limit
 
@@ -139,11 +139,11 @@ class mesh_reader {
     if (static_cast<std::int64_t>(ids->size()) != count)
       return errors_.add(at.str(),
                          "names " + std::to_string(ids->size()) + " devices and the axes have " + std::to_string(count));
-    std::vector<bool> seen(ids->size(), false);
+    std::vector<bool> named(ids->size(), false);
     for (std::size_t i = 0; i < ids->size(); ++i) {
       const auto id = static_cast<std::size_t>((*ids)[i]);
-      if (seen[id]) return errors_.add(path(at, i).str(), "names device " + std::to_string(id) + " a second time");
-      seen[id] = true;
+      if (named[id]) return errors_.add(path(at, i).str(), "names device " + std::to_string(id) + " a second time");
+      named[id] = true;
       order.push_back(static_cast<std::int32_t>(id));
     }
   }

@@ -21,7 +21,7 @@
 /// Arrays in NumPy's file format (versions 1 to 3, C and Fortran order; little-endian f4 f8 i4 i8 and b1).
 namespace npy {
 
-/// What is wrong with a file, without its name.
+/// A mistake in a file, without the file's name.
 struct problem : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

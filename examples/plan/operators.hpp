@@ -340,7 +340,7 @@ inline value build_rotate(const operation& o) {
   return dim && amount && o.is_sound() ? gspmd::roll(o.operands[0], -*amount, *dim, o.at) : value{};
 }
 
-/// What a tensor is beyond an end: a number, or the name of what it goes on as.
+/// The continuation of a tensor beyond an end: a number, or the name of what it goes on as.
 inline std::optional<gspmd::boundary> read_boundary(const json& j, const path& at, const operation& o) {
   using gspmd::boundary;
   if (j.is_string()) {
@@ -441,7 +441,7 @@ inline value build_reshard(const operation& o) {
   return o.annotation && o.is_sound() ? o.program.reshard(o.operands[0], *o.annotation, o.at) : value{};
 }
 
-/// What becomes of indices outside: `mode` is clip, fill or error.
+/// The treatment of indices outside: `mode` is clip, fill or error.
 inline std::optional<gspmd::out_of_range> read_mode(const operation& o, gspmd::out_of_range otherwise) {
   const auto* j = o.attrs.find("mode");
   if (j == nullptr) return otherwise;

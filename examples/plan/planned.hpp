@@ -16,7 +16,7 @@ namespace plan_tool {
 using gspmd::dynamic::instruction;
 using gspmd::dynamic::placed_tensor;
 
-/// What the document calls an operator of the library's.
+/// Returns the document's name of an operator of the library's.
 inline std::string name_in_document(const std::string& op) { return op == "roll" ? "rotate" : op; }
 
 struct planned_program {
@@ -44,7 +44,7 @@ struct planned_program {
   [[nodiscard]] static std::string kind_of(const instruction& i) {
     return i.kind.starts_with("compare_") ? "compare" : name_in_document(i.kind);
   }
-  /// What a movement makes of what.
+  /// The operand and the result of a movement.
   [[nodiscard]] const placed_tensor& from(const instruction& i) const { return on_device(i.operands[0]).tensor; }
   [[nodiscard]] const placed_tensor& to(const instruction& i) const { return i.is_halo ? from(i) : on_device(i.result).tensor; }
 };

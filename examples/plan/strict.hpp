@@ -61,7 +61,7 @@ class strict_reader {
     collect();
     return d_.answer;  // `built` needs it too
   }
-  /// What `run` found without a mistake, as it is planned, on the mesh or on one device.
+  /// Returns the program that `run` found to be without a mistake, as it is planned, on the mesh or on one device.
   std::optional<built_program> built(devices on) {
     const auto& mesh = *d_.mesh;
     auto b = on == devices::one ? strict_builder<on_one_device>(document_, d_, mesh, d_.errors).build(mesh.with_one_device())
@@ -233,19 +233,19 @@ class strict_reader {
     const auto* axes = attrs.require("axes", "a list of axes");
     const auto* pairs = attrs.find("pairs");
     if (!word || !from_word || !to_word || axes == nullptr) return {};
-    using gspmd::verb;
-    static const std::pair<const char*, verb> verbs[] = {{"convert", verb::convert},
-                                                         {"reinterpret", verb::reinterpret},
-                                                         {"all_gather", verb::all_gather},
-                                                         {"all_to_all", verb::all_to_all},
-                                                         {"permute", verb::permute},
-                                                         {"all_reduce", verb::all_reduce},
-                                                         {"reduce_scatter", verb::reduce_scatter}};
-    std::optional<verb> by;
-    for (const auto& [name, is] : verbs)
+    using gspmd::transition_kind;
+    static const std::pair<const char*, transition_kind> kinds[] = {{"convert", transition_kind::convert},
+                                                                    {"reinterpret", transition_kind::reinterpret},
+                                                                    {"all_gather", transition_kind::all_gather},
+                                                                    {"all_to_all", transition_kind::all_to_all},
+                                                                    {"permute", transition_kind::permute},
+                                                                    {"all_reduce", transition_kind::all_reduce},
+                                                                    {"reduce_scatter", transition_kind::reduce_scatter}};
+    std::optional<transition_kind> by;
+    for (const auto& [name, is] : kinds)
       if (*word == name) by = is;
     const auto from = state_named(*from_word), to = state_named(*to_word);
-    if (!by) d_.complain(path(attrs.at(), "verb"), "is " + in_quotes(*word) + ", no verb of a transition");
+    if (!by) d_.complain(path(attrs.at(), "verb"), "is " + in_quotes(*word) + ", no kind of transition");
     if (!from) d_.complain(path(attrs.at(), "from"), "is " + in_quotes(*from_word) + ", no state");
     if (!to) d_.complain(path(attrs.at(), "to"), "is " + in_quotes(*to_word) + ", no state");
     std::string list;

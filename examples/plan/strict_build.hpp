@@ -173,8 +173,8 @@ class strict_builder {
                 if (g.states.on[a] == axis_state{state::partial, 0, kind})
                   axes += (axes.empty() ? "" : ",") + mesh_.axes()[a].name;
               if (!axes.empty())
-                x = how_->transition(x, {gspmd::verb::reinterpret, axes, {state::varying}, {state::partial, 0, kind}, {}},
-                                     at(g.name));
+                x = how_->transition(
+                    x, {gspmd::transition_kind::reinterpret, axes, {state::varying}, {state::partial, 0, kind}, {}}, at(g.name));
             }
             define(g.name, without_gradient(k, std::move(x)), static_cast<int>(k));
           }
@@ -306,7 +306,8 @@ class strict_builder {
                      [&](const std::vector<copies>& of) { made = build(op, name, of, given, note, further, where); });
     if (!take_mistake(where) || !errors_.empty()) return;
     if (!note.varies.empty())
-      made = how_->transition(made, {gspmd::verb::reinterpret, note.varies, {state::replica}, {state::varying}, {}}, at(name));
+      made = how_->transition(made, {gspmd::transition_kind::reinterpret, note.varies, {state::replica}, {state::varying}, {}},
+                              at(name));
     if (note.out) made = how_->bring(made, *note.out, at(name));
     if (!take_mistake(where)) return;
     const auto text = [&](const char* key) {
@@ -339,7 +340,7 @@ class strict_builder {
 
   // ---- regions ----
 
-  /// What a region gives for these arguments, which it alone sees; its own values are called NAME/own.
+  /// Returns the results of a region for these arguments, which it alone sees; its own values are called NAME/own.
   std::vector<copies> read_region(const json& region, const std::vector<copies>& arguments, const std::string& called,
                                   const path& where) {
     auto outside = std::exchange(names_, {});

@@ -16,7 +16,7 @@
 
 #include "strict_notes.hpp"
 
-/// What the readers of an explicit or manual document share.
+/// The functions that the readers of an explicit or manual document share.
 namespace plan_tool {
 
 using gspmd::axis_state;
@@ -24,7 +24,7 @@ using gspmd::state;
 using gspmd::dynamic::strict_program;
 using gspmd::dynamic::value_states;
 
-/// What is found of such a document.
+/// The result of checking such a document.
 struct strict_answer {
   struct named {
     std::string name;

@@ -11,12 +11,12 @@
 
 #include "mesh.hpp"
 
-/// What checking finds of a document's ops that building them needs.
+/// The notes that checking takes of a document's ops, for building them.
 namespace plan_tool {
 
 /// A transition as a document writes it.
 struct written_transition {
-  gspmd::verb by = gspmd::verb::convert;
+  gspmd::transition_kind by = gspmd::transition_kind::convert;
   std::string axes;  // "x,y"
   gspmd::axis_state from, to;
   std::vector<std::pair<std::int64_t, std::int64_t>> pairs{};

@@ -10,7 +10,7 @@
 
 namespace plan_tool {
 
-/// What a name of an explicit or manual document stands for in the program that is built: on the mesh one value; on one device one for each
+/// The values of the program that a name of an explicit or manual document stands for: on the mesh one value; on one device one for each
 /// device of the local view.
 using copies = std::vector<value>;
 
@@ -32,7 +32,8 @@ class on_mesh {
     return {program_.transition(x[0], t.by, t.axes, t.from, t.to, t.pairs, at)};
   }
   copies axis_index(const std::string& axis, gspmd::location at) { return {program_.axis_index(axis, at)}; }
-  /// What a result must be, or a reshard asks for: of the axes of the global view; of the others there is nothing to do.
+  /// Brings a value to the states that a result must have, or a reshard asks for: of the axes of the global view; of the others there is
+  /// nothing to do.
   copies bring(const copies& x, const value_states& s, gspmd::location at) { return {program_.bring(x[0], s, at)}; }
   /// The same value as one of its own.
   copies same(const copies& x, gspmd::location at) { return {program_.same(x[0], at)}; }

@@ -50,12 +50,13 @@ class on_one_device {
       std::int64_t n = 1;
       for (const auto& name : names_in(t.axes)) n *= mesh_.size_of(name);
       const bool is_equal = t.from.is == state::constant || t.from.is == state::replica || t.from.is == state::invariant;
-      const bool is_times = t.by == gspmd::verb::reinterpret && t.to.is == state::partial && is_equal;  // a term on each device
+      const bool is_times =
+          t.by == gspmd::transition_kind::reinterpret && t.to.is == state::partial && is_equal;  // a term on each device
       for (const auto k : active_) made[k] = is_times ? times(x[k], n, t.to.reduced_by, at) : same({x[k]}, at)[0];
       return made;
     }
-    using gspmd::deed;
-    const deed does = gspmd::dynamic::done_for(t.by, t.from, t.to);
+    using gspmd::device_action;
+    const device_action does = gspmd::dynamic::action_of(t.by, t.from, t.to);
     for (const auto k : active_) {
       copies group;  // of the devices that communicate, by their place
       std::int64_t place = 0;
@@ -70,27 +71,27 @@ class on_one_device {
       };
       const auto sum = [&] { return folded(group, t.from.reduced_by, at); };
       switch (does) {
-        case deed::nothing: made[k] = same({x[k]}, at)[0]; break;
-        case deed::keep_own: made[k] = own(x[k]); break;
-        case deed::keep_first: made[k] = place == 0 ? same({x[k]}, at)[0] : neutral(x[k], t.to.reduced_by, at); break;
-        case deed::pad_zeros: {
+        case device_action::nothing: made[k] = same({x[k]}, at)[0]; break;
+        case device_action::keep_own: made[k] = own(x[k]); break;
+        case device_action::keep_first: made[k] = place == 0 ? same({x[k]}, at)[0] : neutral(x[k], t.to.reduced_by, at); break;
+        case device_action::pad_zeros: {
           copies parts(group.size(), neutral(x[k], t.to.reduced_by, at));
           parts[static_cast<std::size_t>(place)] = x[k];
           made[k] = t.from.is == state::varying ? stacked(parts, at) : gspmd::concatenate(parts, t.from.dim, at);
           break;
         }
-        case deed::gather:
+        case device_action::gather:
           made[k] = t.from.is == state::varying ? stacked(group, at) : gspmd::concatenate(group, t.from.dim, at);
           break;
-        case deed::gather_sum: made[k] = own(sum()); break;
-        case deed::sum: made[k] = sum(); break;
-        case deed::exchange: {
+        case device_action::gather_sum: made[k] = own(sum()); break;
+        case device_action::sum: made[k] = sum(); break;
+        case device_action::exchange: {
           copies parts;
           for (const auto v : group) parts.push_back(chunk(v, t.to.dim));
           made[k] = gspmd::concatenate(parts, t.from.dim, at);
           break;
         }
-        case deed::permute: {
+        case device_action::permute: {
           made[k] = gspmd::zeros_like(x[k], at);
           for (const auto& [from, to] : t.pairs)
             if (to == place) made[k] = same({group[static_cast<std::size_t>(from)]}, at)[0];
@@ -215,7 +216,7 @@ class on_one_device {
   static value folded(const copies& list, monoid kind, gspmd::location at) {
     return gspmd::reduce(stacked(list, at), kind, {0}, at);
   }
-  /// What is no term: of a reduction in which equal terms are one, the value itself.
+  /// The value that is no term: of a reduction in which equal terms are one, the value itself.
   value neutral(value x, monoid kind, gspmd::location at) {
     if (kind == monoid::add) return gspmd::zeros_like(x, at);
     if (kind == monoid::multiply) return b_.constant(x.type(), shape_of(x), 1.0, at);

@@ -7,7 +7,7 @@
 
 #include "operators.hpp"
 
-/// What runs say of functions of which a document says no more than the class.
+/// Runs of functions of which a document states the class alone.
 namespace plan_tool {
 
 /// The first n elements of a value, row-major, again and again where it has fewer; zeros where it has none.

@@ -7,7 +7,7 @@
 #include "json_out.hpp"
 #include "strict.hpp"
 
-/// What is found of an explicit or manual document, as JSON and for people.
+/// The result of checking an explicit or manual document, as JSON and for people.
 namespace plan_tool {
 
 inline nlohmann::ordered_json states_json(const strict_answer& answer, const strict_answer::named& v) {

@@ -12,7 +12,7 @@
 
 namespace plan_tool {
 
-/// What is written to a std::FILE: unlike a std::ofstream's, it can be opened such that it must not have been there.
+/// A stream buffer that writes to a std::FILE: unlike a std::ofstream's, it can be opened such that it must not have been there.
 class file_buffer : public std::streambuf {
  public:
   explicit file_buffer(std::FILE* file) : file_(file) {}

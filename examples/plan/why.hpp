@@ -26,23 +26,25 @@ class sharding_reasons {
     std::vector<std::string> lines{value.name + " is " + placed->text()};
     for (const auto& [axis, size] : p_.mesh().axes()) {
       const int dim = placed->dim_split_by(axis);
-      const int wished = completed->dim_split_by(axis);
+      const int completed_dim = completed->dim_split_by(axis);
       std::string line = "  " + axis + ": ";
       if (size == 1) {
         line += "has one device and cuts nothing";
       } else if (placed->is_partial_over(axis)) {
         line += partial_reason(v, *placed, axis);
-      } else if (dim < 0 && wished < 0) {
+      } else if (dim < 0 && completed_dim < 0) {
         line += replicated_reason(v, axis);
       } else if (dim < 0) {
-        line +=
-            "replicated; completion found dim " + std::to_string(wished) + " (" + way(v, axis) + "), but this sends fewer bytes";
+        line += "replicated; completion found dim " + std::to_string(completed_dim) + " (" + way(v, axis) +
+                "), but this sends fewer bytes";
       } else {
         line += "splits dim " + std::to_string(dim);
-        line += wished == dim ? ", " + way(v, axis)
-                              : ", chosen because it sends the fewest bytes" +
-                                    (wished < 0 ? std::string()
-                                                : "; completion found dim " + std::to_string(wished) + " (" + way(v, axis) + ")");
+        line +=
+            completed_dim == dim
+                ? ", " + way(v, axis)
+                : ", chosen because it sends the fewest bytes" +
+                      (completed_dim < 0 ? std::string()
+                                         : "; completion found dim " + std::to_string(completed_dim) + " (" + way(v, axis) + ")");
       }
       lines.push_back(line);
     }

@@ -76,7 +76,7 @@ class network {
     step_.program.label(-1);
     return weights_.back();
   }
-  /// What was added since the last label is this layer.
+  /// Labels the operators that were added since the last label as this layer.
   value named(value x, const std::string& name) {
     step_.program.label(static_cast<int>(step_.layers.size()));
     step_.layers.push_back(name);

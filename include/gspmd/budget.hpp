@@ -147,7 +147,7 @@ struct collective_filter {
 constexpr collective_filter over_axes(axis_mask axes) { return {{axes}}; }
 constexpr collective_filter of_kind(collective_kind kind) { return {{}, 1U << static_cast<unsigned>(kind)}; }
 
-/// What one device sends.
+/// The numbers of bytes, messages and collectives that one device sends.
 struct traffic_count {
   std::int64_t bytes = 0, messages = 0, collectives = 0;
 
@@ -205,7 +205,8 @@ constexpr std::int64_t total_flops(const plan_view& p) {
   return total;
 }
 
-/// What an MPI communicator may hold beside that, to pack messages in: it grows to what the largest step needs and stays.
+/// The bytes of the buffers in which an MPI communicator packs messages, beside the memory of the plan: they grow to what the largest step
+/// needs and stay.
 constexpr std::int64_t packing_bytes(const plan_view& p) {
   std::int64_t send = 0, receive = 0;
   for (const auto& s : p.steps) {
@@ -224,8 +225,8 @@ constexpr std::int64_t packing_bytes(const plan_view& p) {
 
 }  // namespace detail
 
-/// What one device sends in a run of a program, all of it or a part. A loop counts for each trip; of the bodies of a conditional
-/// the one with more counts, of each of the numbers.
+/// The bytes, messages and collectives that one device sends in a run of a program, all of it or a part. A loop counts for each trip; of
+/// the bodies of a conditional the one with more counts, of each of the numbers.
 ///
 ///     static_assert(step::traffic.bytes == 4096 && step::traffic.over("x").messages == 7);
 ///     static_assert(step::traffic.over("x").in(collective_kind::all_gather).collectives == 0);

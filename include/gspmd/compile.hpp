@@ -100,7 +100,7 @@ class compile {
   static constexpr bool accepted = program::is_accepted;
   static constexpr bool is_form_known = checked::returns;
 
-  /// What was planned, for those who plan it again (why.hpp).
+  /// The program and the mesh that were planned, for those who plan them again (why.hpp).
   static detail::graph planned_graph() { return program::passes::program(); }
   static const detail::mesh_shape& planned_shape() { return program::passes::mesh(); }
 
@@ -115,12 +115,12 @@ class compile {
       return detail::list_collectives<detail::count_collectives(program::view)>(program::view, planned::info);
     else return detail::unknown_collectives{};
   }();
-  /// What one device sends in a run: bytes, messages and collectives, of all or `.over("data")`, `.in(collective_kind::all_reduce)`.
+  /// The traffic of one device in a run: bytes, messages and collectives, of all or `.over("data")`, `.in(collective_kind::all_reduce)`.
   static constexpr gspmd::traffic traffic{program::view, planned::info};
   /// The memory of inputs, outputs and everything between them, on one device.
   static constexpr std::int64_t peak_bytes_per_device = detail::peak_bytes(program::view);
-  /// What the `mpi` backend may add to it, to pack the messages of collectives whose data does not lie one after the other.
-  /// Other backends add nothing.
+  /// The bytes that the `mpi` backend may add to it, to pack the messages of collectives whose data does not lie one after the other. Other
+  /// backends add nothing.
   static constexpr std::int64_t packing_bytes_per_device = detail::packing_bytes(program::view);
   /// The arithmetic of the device that has most of it: 2 for every combination of local indices of an einsum of two operands,
   /// 1 for every local element that a reduction reads or that an elementwise operator (a `map` too) gives; nothing for data

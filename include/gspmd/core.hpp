@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// What most programs need: meshes, shardings, einsum, elementwise operators, reductions, movements, loops and conditionals, gradients,
-/// `compile`, `run` on self, threads and simulated devices, and budgets. A program that includes this reads a sixth less than with
-/// gspmd/gspmd.hpp, which has the other operators too (windows, indices, sorting, functions of your own), `explain` and the texts of other
-/// notations; each of those has a header of its own in gspmd/ and gspmd/ops/.
+/// The header that most programs include: meshes, shardings, einsum, elementwise operators, reductions, movements, loops and conditionals,
+/// gradients, `compile`, `run` on self, threads and simulated devices, and budgets. A program that includes this reads a sixth less than
+/// with gspmd/gspmd.hpp, which has the other operators too (windows, indices, sorting, functions of your own), `explain` and the texts of
+/// other notations; each of those has a header of its own in gspmd/ and gspmd/ops/.
 
 #include "gspmd/error.hpp"
 

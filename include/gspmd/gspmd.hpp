@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// What compiled programs need: gspmd/core.hpp, all operators (gspmd/windows.hpp and gspmd/index.hpp among them), `explain`, memory limits and
+/// The header for compiled programs: gspmd/core.hpp, all operators (gspmd/windows.hpp and gspmd/index.hpp among them), `explain`, memory limits and
 /// budgets, checked meshes, views of meshes. Headers of their own are gspmd/comm/mpi.hpp (the MPI backend), gspmd/dynamic.hpp (meshes and shapes
 /// of the run time), gspmd/modes.hpp (the explicit and the manual mode), gspmd/layouts.hpp (other ways to say how tensors lie), gspmd/report.hpp (plans
 /// as text and pictures, their times) and gspmd/on_network.hpp (plans for a network).

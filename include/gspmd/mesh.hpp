@@ -57,13 +57,13 @@ struct order_table<device_order<Ids...>> {
   static constexpr text problem(std::int64_t devices) {
     constexpr auto count = static_cast<std::int64_t>(sizeof...(Ids));
     if (devices != count) return text("device_order names ") << count << " devices and the axes have " << devices;
-    std::array<bool, sizeof...(Ids)> seen{};
+    std::array<bool, sizeof...(Ids)> named{};
     for (const auto id : id_list) {
       if (id < 0 || id >= count)
         return text("device_order names the device ")
                << id << " and the ids of " << devices << " devices are 0 to " << devices - 1;
-      if (seen[static_cast<std::size_t>(id)]) return text("device_order names the device ") << id << " twice";
-      seen[static_cast<std::size_t>(id)] = true;
+      if (named[static_cast<std::size_t>(id)]) return text("device_order names the device ") << id << " twice";
+      named[static_cast<std::size_t>(id)] = true;
     }
     return {};
   }

@@ -16,8 +16,8 @@ using detail::location;
 /// A tensor of the program for one giant device, while the program is traced: it has a global shape and no data. What a
 /// callable that is given to `compile` gets as arguments, combines with operators, and returns.
 ///
-/// What a tensor of numbers could do and a traced one cannot is refused when compiling, with the way to write it: to be true or
-/// false (`if (x > 0)`), to be one element (`x[0]`), `==`, and what other libraries call an operator (`exp`).
+/// A traced tensor has no numbers, so these are refused when compiling, with the way to write them: to be true or false (`if (x > 0)`), to
+/// be one element (`x[0]`), `==`, and what other libraries call an operator (`exp`).
 class value : public detail::foreign_names {
  public:
   constexpr value() = default;

@@ -17,9 +17,9 @@
 
 namespace gspmd::detail {
 
-/// What `run` returns where the compiler cannot know what the callable does: its body, or its call, has a mistake, which the compiler has
-/// reported. Whatever a user does with results should not be a second error, so this is an array, becomes whatever it is assigned to,
-/// and is a tuple too.
+/// The result of `run` where the compiler cannot know what the callable does: its body, or its call, has a mistake, which the compiler has
+/// reported. Whatever a user does with results should not be a second error, so this is an array, becomes whatever it is assigned to, and
+/// is a tuple too.
 template <class T>
 class unknown_array : public array<T> {
  public:

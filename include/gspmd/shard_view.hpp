@@ -53,7 +53,7 @@ class shard_view {
   static constexpr detail::sharding layout = resolved.value;
   static constexpr detail::extents global_extents = Dims::value;
   static constexpr detail::extents local_extents = detail::local_extents(Mesh::info.shape, global_extents, layout);
-  /// What a buffer must hold.
+  /// The number of elements that a buffer must hold.
   static constexpr std::int64_t local_elems = is_countable ? detail::elements(local_extents) : 0;
 
   /// The caller answers for the size.

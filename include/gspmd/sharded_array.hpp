@@ -157,7 +157,7 @@ struct sharded_tree<Tree, Element, First> {
   using type = sharded_array<Element<First>>;
 };
 
-// What follows knows of a step only its tables, and of a communicator only the devices: it is compiled once for all of them.
+// The functions below know of a step only its tables, and of a communicator only the devices: they are compiled once for all of them.
 
 /// Zeros, laid out as the values with these numbers.
 template <class Tree>

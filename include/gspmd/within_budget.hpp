@@ -31,10 +31,10 @@ template <fixed_string Axis>
 struct over {};
 template <collective_kind Kind>
 struct in_kind {};
-/// What one device holds: inputs, outputs and everything between them.
+/// The bytes that one device holds: inputs, outputs and everything between them.
 template <std::int64_t Bytes>
 struct max_memory;
-/// What one device computes, counted as `flops_per_device` counts it.
+/// The flops of one device, counted as `flops_per_device` counts them.
 template <std::int64_t Count>
 struct max_flops;
 
@@ -67,7 +67,7 @@ constexpr text heaviest(std::size_t count, Weight weight, Name name) {
   return t;
 }
 
-/// What a limit on communication counts.
+/// The number that a limit on communication limits, and its words in messages.
 struct limited_number {
   std::int64_t traffic_count::*number;
   std::string_view verb, unit;
@@ -206,7 +206,7 @@ constexpr text list_text(const collectives<N>& collectives) {
 
 template <class Step, collectives Wanted>
 struct other_collectives {
-  /// Names the operator of the first that the list has not, or has elsewhere.
+  /// Names the operator of the first that the list has not, or has at another place.
   static constexpr text make() {
     text t("the program has ");
     t << list_text(Step::collectives) << " and not " << list_text(Wanted);

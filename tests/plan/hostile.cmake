@@ -109,7 +109,7 @@ document("${mesh}" "${inputs}" "${ops}" "${outputs}")
 answered(unequal 1)
 has("${err}" "planning takes more than 2 s of processor time")
 
-# A NUL in the header of a file: what stands behind it in an error's text would not be seen.
+# A NUL in the header of a file: what stands behind it in an error's text would not be shown.
 document("${two}" "{\"name\":\"a\",\"dtype\":\"f32\",\"shape\":[1]}" "" "\"a\"")
 file(WRITE "${SCRATCH}/nul.json" "${text}")
 # nul(AT DESCR END): a file with this dtype, and this at the header's end, is refused for the NUL at this character.

@@ -296,7 +296,7 @@ constexpr bool keeps_law(const operator_case& c, monoid kind, const operator_cla
     for (const state of_b : all) {
       if (c.has_indices && of_b != state::constant && of_b != state::varying && of_b != state::partial) continue;
       if (is_alone && of_b != state::constant) continue;
-      if (kind != monoid::add && (of_a != state::partial || of_b == state::varying)) continue;  // the others are told by add
+      if (kind != monoid::add && (of_a != state::partial || of_b == state::varying)) continue;  // add stands for the others
       state in[3] = {state::constant, state::constant, state::constant};
       if (s.data[0] >= 0) in[s.data[0]] = of_a;
       if (s.data[1] >= 0) in[s.data[1]] = of_b;

@@ -72,19 +72,19 @@ struct small_program : graph_builder {
   }
 
   /// What simple rules ask for: nothing is split that need not be; everything lies as its first operand does, or as what reads it first.
-  [[nodiscard]] std::vector<std::vector<sharding>> simple_wishes() const {
+  [[nodiscard]] std::vector<std::vector<sharding>> simple_shardings() const {
     std::vector<std::vector<sharding>> list(3, complete());
     const auto free = free_nodes();
-    const auto carry = [this](std::vector<sharding>& wishes, int via, int from, int to) {  // -1: the result
+    const auto carry = [this](std::vector<sharding>& preferred, int via, int from, int to) {  // -1: the result
       const node& n = g.nodes[static_cast<std::size_t>(via)];
       op_rule rule;
       rule_of(g, n, rule);
       const auto map = [&](int k) { return k < 0 ? rule.result() : rule.operand(k); };
       const auto of = [&](int k) { return static_cast<std::size_t>(k < 0 ? via : n.operands[k]); };
       factor_splits kept;
-      for (const auto& use : to_factors(mesh, rule, map(from), wishes[of(from)].splits))
+      for (const auto& use : to_factors(mesh, rule, map(from), preferred[of(from)].splits))
         if (map(to).holds(use.dim)) kept.push_back(use);
-      wishes[of(to)].splits = to_dims(mesh, rule, map(to), kept);
+      preferred[of(to)].splits = to_dims(mesh, rule, map(to), kept);
     };
     for (const int i : free) list[0][static_cast<std::size_t>(i)] = {};
     for (const int i : free) carry(list[1], i, 0, -1);
@@ -98,11 +98,11 @@ struct small_program : graph_builder {
   }
 
   /// The picoseconds of a plan whose values are asked to lie so.
-  [[nodiscard]] std::int64_t time_of(const std::vector<sharding>& wishes) const {
+  [[nodiscard]] std::int64_t time_of(const std::vector<sharding>& preferred) const {
     constexpr int no_limit = std::numeric_limits<int>::max();
     const auto uses = uses_of(g);
     choose_state state(g);
-    chooser(g, mesh, uses, std::span<const sharding>(wishes), state).run(no_limit, no_limit);
+    chooser(g, mesh, uses, std::span<const sharding>(preferred), state).run(no_limit, no_limit);
     return time_of(state.table);
   }
   [[nodiscard]] std::int64_t time_of(const choice_table& table) const {
@@ -116,42 +116,42 @@ struct small_program : graph_builder {
   [[nodiscard]] std::int64_t planned_time() const {
     const auto uses = uses_of(g);
     const auto completed = complete();
-    const auto wishes = narrowed(g, mesh, uses, completed);
-    return time_of(choose_program(g, mesh, uses, wishes, completed));
+    const auto preferred = narrowed(g, mesh, uses, completed);
+    return time_of(choose_program(g, mesh, uses, preferred, completed));
   }
 
   /// The least time over all shardings of up to `most` free values; of more, over those that one change after the other leads to, from
   /// many starts.
   [[nodiscard]] std::int64_t least_time(std::size_t most, std::vector<sharding>* found = nullptr) const {
     const auto free = free_nodes();
-    auto wishes = complete();
-    std::int64_t least = time_of(wishes);
-    if (found != nullptr) *found = wishes;
+    auto preferred = complete();
+    std::int64_t least = time_of(preferred);
+    if (found != nullptr) *found = preferred;
     if (free.size() <= most) {
-      visit_all(free, 0, wishes, least, found);
+      visit_all(free, 0, preferred, least, found);
       return least;
     }
     reference::random_numbers starts(5);
     for (int k = 0; k < 12; ++k) {
       if (k > 0)
-        for (const int i : free) wishes[static_cast<std::size_t>(i)] = starts.one_of(all_shardings(rank_of(i)));
-      std::int64_t here = time_of(wishes);
+        for (const int i : free) preferred[static_cast<std::size_t>(i)] = starts.one_of(all_shardings(rank_of(i)));
+      std::int64_t here = time_of(preferred);
       for (bool improved = true; improved;) {
         improved = false;
         for (const int i : free) {
-          auto& wish = wishes[static_cast<std::size_t>(i)];
+          auto& tried = preferred[static_cast<std::size_t>(i)];
           for (const auto& s : all_shardings(rank_of(i))) {
-            const auto before = wish;
-            wish = s;
-            const auto there = time_of(wishes);
+            const auto before = tried;
+            tried = s;
+            const auto there = time_of(preferred);
             if (there < here) here = there, improved = true;
-            else wish = before;
+            else tried = before;
           }
         }
       }
       if (here < least) {
         least = here;
-        if (found != nullptr) *found = wishes;
+        if (found != nullptr) *found = preferred;
       }
     }
     return least;
@@ -172,19 +172,19 @@ struct small_program : graph_builder {
 
  private:
   [[nodiscard]] int rank_of(int i) const { return g.nodes[static_cast<std::size_t>(i)].shape.count; }
-  void visit_all(const std::vector<int>& free, std::size_t at, std::vector<sharding>& wishes, std::int64_t& least,
+  void visit_all(const std::vector<int>& free, std::size_t at, std::vector<sharding>& preferred, std::int64_t& least,
                  std::vector<sharding>* found) const {
     if (least == 0) return;
     if (at == free.size()) {
-      const auto time = time_of(wishes);
+      const auto time = time_of(preferred);
       if (time >= least) return;
       least = time;
-      if (found != nullptr) *found = wishes;
+      if (found != nullptr) *found = preferred;
       return;
     }
     for (const auto& s : all_shardings(rank_of(free[at]))) {
-      wishes[static_cast<std::size_t>(free[at])] = s;
-      visit_all(free, at + 1, wishes, least, found);
+      preferred[static_cast<std::size_t>(free[at])] = s;
+      visit_all(free, at + 1, preferred, least, found);
     }
   }
   annotation one_of(int rank) {

@@ -72,7 +72,7 @@ class plan_file {
   /// Compares a program with its block, and gives it back.
   gspmd::dynamic::program check(const std::string& title, const gspmd::dynamic::program& p) {
     CAPTURE(title);
-    CHECK_MESSAGE(seen_.insert(title).second, "two programs have one name");
+    CHECK_MESSAGE(titles_.insert(title).second, "two programs have one name");
     const auto made = block_of(p);
     written_ += "== " + title + '\n' + made + '\n';
     if (!is_writing()) CHECK(held_[title] == made);
@@ -82,7 +82,7 @@ class plan_file {
   void finish() {
     if (is_writing()) std::ofstream(path_) << written_;
     else
-      for (const auto& [title, text] : held_) CHECK_MESSAGE(seen_.contains(title), "no program is called ", title);
+      for (const auto& [title, text] : held_) CHECK_MESSAGE(titles_.contains(title), "no program is called ", title);
   }
 
  private:
@@ -90,7 +90,7 @@ class plan_file {
 
   std::string path_;
   std::map<std::string, std::string> held_;
-  std::set<std::string> seen_;
+  std::set<std::string> titles_;
   std::string written_;
 };
 

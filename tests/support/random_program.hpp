@@ -1405,15 +1405,15 @@ class random_program {
       for (const auto& along : ir::windows_of(n)) all_terms *= static_cast<double>(along.window.size);
       return all_terms;
     }
-    std::vector<int> seen;
+    std::vector<int> listed;
     int letter = 0;
     for (const int o : n.operands)
       for (const auto extent : values_[static_cast<std::size_t>(o)].shape) {
         const int name =
             n.op == gspmd::detail::code_of<gspmd::detail::einsum_op> ? static_cast<int>(n.attributes[letter]) : letter;
         ++letter;
-        if (std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
-        seen.push_back(name);
+        if (std::find(listed.begin(), listed.end(), name) != listed.end()) continue;
+        listed.push_back(name);
         all_terms *= static_cast<double>(extent);
       }
     return all_terms / static_cast<double>(v.size());

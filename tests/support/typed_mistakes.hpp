@@ -51,7 +51,7 @@ constexpr auto either = [](auto p, auto a, auto b) {
       p > 0.0, [](value v, value) { return v + v; }, [](value, value v) { return v + v; }, a, b);
 };
 constexpr auto gradient = [](auto a) { return grad(sum(a * a), a); };
-constexpr auto elsewhere = [](auto a) { return reshard<invariant<"z">>(a); };
+constexpr auto on_no_axis = [](auto a) { return reshard<invariant<"z">>(a); };
 
 using state_conflict = program<multiply, rows, invariant_one>;  // a norm's weight beside a sharded sequence: Megatron
 using partial_varying_mix = program<add, terms, columns>;       // one expert's output, and a pending sum
@@ -70,7 +70,7 @@ using axis_used_twice = program<product, rows, square<split<_, "x">>>;
 using axis_order = program<add, at<split<"x,y", _>>, at<split<"y,x", _>>>;
 using mesh_mismatch = program<squares, tensor<float, dims<6, 4>, place<mesh<axis<"x", 4>>>>>;
 using rank_mismatch = program<squares, at<split<"x">>>;
-using unbound_axis = program<elsewhere, rows>;
+using unbound_axis = program<on_no_axis, rows>;
 using out_spec_mismatch = program<by_columns, rows, square<split<_, _>, replica<"x">>>;
 using carry_mismatch = program<carried, replica_one>;
 using branch_mismatch = program<either, tensor<float, dims<>, place<pod>>, replica_one, invariant_one>;

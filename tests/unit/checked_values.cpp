@@ -79,7 +79,7 @@ TEST_CASE("two devices are named that differ along one axis, with their places")
   const value rows = b.input(dynamic::in<double>({6, 2})), scale = b.input(dynamic::in<double>({2}));
   p.input(rows, {{axis_state{state::shard, 0}, {state::replica}}});
   p.input(scale, {{axis_state{state::replica}, {state::invariant}}});
-  b.output(einsum("bd,d->bd", rows, p.transition(scale, verb::convert, "y", {state::invariant}, {state::replica})));
+  b.output(einsum("bd,d->bd", rows, p.transition(scale, transition_kind::convert, "y", {state::invariant}, {state::replica})));
   const auto scaled = p.compile();
   // Of device d the second number is `second[d]`.
   const auto given = [&](const std::vector<double>& second) {

@@ -281,44 +281,44 @@ TEST_CASE("the table of choices says what every operator gets and how, and emit 
   const int o = b.annotate(b.einsum("ab,bc->ac", l, r), split({{0}, {1}}));
   b.g.outputs = {o};
   const auto uses = uses_of(b.g);
-  const auto wishes = narrowed(b.g, b.mesh, uses, b.complete());
-  const auto table = choose_program(b.g, b.mesh, uses, wishes);
+  const auto preferred = narrowed(b.g, b.mesh, uses, b.complete());
+  const auto table = choose_program(b.g, b.mesh, uses, preferred);
   const auto& chosen = table.nodes[o];
   CHECK(text_of(table.wanted[chosen.wanted], 2) == "{x,-}");
   CHECK(text_of(table.wanted[chosen.wanted + 1], 2) == "{-,y}");  // gathered over x
   CHECK(text_of(chosen.result, 2) == "{x,y}");
-  REQUIRE(table.deliveries.size() == 3);  // two operands and an output
-  CHECK(table.deliveries[0].steps == 0);
-  REQUIRE(table.deliveries[1].steps == 1);
-  CHECK(table.steps[table.deliveries[1].step].what == reshard_step::kind::move);
-  CHECK(table.steps[table.deliveries[1].step].axes == axis_bit(0));
-  CHECK(table.deliveries[2].steps == 0);
+  REQUIRE(table.paths.size() == 3);  // two operands and an output
+  CHECK(table.paths[0].steps == 0);
+  REQUIRE(table.paths[1].steps == 1);
+  CHECK(table.steps[table.paths[1].step].what == reshard_step::kind::move);
+  CHECK(table.steps[table.paths[1].step].axes == axis_bit(0));
+  CHECK(table.paths[2].steps == 0);
 
-  // Another table is another program: the operator on pieces of the contracting dim, where it is told to.
+  // Another table is another program: the operator on pieces of the contracting dim, where the table says so.
   choice_table other = table;
   other.wanted[chosen.wanted] = split({{}, {0}});
   other.wanted[chosen.wanted + 1] = split({{0}, {1}});
   other.nodes[o].result = partial(split({{}, {1}}), axis_bit(0));
-  other.deliveries.clear();
+  other.paths.clear();
   other.steps.clear();
-  const auto deliver = [&](int form, const sharding& from, const sharding& to, const extents& shape) {
-    delivery way{form, static_cast<int>(other.steps.size()), 0};
+  const auto add_path = [&](int form, const sharding& from, const sharding& to, const extents& shape) {
+    reshard_path way{form, static_cast<int>(other.steps.size()), 0};
     for_each_step(b.mesh, shape, from, to, 4, [&](const sharding&, const reshard_step& step) {
       other.steps.push_back(step);
       ++way.steps;
     });
-    other.deliveries.push_back(way);
+    other.paths.push_back(way);
     return way.steps;
   };
   int forms = 2;  // the inputs
-  forms += deliver(0, split({{0}, {}}), split({{}, {0}}), shape_of({8, 16}));
-  forms += deliver(1, split({{0}, {1}}), split({{0}, {1}}), shape_of({16, 4}));
-  deliver(forms, other.nodes[o].result, split({{0}, {1}}), shape_of({8, 4}));
-  const auto told = emitter(b.g, b.mesh, other).run(uses);
+  forms += add_path(0, split({{0}, {}}), split({{}, {0}}), shape_of({8, 16}));
+  forms += add_path(1, split({{0}, {1}}), split({{0}, {1}}), shape_of({16, 4}));
+  add_path(forms, other.nodes[o].result, split({{0}, {1}}), shape_of({8, 4}));
+  const auto emitted = emitter(b.g, b.mesh, other).run(uses);
   std::vector<std::string> collectives;
-  for (const auto& op : told.ops)
+  for (const auto& op : emitted.ops)
     if (op.what == instruction_kind::move || op.what == instruction_kind::reduce)
       collectives.emplace_back(name_of(op.collective));
   CHECK(collectives == std::vector<std::string>{"all_to_all", "reduce_scatter"});
-  CHECK(text_of(told.value(told.outputs[0]).layout, 2) == "{x,y}");
+  CHECK(text_of(emitted.value(emitted.outputs[0]).layout, 2) == "{x,y}");
 }

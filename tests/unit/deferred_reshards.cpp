@@ -44,7 +44,7 @@ std::int64_t bytes_of_plan(on_four& b, const std::vector<int>& outputs) {
 struct random_reshards : graph_builder {
   random_reshards(const std::vector<int>& sizes, unsigned seed) : graph_builder(sizes), random_(seed) {
     const auto shape = random_.one_of(std::vector<std::vector<std::int64_t>>{{16, 8}, {7, 5}, {4, 32}});
-    for (int k = 0; k < 2; ++k) wishes_.push_back(any(2));
+    for (int k = 0; k < 2; ++k) targets_.push_back(any(2));
     std::vector<int> values;
     for (int k = random_.between(2, 3); k > 0; --k) values.push_back(input(shape, any(2)));
     const std::int64_t depth = random_.chance(50) ? 64 : 3;
@@ -73,7 +73,7 @@ struct random_reshards : graph_builder {
 
  private:
   static std::vector<opcode> joins() { return {opcode::add, opcode::subtract, opcode::maximum, opcode::multiply}; }
-  int resharded(int i, std::size_t wish) { return random_.chance(75) ? reshard(i, wishes_[wish]) : i; }
+  int resharded(int i, std::size_t target) { return random_.chance(75) ? reshard(i, targets_[target]) : i; }
   annotation any(int rank) {
     annotation a;
     for (int axis = 0; axis < mesh.axis_count(); ++axis)
@@ -81,7 +81,7 @@ struct random_reshards : graph_builder {
     return a;
   }
   reference::random_numbers random_;
-  std::vector<annotation> wishes_;
+  std::vector<annotation> targets_;
 };
 
 }  // namespace

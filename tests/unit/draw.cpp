@@ -126,15 +126,15 @@ TEST_CASE("other extents, types and ranks") {
       auto picture = dim < 0 ? draw(x) : draw_split(x, dim);
       for (auto& c : picture)
         if (c < '0' || c > '9') c = ' ';
-      std::vector<bool> seen(static_cast<std::size_t>(x.size()), false);
+      std::vector<bool> drawn(static_cast<std::size_t>(x.size()), false);
       std::size_t count = 0;
       for (std::size_t i = 0; (i = picture.find_first_not_of(' ', i)) != std::string::npos; ++count) {
         std::size_t used = 0;
-        seen.at(std::stoul(picture.substr(i), &used)) = true;
+        drawn.at(std::stoul(picture.substr(i), &used)) = true;
         i += used;
       }
-      CHECK_EQ(count, seen.size());
-      CHECK(std::find(seen.begin(), seen.end(), false) == seen.end());
+      CHECK_EQ(count, drawn.size());
+      CHECK(std::find(drawn.begin(), drawn.end(), false) == drawn.end());
     }
 }
 

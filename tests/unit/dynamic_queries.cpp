@@ -114,14 +114,14 @@ TEST_CASE("valid ranges cover every element: uneven, empty and single extents, m
       const dynamic::mesh m({{"a", devices}, {"b", 2}});
       const auto program = dynamic::compile([](auto x) { return x; }, m, dynamic::in<double>({rows, 3}, {"a,b", ""}));
       const auto x = program.input(0);
-      std::vector<int> seen(static_cast<std::size_t>(rows));
+      std::vector<int> counts(static_cast<std::size_t>(rows));
       for (std::int64_t d = 0; d < 2 * devices; ++d) {
         const auto r = x.valid_range(d, 0);
         CHECK(r.begin == x.offsets(d)[0]);
         CHECK(r.end - r.begin <= x.local_shape()[0]);
-        for (auto i = r.begin; i < r.end; ++i) ++seen[static_cast<std::size_t>(i)];
+        for (auto i = r.begin; i < r.end; ++i) ++counts[static_cast<std::size_t>(i)];
       }
-      for (const int s : seen) CHECK(s == 1);
+      for (const int s : counts) CHECK(s == 1);
     }
 }
 
@@ -176,7 +176,7 @@ TEST_CASE("equality sees every table of a plan") {
   const auto graph = detail::canonical_order(b.graph());
   const auto make = [&] { return detail::make_plan(graph, m.info().shape); };
   const auto original = make();
-  const auto is_seen = [&](auto change) {
+  const auto is_noticed = [&](auto change) {
     auto other = make();
     const bool equal = detail::same_plan(detail::plan_view(original), detail::plan_view(other));
     change(other);
@@ -186,28 +186,28 @@ TEST_CASE("equality sees every table of a plan") {
   REQUIRE_FALSE(table_of<detail::permutation_spec>(original).empty());
   REQUIRE_FALSE(table_of<detail::reduction_spec>(original).empty());
   REQUIRE_FALSE(table_of<detail::contraction_plan>(original).empty());
-  CHECK(is_seen([](detail::plan& p) { ++p.mesh.sizes[0]; }));
-  CHECK(is_seen([](detail::plan& p) { p.nodes.back().op = detail::opcode::power; }));
-  CHECK(is_seen([](detail::plan& p) { p.nodes.pop_back(); }));
-  CHECK(is_seen([](detail::plan& p) { p.completed[0].splits.clear(); }));
-  CHECK(is_seen([](detail::plan& p) { ++p.values.back().where.at; }));
-  CHECK(is_seen([](detail::plan& p) { ++p.values[0].local[0]; }));
-  CHECK(is_seen([](detail::plan& p) { p.steps.back().scratch = 64; }));
-  CHECK(is_seen([](detail::plan& p) { ++p.steps[0].operands.begin; }));
-  CHECK(is_seen([](detail::plan& p) { p.steps.pop_back(); }));
-  CHECK(is_seen([](detail::plan& p) { ++p.slots.back(); }));
-  CHECK(is_seen([](detail::plan& p) { ++p.bounds.back().dim; }));
-  CHECK(is_seen([](detail::plan& p) { ++table_of<detail::planned_group>(p).back().loop[0]; }));
-  CHECK(is_seen([](detail::plan& p) { table_of<detail::scalar_op>(p).back().op = detail::opcode::power; }));
-  CHECK(is_seen([](detail::plan& p) { table_of<detail::scalar_op>(p).back().real = 7; }));
-  CHECK(is_seen([](detail::plan& p) { ++table_of<detail::fused_store>(p).back().op; }));
-  CHECK(is_seen([](detail::plan& p) { ++table_of<detail::contraction_plan>(p)[0].n; }));
-  CHECK(is_seen([](detail::plan& p) { table_of<detail::contraction_plan>(p)[0].vector.stride[2] = 9; }));
-  CHECK(is_seen([](detail::plan& p) { table_of<detail::contraction_plan>(p)[0].lhs.packed_at = 9; }));
-  CHECK(is_seen([](detail::plan& p) { table_of<detail::reduction_spec>(p)[0].reduced_by = monoid::maximum; }));
-  CHECK(is_seen([](detail::plan& p) { table_of<detail::permutation_spec>(p)[0].permutation[0] = 9; }));
-  CHECK(is_seen([](detail::plan& p) { ++p.inputs[0]; }));
-  CHECK(is_seen([](detail::plan& p) { ++p.outputs[0]; }));
-  CHECK(is_seen([](detail::plan& p) { p.shared_inputs[0] = 5; }));
-  CHECK(is_seen([](detail::plan& p) { p.arena_bytes += 64; }));
+  CHECK(is_noticed([](detail::plan& p) { ++p.mesh.sizes[0]; }));
+  CHECK(is_noticed([](detail::plan& p) { p.nodes.back().op = detail::opcode::power; }));
+  CHECK(is_noticed([](detail::plan& p) { p.nodes.pop_back(); }));
+  CHECK(is_noticed([](detail::plan& p) { p.completed[0].splits.clear(); }));
+  CHECK(is_noticed([](detail::plan& p) { ++p.values.back().where.at; }));
+  CHECK(is_noticed([](detail::plan& p) { ++p.values[0].local[0]; }));
+  CHECK(is_noticed([](detail::plan& p) { p.steps.back().scratch = 64; }));
+  CHECK(is_noticed([](detail::plan& p) { ++p.steps[0].operands.begin; }));
+  CHECK(is_noticed([](detail::plan& p) { p.steps.pop_back(); }));
+  CHECK(is_noticed([](detail::plan& p) { ++p.slots.back(); }));
+  CHECK(is_noticed([](detail::plan& p) { ++p.bounds.back().dim; }));
+  CHECK(is_noticed([](detail::plan& p) { ++table_of<detail::planned_group>(p).back().loop[0]; }));
+  CHECK(is_noticed([](detail::plan& p) { table_of<detail::scalar_op>(p).back().op = detail::opcode::power; }));
+  CHECK(is_noticed([](detail::plan& p) { table_of<detail::scalar_op>(p).back().real = 7; }));
+  CHECK(is_noticed([](detail::plan& p) { ++table_of<detail::fused_store>(p).back().op; }));
+  CHECK(is_noticed([](detail::plan& p) { ++table_of<detail::contraction_plan>(p)[0].n; }));
+  CHECK(is_noticed([](detail::plan& p) { table_of<detail::contraction_plan>(p)[0].vector.stride[2] = 9; }));
+  CHECK(is_noticed([](detail::plan& p) { table_of<detail::contraction_plan>(p)[0].lhs.packed_at = 9; }));
+  CHECK(is_noticed([](detail::plan& p) { table_of<detail::reduction_spec>(p)[0].reduced_by = monoid::maximum; }));
+  CHECK(is_noticed([](detail::plan& p) { table_of<detail::permutation_spec>(p)[0].permutation[0] = 9; }));
+  CHECK(is_noticed([](detail::plan& p) { ++p.inputs[0]; }));
+  CHECK(is_noticed([](detail::plan& p) { ++p.outputs[0]; }));
+  CHECK(is_noticed([](detail::plan& p) { p.shared_inputs[0] = 5; }));
+  CHECK(is_noticed([](detail::plan& p) { p.arena_bytes += 64; }));
 }

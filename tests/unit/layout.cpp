@@ -55,16 +55,16 @@ TEST_CASE("coordinates and device ids are a bijection, under any device order") 
   for (const auto& sizes : all_meshes(16, 4))
     for (const bool permuted : {false, true}) {
       const ordered_mesh m(sizes, permuted);
-      std::set<std::vector<int>> seen;
+      std::set<std::vector<int>> places;
       bool good = true;
       for (std::int32_t device = 0; device < m.mesh.device_count(); ++device) {
         const auto at = m.mesh.coordinates_of(device);
         good = good && at.count == static_cast<int>(sizes.size()) && m.mesh.device_at(at) == device;
         for (int a = 0; a < at.count; ++a) good = good && at[a] >= 0 && at[a] < sizes[static_cast<std::size_t>(a)];
-        seen.insert(std::vector<int>(at.begin(), at.end()));
+        places.insert(std::vector<int>(at.begin(), at.end()));
       }
       CHECK(good);
-      CHECK(static_cast<std::int64_t>(seen.size()) == m.mesh.device_count());
+      CHECK(static_cast<std::int64_t>(places.size()) == m.mesh.device_count());
     }
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 using namespace gspmd;
 
-/// No loop has more registers than its numbers reach, and nothing points elsewhere.
+/// No loop has more registers than its numbers reach, and nothing points outside of them.
 void check_loops(const dynamic::program& program, std::size_t least_loops) {
   const auto& view = program.view();
   CHECK(table_of<detail::planned_group>(view).size() >= least_loops);

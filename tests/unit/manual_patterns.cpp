@@ -152,14 +152,14 @@ TEST_CASE("a pipeline by hand: a stage is what a device does, and no dim of stag
           const value own = reshape(w, {width, width}), place = local::axis_index<"stage">(x);
           const value is_first = broadcast_in_dim(equal(place, 0), {rows, width}, {});
           value now;
-          std::vector<value> seen;
+          std::vector<value> kept;
           for (std::int64_t t = 0; t < batches + stages - 1; ++t) {
             value given = batch(x, t < batches ? t : batches - 1);
             if (t > 0) given = select(is_first, given, local::shift_devices<"stage">(now));
             now = tanh(einsum("bd,df->bf", given, own));
-            seen.push_back(reshape(now, {1, 1, rows, width}));
+            kept.push_back(reshape(now, {1, 1, rows, width}));
           }
-          return concatenate(seen, 1);
+          return concatenate(kept, 1);
         },
         takes<replica<"stage">, split<"stage", _, _>>{}, gives<split<"stage", _, _, _>>{})(in[0], in[1]);
   };
@@ -167,14 +167,14 @@ TEST_CASE("a pipeline by hand: a stage is what a device does, and no dim of stag
     const value x = in[0];
     const value is_first = equal(iota<std::int32_t>(x, {stages, rows, width}, 0), 0);
     value now;
-    std::vector<value> seen;
+    std::vector<value> kept;
     for (std::int64_t t = 0; t < batches + stages - 1; ++t) {
       value given = broadcast_in_dim(batch(x, t < batches ? t : batches - 1), {stages, rows, width}, {1, 2});
       if (t > 0) given = select(is_first, given, shift(now, 0, -1));
       now = reshard(tanh(einsum("sbd,sdf->sbf", given, in[1])), split<"stage", _, _>{});
-      seen.push_back(reshape(now, {stages, 1, rows, width}));
+      kept.push_back(reshape(now, {stages, 1, rows, width}));
     }
-    return concatenate(seen, 1);
+    return concatenate(kept, 1);
   };
   const auto [a, b] =
       same_results(by_hand, with_stages, dynamic::mesh({{"stage", stages}}),

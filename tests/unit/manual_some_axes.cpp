@@ -80,14 +80,14 @@ TEST_CASE("a pipeline by hand along one axis; the layers of a stage are split al
           const value up = reshape(w, {width, hidden}), down = reshape(v, {hidden, width});
           const value is_first = broadcast_in_dim(equal(local::axis_index<"stage">(x), 0), {rows, width}, {});
           value now;
-          std::vector<value> seen;
+          std::vector<value> kept;
           for (std::int64_t t = 0; t < batches + stages - 1; ++t) {
             value given = batch(x, t < batches ? t : batches - 1);
             if (t > 0) given = select(is_first, given, local::shift_devices<"stage">(now));
             now = einsum("bf,fd->bd", tanh(einsum("bd,df->bf", given, up)), down);
-            seen.push_back(reshape(now, {1, 1, rows, width}));
+            kept.push_back(reshape(now, {1, 1, rows, width}));
           }
-          return concatenate(seen, 1);
+          return concatenate(kept, 1);
         },
         takes<replica<"stage">, split<"stage", _, _>, split<"stage", _, _>>{},
         gives<split<"stage", _, _, _>>{})(in[0], in[1], in[2]);
@@ -95,14 +95,14 @@ TEST_CASE("a pipeline by hand along one axis; the layers of a stage are split al
   const auto with_stages = [=](const std::vector<value>& in) {
     const value x = in[0], is_first = equal(iota<std::int32_t>(x, {stages, rows, width}, 0), 0);
     value now;
-    std::vector<value> seen;
+    std::vector<value> kept;
     for (std::int64_t t = 0; t < batches + stages - 1; ++t) {
       value given = broadcast_in_dim(batch(x, t < batches ? t : batches - 1), {stages, rows, width}, {1, 2});
       if (t > 0) given = select(is_first, given, shift(now, 0, -1));
       now = reshard(einsum("sbf,sfd->sbd", tanh(einsum("sbd,sdf->sbf", given, in[1])), in[2]), split<"stage", _, _>{});
-      seen.push_back(reshape(now, {stages, 1, rows, width}));
+      kept.push_back(reshape(now, {stages, 1, rows, width}));
     }
-    return concatenate(seen, 1);
+    return concatenate(kept, 1);
   };
   const std::vector<dynamic::input> inputs{dynamic::in<double>({batches, rows, width}),
                                            dynamic::in<double>({stages, width, hidden}, {"stage", "", "model"}),

@@ -45,7 +45,7 @@ struct compared {
 }  // namespace
 
 TEST_CASE("shifts, slices and paddings of one dim: closed form and counted parts agree") {
-  compared seen;
+  compared all;
   for (const int major : {1, 2, 3, 4})
     for (const int minor : {1, 2}) {
       const auto mesh = mesh_of({major, 2, minor});
@@ -57,17 +57,17 @@ TEST_CASE("shifts, slices and paddings of one dim: closed form and counted parts
               index_map map;
               map.dims.push_back(dim_map::affine(1, 1, offset, 1));
               map.dims[0].beyond = beyond;
-              seen.compare(mesh, from, to, map);
-              seen.note({map.dims.items, 1}, from, to, std::int64_t{major} * minor);
+              all.compare(mesh, from, to, map);
+              all.note({map.dims.items, 1}, from, to, std::int64_t{major} * minor);
             }
     }
-  CHECK(seen.closed > 1000);
-  CHECK(seen.closed < seen.maps);
-  CHECK(seen.sending > 1000);
+  CHECK(all.closed > 1000);
+  CHECK(all.closed < all.maps);
+  CHECK(all.sending > 1000);
 }
 
 TEST_CASE("margins: closed form and counted parts agree, each end with a continuation of its own") {
-  compared seen;
+  compared all;
   for (const int parts : {1, 2, 3, 5}) {
     const auto mesh = mesh_of({parts, 2, 1});
     for (std::int64_t extent = 1; extent <= 11; ++extent)
@@ -81,11 +81,11 @@ TEST_CASE("margins: closed form and counted parts agree, each end with a continu
               map.low = low;
               map.high = high;
               if (!map.has_margins()) continue;
-              seen.compare(mesh, extent, (low + high) * parts, map);
-              seen.note(margin_shifts(map).items, extent, extent, parts);
+              all.compare(mesh, extent, (low + high) * parts, map);
+              all.note(margin_shifts(map).items, extent, extent, parts);
             }
   }
-  CHECK(seen.closed > 1000);
-  CHECK(seen.closed < seen.maps);
-  CHECK(seen.sending > 1000);
+  CHECK(all.closed > 1000);
+  CHECK(all.closed < all.maps);
+  CHECK(all.sending > 1000);
 }

@@ -57,12 +57,12 @@ std::vector<std::int64_t> places(const detail::mesh_info& m, const std::string& 
 
 /// True if there is a mesh with the axes of both; it must then have the axes of both.
 bool has_both(const dynamic::mesh& a, const dynamic::mesh& b) {
-  const auto seen = detail::with_view(a.info(), b.info());
-  if (!seen.problem.empty()) return false;
+  const auto combined = detail::with_view(a.info(), b.info());
+  if (!combined.problem.empty()) return false;
   for (const auto* m : {&a.info(), &b.info()})
     for (int k = 0; k < m->shape.axis_count(); ++k) {
       const std::string name(m->name(k));
-      CHECK(places(*m, name) == places(seen.info, name));
+      CHECK(places(*m, name) == places(combined.info, name));
     }
   return true;
 }

@@ -89,7 +89,7 @@ TEST_CASE("the pieces of a box cover it once") {
               box.begin[d] = 10 * d;
               box.end[d] = 10 * d + largest.local[d] - (d == less % 3 ? less : 0);
             }
-            std::vector<int> seen(static_cast<std::size_t>(a * b * c));
+            std::vector<int> counts(static_cast<std::size_t>(a * b * c));
             bool fits = true;
             for (std::int64_t k = 0; k < cut.pieces; ++k) {
               const auto piece = cut.piece(box, k);
@@ -98,10 +98,10 @@ TEST_CASE("the pieces of a box cover it once") {
               for (auto i = piece.begin[0]; i < piece.end[0]; ++i)
                 for (auto j = piece.begin[1]; j < piece.end[1]; ++j)
                   for (auto l = piece.begin[2]; l < piece.end[2]; ++l)
-                    ++seen[static_cast<std::size_t>((i * b + j - 10) * c + l - 20)];
+                    ++counts[static_cast<std::size_t>((i * b + j - 10) * c + l - 20)];
             }
             std::int64_t total = 0;
-            for (const int times : seen) {
+            for (const int times : counts) {
               fits = fits && times <= 1;
               total += times;
             }

@@ -164,10 +164,10 @@ std::string wrong_compute(const graph& g, const local_program& p, const instruct
     for (const auto& letter : letters)  // not in the result
       for (const int a : letter.second) summed |= axis_bit(a);
     if (summed != 0 && result.reduced_by != monoid::add) return "a sum left for later is no sum";
-    axis_mask seen = 0;
+    axis_mask partial_axes = 0;
     for (const int o : op.operands) {
-      if ((seen & p.value(o).layout.partial) != 0) return "a product of two partial sums";
-      seen |= p.value(o).layout.partial;
+      if ((partial_axes & p.value(o).layout.partial) != 0) return "a product of two partial sums";
+      partial_axes |= p.value(o).layout.partial;
     }
   } else {
     return {};

@@ -24,7 +24,7 @@ TEST_CASE("19 plans of 20 are the best there are, and no simple rule does better
         const small_program p(sizes, 1000 + seed, 1 + static_cast<int>(seed) % 6, annotated);
         const auto time = p.planned_time();
         completed_is_better += p.time_of(p.complete()) < time ? 1 : 0;
-        for (const auto& simple : p.simple_wishes()) CHECK(time <= p.time_of(simple));
+        for (const auto& simple : p.simple_shardings()) CHECK(time <= p.time_of(simple));
         const auto least = time == 0 ? 0 : std::min(time, p.least_time(2));
         ++programs;
         equal += time == least ? 1 : 0;
@@ -48,13 +48,13 @@ TEST_CASE("a chain of products whose ends are small is computed where they are")
 }
 
 namespace {
-/// What is chosen for a program with these wishes by choosers that look at so many operators each: what one of them remembers, the next
-/// one does not know. Adds the prices that they worked out to `prices`.
-choice_table chosen(const graph& g, const mesh_shape& mesh, const std::vector<sharding>& wishes, int at_once, int& prices) {
+/// The choices for a program with these preferred shardings, by choosers that look at so many operators each: what one of them remembers,
+/// the next one does not know. Adds the prices that they worked out to `prices`.
+choice_table chosen(const graph& g, const mesh_shape& mesh, const std::vector<sharding>& preferred, int at_once, int& prices) {
   const auto uses = uses_of(g);
   choose_state state(g);
   while (!state.is_complete) {
-    chooser choices(g, mesh, uses, {wishes.data(), wishes.size()}, state);
+    chooser choices(g, mesh, uses, {preferred.data(), preferred.size()}, state);
     choices.run(at_once, std::numeric_limits<int>::max());
     prices += choices.prices();
   }
@@ -91,8 +91,9 @@ TEST_CASE("an operator that finds everything as an equal one found it gets what 
   const auto check = [&](const graph& g, const mesh_shape& mesh) {
     const auto completed = complete_graph(g, mesh);
     const auto narrow = narrowed(g, mesh, uses_of(g), completed);
-    const std::vector<sharding> wishes(narrow.begin(), narrow.end());
-    return equal(chosen(g, mesh, wishes, std::numeric_limits<int>::max(), prices), chosen(g, mesh, wishes, 1, prices_apart));
+    const std::vector<sharding> preferred(narrow.begin(), narrow.end());
+    return equal(chosen(g, mesh, preferred, std::numeric_limits<int>::max(), prices),
+                 chosen(g, mesh, preferred, 1, prices_apart));
   };
   for (unsigned seed = 0; seed < 300; ++seed) {
     CAPTURE(seed);

@@ -18,7 +18,7 @@ TEST_CASE("random programs with gathers, scatters and scans equal the naive refe
   const auto count = reference::programs(3000);
   reference::random_options options;
   options.lookups = true;
-  bool seen[gspmd::dtype_count]{};  // the element types that were looked up
+  bool looked_up[gspmd::dtype_count]{};  // the element types that were looked up
   std::uint64_t lookups = 0, in_bodies = 0, partial = 0, exchanges = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, options);
@@ -30,7 +30,7 @@ TEST_CASE("random programs with gathers, scatters and scans equal the naive refe
           s.what != action::top_k)
         continue;
       ++lookups;
-      seen[static_cast<std::size_t>(view.operand(s, 0).type)] = true;
+      looked_up[static_cast<std::size_t>(view.operand(s, 0).type)] = true;
       in_bodies += s.times > 1 ? 1 : 0;
       partial += view.result(s).layout.partial != 0 ? 1 : 0;
       exchanges += (s.what == action::scan || s.what == action::top_k) && s.operands.count == 2 ? 1 : 0;
@@ -42,7 +42,8 @@ TEST_CASE("random programs with gathers, scatters and scans equal the naive refe
     const auto on_threads = reference::run_and_check_on_threads(program, view);
     if (!on_threads.empty()) FAIL_CHECK(on_threads);
   }
-  if (count >= 3000) CHECK(std::all_of(std::begin(seen), std::end(seen), [](bool was) { return was; }));  // sanitizers run fewer
+  if (count >= 3000)
+    CHECK(std::all_of(std::begin(looked_up), std::end(looked_up), [](bool was) { return was; }));  // sanitizers run fewer
   CHECK(lookups > count / 2);
   CHECK(in_bodies > count / 200);
   CHECK(partial > count / 50);

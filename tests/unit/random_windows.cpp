@@ -57,17 +57,17 @@ struct named_program : reference::random_program {
 TEST_CASE("random programs with limits on gathers equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
   const auto count = reference::programs(10000);
-  counts seen;
+  counts total;
   for (auto seed = first; seed < first + count; ++seed) {
     const named_program program(seed);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
     if (!plan.error.empty()) {
       CHECK(plan.broken == gspmd::detail::mistake::gather_limit);
-      ++seen.refused;
+      ++total.refused;
       continue;
     }
     const gspmd::detail::plan_view view(plan);
-    seen.add(view);
+    total.add(view);
     gspmd::simulated_communicator comm(program.device_count());
     const auto wrong = reference::run_and_check(comm, program, view);
     if (!wrong.empty()) FAIL_CHECK(wrong);
@@ -76,13 +76,13 @@ TEST_CASE("random programs with limits on gathers equal the naive reference") {
       "random windows: seeds %llu to %llu: %llu refused, %llu einsums round a ring, %llu of them both ways, %llu in loops, "
       "%llu over several axes, %llu add up, %llu copy parts, %llu uneven; by devices:",
       static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1),
-      static_cast<unsigned long long>(seen.refused), static_cast<unsigned long long>(seen.windows),
-      static_cast<unsigned long long>(seen.both_ways), static_cast<unsigned long long>(seen.in_loops),
-      static_cast<unsigned long long>(seen.several_axes), static_cast<unsigned long long>(seen.sums),
-      static_cast<unsigned long long>(seen.copied), static_cast<unsigned long long>(seen.uneven));
-  for (int n = 2; n <= 16; ++n) std::printf(" %d:%llu", n, static_cast<unsigned long long>(seen.by_members[n]));
+      static_cast<unsigned long long>(total.refused), static_cast<unsigned long long>(total.windows),
+      static_cast<unsigned long long>(total.both_ways), static_cast<unsigned long long>(total.in_loops),
+      static_cast<unsigned long long>(total.several_axes), static_cast<unsigned long long>(total.sums),
+      static_cast<unsigned long long>(total.copied), static_cast<unsigned long long>(total.uneven));
+  for (int n = 2; n <= 16; ++n) std::printf(" %d:%llu", n, static_cast<unsigned long long>(total.by_members[n]));
   std::printf("\n");
-  CHECK(seen.windows > count / 20);
+  CHECK(total.windows > count / 20);
 }
 
 TEST_CASE("random programs with limits on gathers, on threads") {
@@ -92,9 +92,9 @@ TEST_CASE("random programs with limits on gathers, on threads") {
     const named_program program(seed);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
     const gspmd::detail::plan_view view(plan);
-    counts seen;
-    if (plan.error.empty()) seen.add(view);
-    if (seen.windows == 0) continue;
+    counts total;
+    if (plan.error.empty()) total.add(view);
+    if (total.windows == 0) continue;
     const auto on_threads = reference::run_and_check_on_threads(program, view);
     if (!on_threads.empty()) FAIL_CHECK(on_threads);
   }

@@ -46,7 +46,7 @@ TEST_CASE("no reduction is dearer than the cheapest path, for even extents") {
   CHECK(t.hot == 0);
 }
 
-TEST_CASE("shardings that put every element on the same devices are told, however they are written") {
+TEST_CASE("shardings that put every element on the same devices are found, however they are written") {
   std::int64_t same = 0;
   for (const auto& sizes : {std::vector<int>{1}, {2}, {1, 2}, {2, 1}, {2, 2}, {3, 2}, {2, 1, 2}, {2, 2, 2}})
     for (const auto& shape : shapes{{}, {0}, {1}, {2}, {3}, {4}, {5}, {8}, {1, 1}, {2, 1}, {3, 4}, {0, 4}}) {

@@ -32,9 +32,9 @@ static_assert([] {
 }());
 
 TEST_CASE("transform_leaves visits the leaves in order") {
-  std::vector<int> seen;
-  transform_leaves([&](int x) { return seen.push_back(x), x; }, std::tuple{1, pair_of<int>{2, 3}, std::pair{4, 5}});
-  CHECK(seen == std::vector<int>{1, 2, 3, 4, 5});
+  std::vector<int> visited;
+  transform_leaves([&](int x) { return visited.push_back(x), x; }, std::tuple{1, pair_of<int>{2, 3}, std::pair{4, 5}});
+  CHECK(visited == std::vector<int>{1, 2, 3, 4, 5});
 }
 
 // ---- scatter, step, gather ----

@@ -16,7 +16,7 @@
 
 using namespace gspmd;
 using detail::conflict;
-using detail::deed;
+using detail::device_action;
 using detail::operator_class;
 using detail::partial_class;
 using detail::state;
@@ -443,8 +443,8 @@ namespace {
 
 using detail::transition;
 
-/// What the devices hold after a deed, a part being two elements.
-on_devices done(deed d, const on_devices& x) {
+/// The tensors that the devices hold after an action, a part being two elements.
+on_devices done(device_action d, const on_devices& x) {
   const auto n = x.size();
   const std::size_t part = x[0].size() / n;
   const auto own = [&](const tensor& whole, std::size_t k) {
@@ -456,19 +456,19 @@ on_devices done(deed d, const on_devices& x) {
   for (const auto& t : x) joined.insert(joined.end(), t.begin(), t.end());
   for (std::size_t k = 0; k < n; ++k) {
     switch (d) {
-      case deed::nothing: y.push_back(x[k]); break;
-      case deed::keep_own: y.push_back(own(x[k], k)); break;
-      case deed::keep_first: y.push_back(k == 0 ? x[k] : tensor(x[k].size(), 0)); break;
-      case deed::pad_zeros: {
+      case device_action::nothing: y.push_back(x[k]); break;
+      case device_action::keep_own: y.push_back(own(x[k], k)); break;
+      case device_action::keep_first: y.push_back(k == 0 ? x[k] : tensor(x[k].size(), 0)); break;
+      case device_action::pad_zeros: {
         tensor t(n * x[k].size(), 0);
         for (std::size_t i = 0; i < x[k].size(); ++i) t[k * x[k].size() + i] = x[k][i];
         y.push_back(t);
         break;
       }
-      case deed::gather: y.push_back(joined); break;
-      case deed::gather_sum: y.push_back(own(sum_of(x), k)); break;
-      case deed::sum: y.push_back(sum_of(x)); break;
-      case deed::exchange: {  // part k of every device; as its own transpose, so that there and back is the identity
+      case device_action::gather: y.push_back(joined); break;
+      case device_action::gather_sum: y.push_back(own(sum_of(x), k)); break;
+      case device_action::sum: y.push_back(sum_of(x)); break;
+      case device_action::exchange: {  // part k of every device; as its own transpose, so that there and back is the identity
         tensor t;
         for (const auto& from : x) {
           const auto piece = own(from, k);
@@ -477,14 +477,14 @@ on_devices done(deed d, const on_devices& x) {
         y.push_back(t);
         break;
       }
-      case deed::permute: y.push_back(x[(k + 1) % n]); break;
+      case device_action::permute: y.push_back(x[(k + 1) % n]); break;
     }
   }
   return y;
 }
 /// Of a permutation the other way round.
-on_devices undone(deed d, const on_devices& x) {
-  if (d != deed::permute) return done(d, x);
+on_devices undone(device_action d, const on_devices& x) {
+  if (d != device_action::permute) return done(d, x);
   on_devices y;
   for (std::size_t k = 0; k < x.size(); ++k) y.push_back(x[(k + x.size() - 1) % x.size()]);
   return y;
@@ -514,8 +514,8 @@ bool is_member(state s, const on_devices& x) { return (s != state::replica && s 
 
 bool is_adjoint(const transition& t, std::size_t n, std::mt19937& random) {
   using detail::axis_state;
-  const bool shrinks = t.forward == deed::keep_own || t.forward == deed::gather_sum;
-  const bool grows = t.forward == deed::gather || t.forward == deed::pad_zeros;
+  const bool shrinks = t.forward == device_action::keep_own || t.forward == device_action::gather_sum;
+  const bool grows = t.forward == device_action::gather || t.forward == device_action::pad_zeros;
   const std::size_t before = grows ? 2 : 2 * n, after = shrinks ? 2 : 2 * n;
   for (int trial = 0; trial < 20; ++trial) {
     const auto x = some(t.from, n, before, random);
@@ -551,9 +551,10 @@ TEST_CASE("the backward pass of every transition is its adjoint, and a row again
 
 TEST_CASE("wrong backward passes that systems had are no adjoints") {
   std::mt19937 random(13);
-  const std::pair<int, deed> wrong[] = {{6, deed::nothing},   {7, deed::nothing},    {17, deed::nothing},
-                                        {18, deed::sum},      {13, deed::keep_own},  {14, deed::gather_sum},
-                                        {8, deed::pad_zeros}, {19, deed::pad_zeros}, {12, deed::gather}};
+  const std::pair<int, device_action> wrong[] = {
+      {6, device_action::nothing},   {7, device_action::nothing},    {17, device_action::nothing},
+      {18, device_action::sum},      {13, device_action::keep_own},  {14, device_action::gather_sum},
+      {8, device_action::pad_zeros}, {19, device_action::pad_zeros}, {12, device_action::gather}};
   for (const auto& [row, backward] : wrong) {
     auto t = detail::transitions[row - 1];
     t.backward = backward;

@@ -40,7 +40,7 @@ struct buffers {
 
 // ---- one step, another communicator ----
 
-TEST_CASE("a step is told when the communicator has other devices than its mesh") {
+TEST_CASE("a step refuses to run when the communicator has other devices than its mesh") {
   std::vector<step<4>> held(4);
   std::vector<buffers> memory(4);
   const auto call = [&](auto& comm) {
@@ -75,25 +75,26 @@ TEST_CASE("a step follows a communicator whose first device alone is the same") 
 
 TEST_CASE("memory that overlaps is refused") {
   buffers m;
-  const auto told = [&](const float* a, const float* b, float* total, float* twice, float* less) {
+  const auto problem_of = [&](const float* a, const float* b, float* total, float* twice, float* less) {
     return error_of([&] {
       simulated_communicator comm(1);
       step<1>{}(comm, a, b, total, twice, less);
     });
   };
   float *a = m.a.data(), *b = m.b.data(), *total = m.total.data(), *twice = m.twice.data(), *less = m.less.data();
-  CHECK(told(a, b, total, twice, less) == "no error");
-  CHECK(told(a, a, total, twice, less) == "no error");  // both are only read
-  CHECK(contains(told(a, b, total, twice, twice),
+  CHECK(problem_of(a, b, total, twice, less) == "no error");
+  CHECK(problem_of(a, a, total, twice, less) == "no error");  // both are only read
+  CHECK(contains(problem_of(a, b, total, twice, twice),
                  "outputs 1 and 2 are given memory that overlaps; every output needs memory of its own"));
-  CHECK(contains(told(a, b, twice + 7, twice, less), "outputs 0 and 1 are given memory that overlaps"));
+  CHECK(contains(problem_of(a, b, twice + 7, twice, less), "outputs 0 and 1 are given memory that overlaps"));
   static_assert(step<1>::may_overwrite<2, 0> && step<1>::may_overwrite<2, 1>);
-  CHECK(told(a, b, total, twice, a) == "no error");
-  CHECK(told(a, b, total, twice, b) == "no error");
+  CHECK(problem_of(a, b, total, twice, a) == "no error");
+  CHECK(problem_of(a, b, total, twice, b) == "no error");
   std::vector<float> twelve(12, 1.0f);
-  CHECK(contains(told(a, twelve.data(), total, twice, twelve.data() + 4), "output 2 is given memory that overlaps input 1"));
-  CHECK(contains(told(nullptr, b, total, twice, less), "input 0 is given no memory: the pointer is null"));
-  CHECK(contains(told(a, b, total, nullptr, less), "output 1 is given no memory: the pointer is null"));
+  CHECK(
+      contains(problem_of(a, twelve.data(), total, twice, twelve.data() + 4), "output 2 is given memory that overlaps input 1"));
+  CHECK(contains(problem_of(nullptr, b, total, twice, less), "input 0 is given no memory: the pointer is null"));
+  CHECK(contains(problem_of(a, b, total, nullptr, less), "output 1 is given no memory: the pointer is null"));
 }
 
 TEST_CASE("an output in the memory of an input that is read later is refused") {
@@ -112,7 +113,7 @@ TEST_CASE("memory is looked at again when it changes, and devices of one process
   std::vector<buffers> memory(2);
   step<2> held;
   simulated_communicator comm(2);
-  const auto told = [&](float* last) {
+  const auto problem_of = [&](float* last) {
     return error_of([&] {
       std::vector<const void*> in;
       std::vector<void*> out;
@@ -126,10 +127,10 @@ TEST_CASE("memory is looked at again when it changes, and devices of one process
   };
   float* const own = memory[1].less.data();
   for (int round = 0; round < 3; ++round) {
-    CHECK(told(own) == "no error");
-    CHECK(contains(told(memory[0].less.data()), "output 2 is given overlapping memory on two devices"));
-    CHECK(contains(told(memory[0].less.data()), "output 2 is given overlapping memory on two devices"));
-    CHECK(contains(told(memory[0].a.data()), "output 2 is given memory that overlaps input 0"));
+    CHECK(problem_of(own) == "no error");
+    CHECK(contains(problem_of(memory[0].less.data()), "output 2 is given overlapping memory on two devices"));
+    CHECK(contains(problem_of(memory[0].less.data()), "output 2 is given overlapping memory on two devices"));
+    CHECK(contains(problem_of(memory[0].a.data()), "output 2 is given memory that overlaps input 0"));
   }
 }
 
@@ -164,9 +165,9 @@ TEST_CASE("empty arrays, and what was moved from") {
   const placed_layout<block_cyclic<2>> rows(line<2>::info.shape, detail::extents_of(std::vector<std::int64_t>{8}),
                                             step<2>::input_shard<0>::layout, block_cyclic<2>{});
   auto placed = scatter(comm, rows, kept);
-  const auto placed_elsewhere = std::move(placed);
+  const auto moved_to = std::move(placed);
   CHECK(contains(error_of([&] { gather(comm, placed); }), "placed_array: device 0 is asked for"));
-  CHECK(gather(comm, placed_elsewhere).size() == 8);
+  CHECK(gather(comm, moved_to).size() == 8);
 }
 
 TEST_CASE("a program and a session may be used after they were moved from") {
@@ -321,9 +322,9 @@ TEST_CASE("the BLAS has one thread for each device of a process, and those of be
   CHECK(now() == 2);
   run<product>(threads{}, x, x);
   CHECK(now() == 2);
-  std::atomic<int> threads_seen{0};
-  launch(threads{}, 2, [&](auto&) { threads_seen += now(); });
-  CHECK(threads_seen == 2);
+  std::atomic<int> thread_count{0};
+  launch(threads{}, 2, [&](auto&) { thread_count += now(); });
+  CHECK(thread_count == 2);
   launch(threads{}, 1, [&](auto&) { CHECK(now() == 2); });
   launch(threads{}, 2, [&](auto& comm) {
     if (comm.device(0) == 0) launch(threads{}, 2, [](auto&) {});

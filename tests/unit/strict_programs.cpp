@@ -29,7 +29,7 @@ struct written {
   enum kind { add, multiply, negate, relu, transpose, product, column_sum, move, zero_plus, groups } what = add;
   int a = 0, b = 0;
   std::string axis;
-  verb by = verb::convert;
+  transition_kind by = transition_kind::convert;
   axis_state from, to;
 };
 
@@ -104,9 +104,10 @@ random_typed_program random_program(std::mt19937& random) {
       const auto at = random() % r.axes.size();
       w.axis = r.axes[at].name;
       w.from = p.states(values[static_cast<std::size_t>(w.a)])->on[at];
-      constexpr verb verbs[] = {verb::convert, verb::all_gather, verb::all_to_all, verb::all_reduce, verb::reduce_scatter};
-      w.by = verbs[random() % 5];
-      w.to = w.by == verb::reduce_scatter || w.by == verb::all_to_all
+      constexpr transition_kind kinds[] = {transition_kind::convert, transition_kind::all_gather, transition_kind::all_to_all,
+                                           transition_kind::all_reduce, transition_kind::reduce_scatter};
+      w.by = kinds[random() % 5];
+      w.to = w.by == transition_kind::reduce_scatter || w.by == transition_kind::all_to_all
                  ? axis_state{state::shard, static_cast<std::int8_t>(random() % 2), monoid::add}
                  : some_state(random);
     }
@@ -147,7 +148,7 @@ built build(const random_typed_program& r, dynamic::builder& b, dynamic::strict_
       const auto is = p->states(v);
       if (!is) return v;
       if (is->on[a].is == state::partial)
-        v = p->transition(v, verb::all_reduce, r.axes[a].name, {state::partial}, {state::invariant});
+        v = p->transition(v, transition_kind::all_reduce, r.axes[a].name, {state::partial}, {state::invariant});
     }
     return v;
   };
@@ -224,7 +225,7 @@ TEST_CASE("a manual region whose states are known at run time") {  // the exampl
   const value x = b.input(dynamic::in<float>({4, 2}));
   p.input(x, rows);
   const auto y = p.region("x", {rows}, {whole}, {x}, [&](const std::vector<value>& in) {
-    return std::vector<value>{p.transition(in[0], verb::all_gather, "x", {state::shard, 0}, {state::invariant})};
+    return std::vector<value>{p.transition(in[0], transition_kind::all_gather, "x", {state::shard, 0}, {state::invariant})};
   });
   b.output(y[0]);
   const auto program = b.compile();
@@ -236,13 +237,15 @@ TEST_CASE("a manual region whose states are known at run time") {  // the exampl
 
 TEST_CASE("what varies is stacked along a dim of its own and cut along it, with the gradients of a dim that is there") {
   struct way {
-    verb by;
+    transition_kind by;
     state from, to;
   };
-  const way ways[] = {
-      {verb::all_gather, state::varying, state::invariant}, {verb::all_gather, state::varying, state::replica},
-      {verb::convert, state::varying, state::partial},      {verb::convert, state::replica, state::varying},
-      {verb::convert, state::invariant, state::varying},    {verb::reduce_scatter, state::partial, state::varying}};
+  const way ways[] = {{transition_kind::all_gather, state::varying, state::invariant},
+                      {transition_kind::all_gather, state::varying, state::replica},
+                      {transition_kind::convert, state::varying, state::partial},
+                      {transition_kind::convert, state::replica, state::varying},
+                      {transition_kind::convert, state::invariant, state::varying},
+                      {transition_kind::reduce_scatter, state::partial, state::varying}};
   for (const std::int64_t n : {1, 2, 3})
     for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{}, {2}, {2, 3}})
       for (const auto& w : ways) {
@@ -265,15 +268,18 @@ TEST_CASE("what varies is stacked along a dim of its own and cut along it, with 
                 if (joins && is_stacked) v = reshape(v, shape);
                 const axis_state chunk = is_stacked ? axis_state{state::varying} : axis_state{state::shard, 0, monoid::add};
                 v = p.transition(v, w.by, "x", joins ? chunk : axis_state{w.from}, joins ? axis_state{w.to} : chunk);
-                if (w.to == state::partial) v = p.transition(v, verb::all_reduce, "x", {state::partial}, {state::replica});
+                if (w.to == state::partial)
+                  v = p.transition(v, transition_kind::all_reduce, "x", {state::partial}, {state::replica});
                 value loss = sum(v * v * v);
                 const state is = w.to == state::partial ? state::replica : w.to;
-                if (is == state::varying) loss = p.transition(loss, verb::reinterpret, "x", {state::varying}, {state::partial});
-                if (is == state::replica) loss = p.transition(loss, verb::convert, "x", {state::replica}, {state::partial});
+                if (is == state::varying)
+                  loss = p.transition(loss, transition_kind::reinterpret, "x", {state::varying}, {state::partial});
+                if (is == state::replica)
+                  loss = p.transition(loss, transition_kind::convert, "x", {state::replica}, {state::partial});
                 const value slope = grad(loss, in[0]);
                 if (is == state::invariant)
-                  loss = p.transition(p.transition(loss, verb::convert, "x", {state::invariant}, {state::replica}), verb::convert,
-                                      "x", {state::replica}, {state::partial});
+                  loss = p.transition(p.transition(loss, transition_kind::convert, "x", {state::invariant}, {state::replica}),
+                                      transition_kind::convert, "x", {state::replica}, {state::partial});
                 return std::vector<value>{loss, slope};
               });
           b.output(y[0]);
@@ -306,11 +312,11 @@ TEST_CASE("a manual region gathers scalars, as every device's loss, along a new 
     p.input(x, block);
     const auto y = p.region("x,y", {block}, {whole}, {x}, [&](const std::vector<value>& in) {
       const auto gathered = [&](value v, std::string_view axes) {
-        return p.transition(v, verb::all_gather, axes, {state::varying}, {state::replica});
+        return p.transition(v, transition_kind::all_gather, axes, {state::varying}, {state::replica});
       };
       const std::string_view axes = want.axes;
       const value first = gathered(sum(in[0]), axes), all = axes == "x,y" ? first : gathered(first, axes == "x" ? "y" : "x");
-      return std::vector<value>{p.transition(all, verb::convert, "x,y", {state::replica}, {state::invariant})};
+      return std::vector<value>{p.transition(all, transition_kind::convert, "x,y", {state::replica}, {state::invariant})};
     });
     b.output(y[0]);
     const auto program = b.compile();
@@ -421,13 +427,13 @@ TEST_CASE("what is partial by a maximum stays so where that is right, and has no
   const auto v = b.input(dynamic::in<double>({4, 2})), r = b.input(dynamic::in<double>({2}));
   p.input(v, {{{state::shard}}});
   p.input(r, {{{state::replica}}});
-  const value most = reduce(v, monoid::maximum, {0});                                // of uneven parts, one of them empty
-  const value own = p.transition(r, verb::convert, "x", {state::replica}, maxima);   // the others have -inf
-  const value spread = p.transition(v, verb::convert, "x", {state::shard}, maxima);  // their parts among -inf
+  const value most = reduce(v, monoid::maximum, {0});  // of uneven parts, one of them empty
+  const value own = p.transition(r, transition_kind::convert, "x", {state::replica}, maxima);   // the others have -inf
+  const value spread = p.transition(v, transition_kind::convert, "x", {state::shard}, maxima);  // their parts among -inf
   const value all = maximum(relu(most + r), own);
-  const value least = p.transition(-operand(all), verb::all_reduce, "x", minima, {state::replica});
+  const value least = p.transition(-operand(all), transition_kind::all_reduce, "x", minima, {state::replica});
   b.output(least);
-  b.output(p.transition(spread, verb::all_reduce, "x", maxima, {state::invariant}));
+  b.output(p.transition(spread, transition_kind::all_reduce, "x", maxima, {state::invariant}));
   b.output(all);  // reduced by the run
   const auto step = p.compile();
   const std::vector<double> vs{-5, -6, -3, -9, -4, -7, -8, -1}, rs{2, -3};
@@ -437,7 +443,7 @@ TEST_CASE("what is partial by a maximum stays so where that is right, and has no
   for (std::size_t k = 0; k < vs.size(); ++k) CHECK(found[1].data<double>()[k] == vs[k]);
   CHECK(found[2].data<double>()[0] == 2);
   CHECK(found[2].data<double>()[1] == 0);
-  const value loss = einsum("a->", p.transition(most, verb::all_reduce, "x", maxima, {state::invariant}));
+  const value loss = einsum("a->", p.transition(most, transition_kind::all_reduce, "x", maxima, {state::invariant}));
   b.output(grad(loss, v));
   CHECK(caught::contains(caught::error_of([&] { static_cast<void>(p.compile()); }), "has no gradient: which device's term"));
 }
@@ -454,7 +460,7 @@ TEST_CASE("gradients of microbatches stay terms in a loop, and are summed once b
         return std::tuple{g + grad(loss, w), loss};
       },
       zeros_like(w), x);
-  const value whole = p.transition(sum, verb::all_reduce, "dp", {state::partial}, {state::invariant});
+  const value whole = p.transition(sum, transition_kind::all_reduce, "dp", {state::partial}, {state::invariant});
   p.check();
   CHECK(p.errors().empty());
   REQUIRE(p.states(sum));
@@ -497,16 +503,19 @@ TEST_CASE("what a loop carries and what branches give has one state") {
           fori_loop(
               2, [&](value, value c) { return c + s; }, zeros_like(i));
         }) == "none");
-  CHECK(first_error([](auto& p, value, value i, value, value) {
-          fori_loop(
-              2, [&](value, value c) { return p.transition(c, verb::convert, "x", {state::invariant}, {state::replica}); }, i);
-        }) == "carry_mismatch");
+  CHECK(
+      first_error([](auto& p, value, value i, value, value) {
+        fori_loop(
+            2,
+            [&](value, value c) { return p.transition(c, transition_kind::convert, "x", {state::invariant}, {state::replica}); },
+            i);
+      }) == "carry_mismatch");
   // The zeros that the loop begins with are not what it carries.
   CHECK(first_error([](auto& p, value r, value, value, value) {
           fori_loop(
               2,
               [&](value, value c) {
-                const value sum = p.transition(r, verb::convert, "x", {state::replica}, {state::partial});
+                const value sum = p.transition(r, transition_kind::convert, "x", {state::replica}, {state::partial});
                 static_cast<void>(c + sum);
                 return c + 1.0;
               },
@@ -529,7 +538,7 @@ TEST_CASE("a maximum of which devices have candidates is scaled by a positive nu
     const value x = b.input(dynamic::in<double>({4, 3}));
     p.input(x, {{detail::shard_of(0)}, {{0, 0}}});
     const value most = f(reduce(x, monoid::maximum, {0}));
-    b.output(p.transition(most, verb::all_reduce, "x", detail::partial_by(monoid::maximum), {state::invariant}));
+    b.output(p.transition(most, transition_kind::all_reduce, "x", detail::partial_by(monoid::maximum), {state::invariant}));
     return p.compile();
   };
   const std::vector<double> in{-1, 2, -3, -4, 5, -6, -7, 8, -9, 10, -11, -12};
@@ -584,7 +593,7 @@ TEST_CASE("a bias that is a replica is added to rows that are split, and its gra
       REQUIRE(errors.empty());
       CHECK(p.states(slope)->on[0] == axis_state{state::partial});
       g.output(y);
-      g.output(p.transition(slope, verb::all_reduce, "x", {state::partial}, {state::invariant}));
+      g.output(p.transition(slope, transition_kind::all_reduce, "x", {state::partial}, {state::invariant}));
       const auto step = p.compile();
       CHECK(step.traffic().bytes == 2 * 4 * 8 - 2 * 4 * 8 / n);
       std::vector<double> xs(20), bs{1, -2, 3, 0}, expected(4, 0);

@@ -44,7 +44,7 @@ TEST_CASE("a sum of products is one contraction and no loop") {
   CHECK(count(self_product, action::fused) == 0);
 }
 
-TEST_CASE("products that are read elsewhere too, or are computed with their factors, stay a loop") {
+TEST_CASE("products that have other readers too, or are computed with their factors, stay a loop") {
   const auto in = dynamic::in<float>({100, 80});
   const auto read_twice = dynamic::compile(
       [](auto a, auto b) {

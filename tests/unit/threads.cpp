@@ -262,16 +262,16 @@ TEST_CASE("threads: a rank that leaves early does not hang the others") {
   CHECK(text.find("waits in a collective for rank 1, which has finished") != std::string::npos);
 }
 
-TEST_CASE("threads: ranks that meet in different collectives are told which, and read nothing") {
+TEST_CASE("threads: ranks that meet in different collectives get an error that names both, and read nothing") {
   const auto mesh = mesh_of({3});
   auto sum = reduction_between(shape_of({5000}), {}, {}, 1, gspmd::monoid::add);
   sum.origin = {true, code_of<reduce_op>, "program.cpp", 12};
   auto larger = sum;
   larger.global[0] = 500'000;
-  auto few = sum, maximum = sum, elsewhere = sum;
+  auto few = sum, maximum = sum, other_line = sum;
   few.global[0] = 4;
   maximum.reduced_by = gspmd::monoid::maximum;
-  elsewhere.origin.line = 13;
+  other_line.origin.line = 13;
   const auto gather = movement_between(mesh, shape_of({5000}), split({{0, 0}}), {});
   const auto failure = [&](int odd_one, auto call) {
     return failure_of(3, [&](auto& comm) {
@@ -299,7 +299,7 @@ TEST_CASE("threads: ranks that meet in different collectives are told which, and
     check(reduces(larger), odd_one, "all_reduce by add of f32 [500000] (reduce at program.cpp:12)");
     check(reduces(few), odd_one, "all_reduce by add of f32 [4] (");
     check(reduces(maximum), odd_one, "all_reduce by maximum of f32 [5000] (");
-    check(reduces(elsewhere), odd_one, "all_reduce by add of f32 [5000] (reduce at program.cpp:13)");
+    check(reduces(other_line), odd_one, "all_reduce by add of f32 [5000] (reduce at program.cpp:13)");
     check(failure(odd_one, [&](auto& comm, const float* in, float* out) { comm.move(mesh, gather, &in, &out); }), odd_one,
           "all_gather of f32 [5000]");
     check(failure(odd_one,

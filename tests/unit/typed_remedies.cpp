@@ -182,7 +182,7 @@ struct random_typed {
 /// What a refusal proposes, read as the user reads it.
 struct way_out {
   int operand = -1;  // -2: the result
-  detail::state_wish wish{};
+  detail::requested_state requested{};
   std::string exchange;  // axes
   bool is_read = false;
 
@@ -210,15 +210,15 @@ struct way_out {
       }
       return axes;
     };
-    if (words.starts_with("reshard<replica<`")) wish.replica = names(quoted(behind("replica<`")));
-    else if (words.starts_with("reshard<invariant<`")) wish.invariant = names(quoted(behind("invariant<`")));
+    if (words.starts_with("reshard<replica<`")) requested.replica = names(quoted(behind("replica<`")));
+    else if (words.starts_with("reshard<invariant<`")) requested.invariant = names(quoted(behind("invariant<`")));
     else if (words.starts_with("reshard<partial<`")) {
-      wish.layout.partial = names(quoted(behind("partial<`")));
+      requested.layout.partial = names(quoted(behind("partial<`")));
       const auto kind = behind("monoid::");
       for (const auto m : {monoid::maximum, monoid::minimum, monoid::multiply, monoid::and_, monoid::or_})
-        if (!kind.empty() && kind.starts_with(detail::name_of(m))) wish.layout.reduced_by = m;
+        if (!kind.empty() && kind.starts_with(detail::name_of(m))) requested.layout.reduced_by = m;
     } else if (words.starts_with("reshard<split<")) {
-      wish.has_splits = true;
+      requested.has_splits = true;
       auto list = behind("split<");
       list = list.substr(0, list.find('>'));
       for (int dim = 0; !list.empty(); ++dim) {
@@ -226,7 +226,7 @@ struct way_out {
           const auto of_dim = quoted(list.substr(1));
           for (auto rest = of_dim; !rest.empty();) {
             const auto name = rest.substr(0, rest.find(','));
-            for (const auto a : info.find_run(name)) wish.layout.splits.push_back({a, static_cast<std::int8_t>(dim)});
+            for (const auto a : info.find_run(name)) requested.layout.splits.push_back({a, static_cast<std::int8_t>(dim)});
             rest.remove_prefix(name.size() < rest.size() ? name.size() + 1 : name.size());
           }
           list.remove_prefix(of_dim.size() + 2);
@@ -274,7 +274,7 @@ struct attempt {
             const value x = of[static_cast<std::size_t>(w.operand)];
             for (auto& o : of)
               if (o.graph() != nullptr && o.id() == x.id())
-                o = {x.graph(), detail::add_state_wish(*x.graph(), x.id(), w.wish, location::current())};
+                o = {x.graph(), detail::add_requested_state(*x.graph(), x.id(), w.requested, location::current())};
           }
         }
       const auto f = calls()[ops[k].what].of;

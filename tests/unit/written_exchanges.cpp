@@ -172,8 +172,8 @@ using namespace written_exchanges;
 
 TEST_CASE("random exchanges that are written give one device's values and gradients, and send what the automatic mode does") {
   std::mt19937 random(7);
-  const char* const wished = std::getenv("GSPMD_PROGRAMS");
-  const int count = wished != nullptr ? std::atoi(wished) : 200;
+  const char* const asked = std::getenv("GSPMD_PROGRAMS");
+  const int count = asked != nullptr ? std::atoi(asked) : 200;
   int sent = 0, alike = 0;
   for (int trial = 0; trial < count; ++trial) {
     const random_exchanges r(random);

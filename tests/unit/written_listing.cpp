@@ -31,7 +31,8 @@ listed list_of(const dynamic::inspection& p) {
 }  // namespace
 
 TEST_CASE("a written reduction of terms is listed as it is planned, and no slice is taken before it") {
-  for (const verb to_terms : {verb::convert, verb::reinterpret}) {  // the first device has the term, or all of them have it
+  for (const transition_kind to_terms :
+       {transition_kind::convert, transition_kind::reinterpret}) {  // the first device has the term, or all of them have it
     dynamic::builder b(dynamic::mesh({{"x", 2}, {"one", 1}}));
     dynamic::strict_program p(b, "");
     const value x = b.input(dynamic::in<float>({4, 6}));
@@ -39,7 +40,7 @@ TEST_CASE("a written reduction of terms is listed as it is planned, and no slice
     b.label(0);
     const value terms = p.transition(x, to_terms, "x", {state::replica}, {state::partial});
     b.label(1);
-    const value part = p.transition(terms, verb::reduce_scatter, "x", {state::partial}, {state::shard, 0});
+    const value part = p.transition(terms, transition_kind::reduce_scatter, "x", {state::partial}, {state::shard, 0});
     b.label(2);
     b.output(part);
     p.check();
@@ -61,9 +62,9 @@ TEST_CASE("what every reader takes a part of is listed whole where a program wri
   const value x = b.input(dynamic::in<float>({4, 6}));
   p.input(x, {{{state::shard, 1}}, {{0, 1}}});
   b.label(0);
-  const value rows = p.transition(x, verb::all_gather, "x", {state::shard, 1}, {state::replica});
+  const value rows = p.transition(x, transition_kind::all_gather, "x", {state::shard, 1}, {state::replica});
   b.label(1);
-  const value parts = p.transition(-operand(rows), verb::convert, "x", {state::replica}, {state::shard, 0});
+  const value parts = p.transition(-operand(rows), transition_kind::convert, "x", {state::replica}, {state::shard, 0});
   b.output(parts);
   p.check();
   REQUIRE(p.errors().empty());

@@ -134,7 +134,7 @@ TEST_CASE("text as XLA writes it, there and back") {
   CHECK_EQ(tuple.elements()[1].text(), "{devices=[2]<=[2]}");
 }
 
-TEST_CASE("a group of values is refused where one value is seen alone") {
+TEST_CASE("a group of values is refused where one value stands alone") {
   for (const char* text : {"{replicated shard_as 1}", "{unknown shard_like 2}"}) {
     const auto r = detail::resolve_xla(named({2, 2}), text, 2);
     CHECK(std::string(r.problem.view()).find("write shard_alike(x, other)") != std::string::npos);

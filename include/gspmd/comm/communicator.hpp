@@ -13,7 +13,7 @@
 
 namespace gspmd {
 
-/// What carries out a plan's communication: the devices that this object holds, and the collectives among all devices.
+/// A communicator carries out a plan's communication: it has the devices that this object holds, and the collectives among all devices.
 ///
 ///     int device_count() const           devices of the whole communicator
 ///     int local_count() const            devices that this object holds: 1 for threads and mpi, all for simulated

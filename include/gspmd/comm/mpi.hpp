@@ -52,10 +52,10 @@ struct mpi_options {
 /// one that MPI may be called from. One communicator per group of axes is made when that
 /// group first communicates, and kept; nothing is allocated after the first collective of a kind and size.
 ///
-/// What the processes of a node share is 1 MiB each for every group of axes, until the communicator is gone, and the arenas of
-/// steps (allocate). It is memory without a name, which needs no room in /dev/shm; where processes may not open each other's
-/// (containers with user namespaces of their own) it is a file there, which is removed as soon as all have it. All of it is
-/// reserved at once; if there is none, a note on stderr says so and everything goes by messages.
+/// The processes of a node share 1 MiB each for every group of axes, until the communicator is gone, and the arenas of steps (allocate). It
+/// is memory without a name, which needs no room in /dev/shm; where processes may not open each other's (containers with user namespaces of
+/// their own) it is a file there, which is removed as soon as all have it. All of it is reserved at once; if there is none, a note on
+/// stderr says so and everything goes by messages.
 ///
 /// Where a rank may fail alone, use launch, which tells why and ends all ranks. Here a rank that is gone, by an exception or
 /// otherwise, is an error to those that wait for it in shared memory. An exception that passes this object waits 5 s until all

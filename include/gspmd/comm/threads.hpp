@@ -175,7 +175,7 @@ class threads_communicator {
     return arrive(mine, subject);
   }
 
-  /// What it shows stands in its lane, written after finish_elements().
+  /// Arrives and waits for the group. The pointers that the device shows stand in its lane, written after finish_elements().
   unsigned arrive(membership& mine, const detail::meeting_subject& subject) {
     arrive_alone(mine, subject);
     return wait(mine, subject);

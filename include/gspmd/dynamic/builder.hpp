@@ -111,8 +111,8 @@ class builder {
     auto& at = graph_->nodes[static_cast<std::size_t>(input.id())].at;
     at = location::input(at.number(), functions_->keep(name)->c_str());
   }
-  /// What is added from here on belongs to the scope of this path, `layer3/attention`, inside of the one that is open; see `named`. The
-  /// same path is one scope, however often it is entered. Throws gspmd::error: a name that is none.
+  /// Opens the scope of this path, `layer3/attention`, inside of the one that is open: the operators that are added from here on belong to
+  /// it; see `named`. The same path is one scope, however often it is entered. Throws gspmd::error: a name that is none.
   void enter_scope(std::string_view path) {
     while (true) {
       const auto name = path.substr(0, path.find('/'));
@@ -162,7 +162,7 @@ class builder {
 
   /// Throws gspmd::error with the first mistake: operator, line, dim or axis, and the way out.
   [[nodiscard]] program compile() const { return {mesh_, canonical_graph(), functions_}; }
-  /// What compile() plans. Throws as it does.
+  /// Returns the graph that compile() plans. Throws as it does.
   [[nodiscard]] detail::graph canonical_graph() const {
     if (graph_->failed()) throw error(std::string(graph_->error.view()));
     if (graph_->find_types == nullptr && graph_->type_local == nullptr) return detail::program_to_plan_at_run_time(*graph_);

@@ -105,11 +105,11 @@ class mesh {
     result.held_->info.views = info().views;
     return result;
   }
-  /// The same devices, seen as this mesh and as `other`: annotations may name the axes of both. Throws gspmd::error: see `views`.
+  /// The same devices as this mesh and as `other`: annotations may name the axes of both. Throws gspmd::error: see `views`.
   [[nodiscard]] mesh with_view(const mesh& other) const {
-    const auto seen = detail::with_view(info(), other.info());
-    if (!seen.problem.empty()) throw error("views: " + std::string(seen.problem.view()));
-    return with_info(seen.info);
+    const auto combined = detail::with_view(info(), other.info());
+    if (!combined.problem.empty()) throw error("views: " + std::string(combined.problem.view()));
+    return with_info(combined.info);
   }
   /// The same devices, connected so: plans for this mesh are those that take least time on this network (gspmd::on_network). Throws
   /// gspmd::error: an axis of more than one device about which the network says nothing.

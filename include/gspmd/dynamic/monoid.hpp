@@ -68,7 +68,7 @@ class value_monoid {
 
   [[nodiscard]] const std::vector<dtype>& types() const { return types_; }
 
-  /// What reduces with this object, which must outlive it.
+  /// Returns the function that reduces with this object, which must outlive it.
   [[nodiscard]] detail::local_function function() const {
     detail::local_function f;
     f.object = this;

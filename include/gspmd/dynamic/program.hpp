@@ -110,7 +110,7 @@ class program {
       if (detail::communicates(s)) result.push_back({s.collective, detail::axes_text(mesh_.info(), s.axes).view()});
     return result;
   }
-  /// What one device sends, and its memory and arithmetic. All as in `compile`.
+  /// The traffic of one device, its memory and its arithmetic. All as in `compile`.
   [[nodiscard]] gspmd::traffic traffic() const { return {view_, mesh_.info()}; }
   [[nodiscard]] std::int64_t peak_bytes_per_device() const { return detail::peak_bytes(view_); }
   [[nodiscard]] std::int64_t packing_bytes_per_device() const { return detail::packing_bytes(view_); }
@@ -189,7 +189,7 @@ class program {
   detail::plan_view view_;
 };
 
-/// What was decided for a program, as text: the same as `explain<step>()`.
+/// Returns as text how a program was planned: the same as `explain<step>()`.
 inline std::string explain(const program& p, const detail::explained_part& part = {}) {
   return detail::explain_plan(p.view(), p.mesh_info(), part);
 }

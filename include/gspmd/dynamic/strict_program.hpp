@@ -17,12 +17,12 @@
 /// time. Nothing is inserted; what is not written is refused, with the ways to write it.
 namespace gspmd {
 
-/// What the devices along one axis hold of a value: `state::constant`, `replica`, `invariant`, `varying`, `shard` of a dim, `partial` by a
-/// monoid. See GLOSSARY.md.
+/// The state of a value along one mesh axis, which says what the devices along it hold: `state::constant`, `replica`, `invariant`,
+/// `varying`, `shard` of a dim, `partial` by a monoid. See GLOSSARY.md.
 using detail::axis_state;
 using detail::state;
-/// What a transition does; `verb::convert` keeps the value and sends nothing forward.
-using detail::verb;
+/// The kind of a transition; `transition_kind::convert` keeps the value and sends nothing forward.
+using detail::transition_kind;
 
 namespace dynamic {
 
@@ -44,7 +44,7 @@ struct mode_error {
   std::vector<std::string> remedies;
 };
 
-/// What a program sends: forward, or in its gradient.
+/// A collective that a program sends, forward or in its gradient.
 struct written_collective {
   std::string kind;
   int label = -1;
@@ -56,7 +56,7 @@ struct written_collective {
 ///
 ///     dynamic::builder b(m);                             dynamic::strict_program p(b, "");        // no axis is manual: explicit
 ///     auto x = b.input(dynamic::in<float>({8, 4}));      p.input(x, {{axis_state{state::partial}}});
-///     auto y = p.transition(x, verb::all_reduce, "x", {state::partial}, {state::invariant});
+///     auto y = p.transition(x, transition_kind::all_reduce, "x", {state::partial}, {state::invariant});
 ///     p.check();                                         // p.errors() is empty; p.collectives() is one all_reduce
 ///
 /// Threads: one, that of the builder.
@@ -96,30 +96,31 @@ class strict_program {
   }
   /// Says of it that it stands for another value: the input or the result of a region. Gradients go through it.
   void stands_for(value x, value other) { links_.push_back({x.id(), other.id()}); }
-  /// What a result must be, exactly. A constant or a replica is cut for it, for which nothing is sent. Returns the value that is so.
+  /// Requires a result to be in exactly these states. A constant or a replica is cut for it, for which nothing is sent. Returns the value
+  /// that is so.
   value want(value x, const value_states& s, location at = location::current()) {
     const auto t = typed(s);
     typer_.want(x.id(), t);
     if (!is_planned() || typer_.local() != 0) return x;
     typer_.run();
-    return states(x) ? wished(x, t, at) : x;
+    return states(x) ? requested(x, t, at) : x;
   }
   /// Brings a value to these states.
   value reshard(value x, const value_states& s, location at = location::current()) {
     const auto t = typed(s);
-    if (is_planned() && typer_.local() == 0) return wished(x, t, at);
+    if (is_planned() && typer_.local() == 0) return requested(x, t, at);
     const value made = builder_.reshard(x, std::vector<std::string>(static_cast<std::size_t>(x.rank())), at);
     if (made.is_valid()) typer_.want(made.id(), t);
     return made;
   }
 
   /// From one state to another one, along `axes`. `pairs`, of a permutation: from which device to which, row-major over the axes.
-  value transition(value x, verb by, std::string_view axes, axis_state from, axis_state to,
+  value transition(value x, transition_kind by, std::string_view axes, axis_state from, axis_state to,
                    const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs = {}, location at = location::current()) {
     const auto mask = axes_named(axes);
     const bool is_local = mask != 0 && (mask & ~typer_.local()) == 0;
     const value made{x.graph(), detail::add_transition(*x.graph(), x.id(), {by, mask, from, to}, is_local, at)};
-    if (by == verb::permute && made.is_valid()) check_permutation(made, mesh().shape.size_of(mask), pairs);
+    if (by == transition_kind::permute && made.is_valid()) check_permutation(made, mesh().shape.size_of(mask), pairs);
     return made;
   }
   /// f(arguments...), whose operators may exchange along `axes`: see gspmd::with_exchange.
@@ -133,8 +134,8 @@ class strict_program {
     while (a < mesh().shape.axis_count() && (axes_named(axis) & detail::axis_bit(a)) == 0) ++a;
     return {&builder_.graph(), detail::add_axis_index(builder_.graph(), a, at)};
   }
-  /// What a function makes of which only this is known: it is linear in no operand, in all of them at once, or in each one by itself; or it
-  /// only chooses by them.
+  /// The class of a function of which nothing else is known: it is linear in no operand, in all of them at once, or in each one by itself;
+  /// or it chooses by its operands and does not compute with them.
   enum class opaque_class { nonlinear, linear, multilinear, selects };
   value opaque(dtype type, integers shape, const std::vector<value>& operands, opaque_class is,
                location at = location::current()) {
@@ -197,7 +198,7 @@ class strict_program {
     for (const auto& on : tried.types[static_cast<std::size_t>(x.id())].on) s.on.push_back(on);
     return s;
   }
-  /// What the program sends, in order.
+  /// Returns the collectives that the program sends forward, in order.
   [[nodiscard]] std::vector<written_collective> collectives() const {
     std::vector<written_collective> list;
     for (const auto& s : typer_.steps)
@@ -205,7 +206,7 @@ class strict_program {
         list.push_back(collective(s, kind, s.sent));
     return list;
   }
-  /// What the gradient by all inputs of a value sends, in order.
+  /// Returns the collectives that the gradient of a value with respect to all inputs sends, in order.
   [[nodiscard]] std::vector<written_collective> backward_collectives(value of) const {
     std::vector<written_collective> list;
     for (const auto& s : detail::backward_steps(builder_.graph(), typer_.steps, of.id(), without_gradient_, links_))
@@ -267,13 +268,13 @@ class strict_program {
  private:
   [[nodiscard]] const detail::mesh_info& mesh() const { return builder_.mesh().info(); }
   [[nodiscard]] bool is_planned() { return builder_.graph().find_types != nullptr; }
-  value wished(value x, const detail::value_type& t, location at) {
-    detail::state_wish wish{t.layout(), 0, 0, true};
+  value requested(value x, const detail::value_type& t, location at) {
+    detail::requested_state asked{t.layout(), 0, 0, true};
     for (int a = 0; a < t.on.count; ++a) {
-      if (t.on[a].is == state::replica) wish.replica |= detail::axis_bit(a);
-      if (t.on[a].is == state::invariant || t.on[a].is == state::constant) wish.invariant |= detail::axis_bit(a);
+      if (t.on[a].is == state::replica) asked.replica |= detail::axis_bit(a);
+      if (t.on[a].is == state::invariant || t.on[a].is == state::constant) asked.invariant |= detail::axis_bit(a);
     }
-    return {x.graph(), detail::add_state_wish(*x.graph(), x.id(), wish, at)};
+    return {x.graph(), detail::add_requested_state(*x.graph(), x.id(), asked, at)};
   }
   [[nodiscard]] std::string axis_name(int a) const { return std::string(detail::axes_text(mesh(), detail::axis_bit(a)).view()); }
   [[nodiscard]] int tag_of(int node) const { return node < 0 ? -1 : builder_.graph().nodes[static_cast<std::size_t>(node)].tag; }

@@ -13,13 +13,13 @@
 
 namespace gspmd {
 
-/// What devices do to what they hold in a transition: `deed::sum`, `deed::gather`.
-using detail::deed;
+/// The action of the devices in a transition, on the bytes that they hold: `device_action::sum`, `device_action::gather`.
+using detail::device_action;
 
 namespace dynamic {
 
-/// What devices do for a transition between these states, which must be one.
-inline deed done_for(verb by, axis_state from, axis_state to) {
+/// Returns the action of the devices in a transition between these states, which must be one.
+inline device_action action_of(transition_kind by, axis_state from, axis_state to) {
   return detail::transitions[detail::state_change{by, 0, from, to}.row()].forward;
 }
 
@@ -33,7 +33,7 @@ inline deed done_for(verb by, axis_state from, axis_state to) {
 ///     const value x = b.input(dynamic::in<float>({4, 2}));
 ///     p.input(x, rows);
 ///     const auto y = p.region("x", {rows}, {whole}, {x}, [&](const std::vector<value>& in) {
-///       return std::vector<value>{p.transition(in[0], verb::all_gather, "x", {state::shard, 0}, {state::invariant})};
+///       return std::vector<value>{p.transition(in[0], transition_kind::all_gather, "x", {state::shard, 0}, {state::invariant})};
 ///     });
 ///     b.output(y[0]);
 ///
@@ -47,11 +47,11 @@ class written_program {
 
   /// From one state to another one, along `axes`, "x,y": of the region that is open, or of the global view. `pairs`, of a permutation: from
   /// which device to which, row-major over the axes, 64 devices at most. It sends what the row of the table says.
-  value transition(value x, verb by, std::string_view axes, axis_state from, axis_state to,
+  value transition(value x, transition_kind by, std::string_view axes, axis_state from, axis_state to,
                    const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs = {}, location at = location::current()) {
     const auto over = mask(axes);
     detail::device_shift shift{};
-    if (by == verb::permute) {
+    if (by == transition_kind::permute) {
       const auto n = b_.mesh().info().shape.size_of(over);
       if (n > detail::max_placed) {
         b_.graph().fail(at, "permute", detail::mistake::states,
@@ -79,11 +79,11 @@ class written_program {
   }
   /// The value in these states, of the axes of the global view; what that sends is for the types to allow.
   value bring(value x, const value_states& s, location at = location::current()) {
-    return made(detail::add_state_wish(b_.graph(), x.id(), wish(s), at));
+    return made(detail::add_requested_state(b_.graph(), x.id(), requested(s), at));
   }
   /// The same value as one of its own.
   value same(value x, location at = location::current()) {
-    return made(detail::add_state_wish(b_.graph(), x.id(), {{}, 0, 0, false, true}, at));
+    return made(detail::add_requested_state(b_.graph(), x.id(), {{}, 0, 0, false, true}, at));
   }
 
   /// A manual region over `axes`: `body` is called with the operands as one device has them and returns its results. `takes` and `gives`:
@@ -96,7 +96,7 @@ class written_program {
     g.type_local = &detail::type_local;
     std::vector<value> inside;
     for (std::size_t k = 0; k < operands.size(); ++k) {
-      const int brought = detail::add_state_wish(g, operands[k].id(), wish(takes[k]), at);
+      const int brought = detail::add_requested_state(g, operands[k].id(), requested(takes[k]), at);
       inside.push_back(made(detail::add_enter(g, brought, border(takes[k], local), at)));
       b_.label(operands[k].node().tag);  // on the other side of the border it is the same value
     }
@@ -123,7 +123,7 @@ class written_program {
     }
     return m;
   }
-  /// What splits the dims, and along which axes it is partial, of some axes only.
+  /// Returns the sharding on these axes: the axes that split dims, and those along which the value is partial.
   [[nodiscard]] static detail::sharding layout(const value_states& s, detail::axis_mask of) {
     detail::sharding l;
     for (int d = 0; d < detail::max_rank; ++d)
@@ -143,7 +143,7 @@ class written_program {
       if (s.on[a].is == is) m |= detail::axis_bit(static_cast<int>(a));
     return m;
   }
-  [[nodiscard]] detail::state_wish wish(const value_states& s) const {
+  [[nodiscard]] detail::requested_state requested(const value_states& s) const {
     const auto global = ~b_.graph().open_local;
     return {layout(s, global), axes_with(s, state::replica) & global, axes_with(s, state::invariant) & global, true};
   }

@@ -42,7 +42,7 @@ constexpr bool nearly_equal(T a, T b) {
   }
 }
 
-/// What is known of a monoid: its law, tried, and its function for rows of elements.
+/// The facts of a monoid: whether its law holds on samples, and its function for rows of elements.
 template <class M>
 struct monoid_of_values {
   using values = typename M::values;

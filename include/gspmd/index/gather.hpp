@@ -49,7 +49,7 @@ constexpr opcode opcode_of(monoid kind) {
   }
   return opcode::or_;
 }
-/// What is scattered, combined with what was there.
+/// Returns the scattered updates, combined with the tensor that they were scattered into.
 constexpr value combined(value x, int scattered, monoid kind, location at) {
   if (scattered < 0) return made(-1, x);
   if (kind == monoid::add && is_zero(x.node())) return {x.graph(), scattered};

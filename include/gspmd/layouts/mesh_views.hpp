@@ -14,7 +14,7 @@ namespace gspmd {
 
 /// Several meshes over the same devices as one, wherever a mesh is asked for (GSPMD 3.1): annotations may name the axes of each, and
 /// a value that is sharded by the axes of one is resharded where it is wanted by those of another. A second mesh may flatten axes
-/// of the first, split them, cut the devices elsewhere, and count them in another order, as long as the axes of all meshes are
+/// of the first, split them, cut the devices at other places, and count them in another order, as long as the axes of all meshes are
 /// runs of the axes of one finer mesh: axes of 2x3 and 3x2 are not. One name means the same devices in all of them. Texts call
 /// axes by the names of whichever mesh has the longest axis, the first of the meshes before the others.
 ///
@@ -29,22 +29,22 @@ template <class First, class... Others>
 struct mesh_views {
  private:
   static constexpr detail::mesh_with_views make() {
-    detail::mesh_with_views seen;
-    seen.info = First::info;
+    detail::mesh_with_views combined;
+    combined.info = First::info;
     const detail::mesh_info* const others[] = {&Others::info..., nullptr};
-    for (std::size_t k = 0; k < sizeof...(Others) && seen.problem.empty(); ++k) {
-      auto next = detail::with_view(seen.info, *others[k]);
-      seen.info = next.info;
-      seen.problem = next.problem;
+    for (std::size_t k = 0; k < sizeof...(Others) && combined.problem.empty(); ++k) {
+      auto next = detail::with_view(combined.info, *others[k]);
+      combined.info = next.info;
+      combined.problem = next.problem;
     }
-    return seen;
+    return combined;
   }
   struct problem {
     static constexpr detail::text make() { return detail::text("mesh_views: ") << mesh_views::make().problem; }
   };
   static constexpr bool are_views = [] {
-    const auto seen = make();
-    return seen.problem.empty();
+    const auto combined = make();
+    return combined.problem.empty();
   }();
   static constexpr bool check() {
     if constexpr (!are_views) detail::refuse<detail::mistake::mesh_views, problem>();
@@ -56,8 +56,8 @@ struct mesh_views {
   /// False if the meshes are no views of each other; the compiler has reported it.
   static constexpr bool accepted = are_views;
   static constexpr detail::mesh_info info = [] {
-    const auto seen = make();
-    return seen.info;
+    const auto combined = make();
+    return combined.info;
   }();
   static constexpr int device_count = First::device_count;
 };
@@ -67,8 +67,8 @@ namespace detail {
 /// A sharding by the axes of `own` as one by those of `mesh`, which has them all.
 constexpr resolved_sharding on_views(resolved_sharding r, const mesh_info& own, const mesh_info& mesh) {
   if (!r.problem.empty()) return r;
-  const auto seen = with_view(mesh, own);
-  if (!seen.problem.empty() || !same_mesh(seen.info, mesh)) {
+  const auto combined = with_view(mesh, own);
+  if (!combined.problem.empty() || !same_mesh(combined.info, mesh)) {
     r.refuse(mistake::unknown_axis) << "the annotation is on the mesh " << named_sizes_text(own)
                                     << ", and the program is compiled for " << named_sizes_text(mesh)
                                     << "; give compile mesh_views<> of both meshes";

@@ -87,7 +87,7 @@ constexpr bool obeys_placement_law() {
   return any;
 }
 
-/// What the library's shardings do: equal parts, rounded up, one after the other. 9 in 4 is 3,3,3,0.
+/// The placement of the library's own shardings: equal parts, rounded up, one after the other. 9 in 4 is 3,3,3,0.
 struct contiguous {
   static constexpr detail::text text() { return "contiguous"; }
   static constexpr std::int64_t local_extent(std::int64_t extent, std::int64_t parts, std::int64_t part) {

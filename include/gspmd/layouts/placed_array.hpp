@@ -40,7 +40,7 @@ class placed_layout {
   placed_layout& operator=(const placed_layout&) = default;
 
   [[nodiscard]] const detail::extents& shape() const { return tables_->global; }
-  /// What every device allocates; a part may hold less.
+  /// Returns the shape that every device allocates; a part may hold less.
   [[nodiscard]] detail::extents local_shape() const { return tables_->local_extents(); }
   /// The global indices along `dim` of what the device holds, in its order.
   [[nodiscard]] detail::span<const std::int64_t> held(int device, int dim) const {
@@ -223,7 +223,7 @@ auto scatter(const Comm& comm, const placed_layout<P...>& layout, const Whole& w
   return result;
 }
 
-/// The same tensor in another layout, over the same devices, perhaps seen as another mesh. Collective. Sends each element that a
+/// The same tensor in another layout, over the same devices, perhaps as another mesh. Collective. Sends each element that a
 /// device wants and does not hold once, and nothing else: see bytes_sent_to_redistribute.
 ///
 ///     auto even = redistribute(comm, x, placed_layout(pod::info.shape, x.shape(), axes));
@@ -237,7 +237,7 @@ placed_array<T, Q...> redistribute(Comm& comm, const placed_array<T, P...>& from
   return result;
 }
 
-/// What device `device` sends when a tensor of elements of `bytes_per_elem` goes from one layout to another.
+/// Returns the bytes that device `device` sends when a tensor of elements of `bytes_per_elem` goes from one layout to another.
 template <placement... P, placement... Q>
 std::int64_t bytes_sent_to_redistribute(const placed_layout<P...>& from, const placed_layout<Q...>& to, int device,
                                         std::int64_t bytes_per_elem) {
@@ -295,7 +295,7 @@ sharded_array<T> to_step(Comm& comm, const sharded_array<T>& from) {
   return detail::brought_to_step<Step, K, Comm, T>(comm, detail::tables_of(from.mesh(), from.planned()), from);
 }
 
-/// What a step gave, or takes, in another layout. Collective.
+/// Returns an input or a result of a step in another layout. Collective.
 template <communicator Comm, class T, placement... P>
 placed_array<T, P...> from_step(Comm& comm, const sharded_array<T>& from, const placed_layout<P...>& to) {
   const auto tables = detail::tables_of(from.mesh(), from.planned());

@@ -23,7 +23,7 @@ namespace per_axis {
 
 enum class kind : std::uint8_t { replicate, shard, partial };
 
-/// What one mesh axis does to a tensor.
+/// The placement of a tensor on one mesh axis: split along a dim, replicated or partial.
 struct placement {
   per_axis::kind kind = per_axis::kind::replicate;
   int dim = 0;              // of shard

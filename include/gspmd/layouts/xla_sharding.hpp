@@ -100,7 +100,7 @@ class xla_sharding {
     for (const auto& e : tiles_.elements) result.push_back(xla_sharding(e));
     return result;
   }
-  /// What was written, part by part.
+  /// Returns the parts of the text that was read.
   [[nodiscard]] const detail::xla_tiles& tiles() const { return tiles_; }
 
  private:

@@ -17,7 +17,7 @@ namespace gspmd {
 
 namespace detail {
 
-/// What a tensor's type says, as steps know it.
+/// The element type, mesh and layout that a tensor's type states, in the form in which steps know them.
 template <class Tensor>
 struct laid_out;
 template <class T, class Dims, class Mesh, class... Parts>
@@ -102,7 +102,7 @@ auto call(const distributed<Tensors, Comm>&... arguments) {
     return detail::like_result<typename step::callable_result, 0>(results);
   }(std::make_index_sequence<count>{});
 }
-/// What one device sends in such a call.
+/// The traffic of one device in such a call.
 template <detail::constant_callable Callable, class First, class... Tensors>
 inline constexpr traffic call_sends =
     compile<Callable, typename First::mesh, typename First::type, typename Tensors::type...>::traffic;

@@ -12,8 +12,9 @@
 #include "gspmd/ops/shape.hpp"
 #include "gspmd/sharding.hpp"
 
-/// What a manual region (gspmd/modes/manual.hpp) writes to communicate. Each goes from one state to another one along `Axes` ("x" or "x,y", then in
-/// the order of the mesh, major first), and its gradient is its dual. Bytes are what one of n devices sends, of B that it holds.
+/// The collectives and changes of state that a manual region (gspmd/modes/manual.hpp) writes. Each goes from one state to another one along
+/// `Axes` ("x" or "x,y", then in the order of the mesh, major first), and its gradient is its dual. Bytes are what one of n devices sends,
+/// of B that it holds.
 namespace gspmd {
 
 using detail::state;
@@ -27,8 +28,8 @@ using namespace gspmd::detail;
 constexpr auto axes_named(const graph& g, const dim_spec& axes) {
   return detail::resolve(*g.mesh, static_cast<const dim_spec*>(nullptr), 0, 0, axes.view(), monoid::add);
 }
-constexpr value change(value x, const dim_spec& axes, verb by, axis_state from, axis_state to, const char* name, location at,
-                       const device_shift& shift = {}) {
+constexpr value change(value x, const dim_spec& axes, transition_kind by, axis_state from, axis_state to, const char* name,
+                       location at, const device_shift& shift = {}) {
   if (!x.is_valid()) return {};
   graph& g = *x.graph();
   const auto named = axes_named(g, axes);
@@ -73,7 +74,7 @@ constexpr axis_state chunk(value x, int dim) { return shard_of(counted_dim(dim, 
 ///     auto y = local::all_reduce<"model">(einsum<"bf,fd->bd">(h, w2));
 template <dim_spec Axes, state To = state::invariant>
 constexpr value all_reduce(value x, monoid kind = monoid::add, location at = location::current()) {
-  return detail_::change(x, Axes, detail::verb::all_reduce, detail::partial_by(kind), {To}, "all_reduce", at);
+  return detail_::change(x, Axes, detail::transition_kind::all_reduce, detail::partial_by(kind), {To}, "all_reduce", at);
 }
 /// The parts of dim `dim` that the devices hold, side by side: invariant, or a replica. Sends (n-1) B; the gradient nothing, as each device
 /// takes its part; of a replica, whose gradient are terms, a reduce_scatter.
@@ -81,37 +82,39 @@ constexpr value all_reduce(value x, monoid kind = monoid::add, location at = loc
 ///     auto whole = local::all_gather<"data", state::replica>(w, 0);         // FSDP
 template <dim_spec Axes, state To = state::invariant>
 constexpr value all_gather(value x, int dim, location at = location::current()) {
-  return detail_::change(x, Axes, detail::verb::all_gather, detail_::chunk(x, dim), {To}, "all_gather", at);
+  return detail_::change(x, Axes, detail::transition_kind::all_gather, detail_::chunk(x, dim), {To}, "all_gather", at);
 }
 /// The sum (or `kind`) of what the devices hold, of which each keeps its part of dim `dim`. Sends (n-1)/n B; the gradient is an all_gather.
 template <dim_spec Axes>
 constexpr value reduce_scatter(value x, int dim, monoid kind = monoid::add, location at = location::current()) {
-  return detail_::change(x, Axes, detail::verb::reduce_scatter, detail::partial_by(kind), detail_::chunk(x, dim),
+  return detail_::change(x, Axes, detail::transition_kind::reduce_scatter, detail::partial_by(kind), detail_::chunk(x, dim),
                          "reduce_scatter", at);
 }
 /// Parts of dim `from` become parts of dim `to`. Sends (n-1)/n B, and the gradient, the way back, as much.
 template <dim_spec Axes>
 constexpr value all_to_all(value x, int from, int to, location at = location::current()) {
-  return detail_::change(x, Axes, detail::verb::all_to_all, detail_::chunk(x, from), detail_::chunk(x, to), "all_to_all", at);
+  return detail_::change(x, Axes, detail::transition_kind::all_to_all, detail_::chunk(x, from), detail_::chunk(x, to),
+                         "all_to_all", at);
 }
-/// What the device `by` places before it holds, round the end: device k sends to k + by. Sends B; so does the gradient, the other way.
+/// Returns what the device `by` places before this one holds, round the end: device k sends to k + by. Sends B; so does the gradient, the
+/// other way.
 ///
 ///     k = local::rotate<"seq">(k, 1);                                       // ring attention
 template <dim_spec Axes>
 constexpr value rotate(value x, std::int64_t by = 1, location at = location::current()) {
-  return detail_::change(x, Axes, detail::verb::permute, {state::varying}, {state::varying}, "rotate", at,
+  return detail_::change(x, Axes, detail::transition_kind::permute, {state::varying}, {state::varying}, "rotate", at,
                          {detail::device_shift::kind::round, by});
 }
 /// The same, not round the end: there zeros come in.
 template <dim_spec Axes>
 constexpr value shift_devices(value x, std::int64_t by = 1, location at = location::current()) {
-  return detail_::change(x, Axes, detail::verb::permute, {state::varying}, {state::varying}, "shift_devices", at,
+  return detail_::change(x, Axes, detail::transition_kind::permute, {state::varying}, {state::varying}, "shift_devices", at,
                          {detail::device_shift::kind::ended, by});
 }
-/// What the device holds that has its place from the other end.
+/// Returns what the device holds that is as far from the last one as this one is from the first.
 template <dim_spec Axes>
 constexpr value reverse_devices(value x, location at = location::current()) {
-  return detail_::change(x, Axes, detail::verb::permute, {state::varying}, {state::varying}, "reverse_devices", at,
+  return detail_::change(x, Axes, detail::transition_kind::permute, {state::varying}, {state::varying}, "reverse_devices", at,
                          {detail::device_shift::kind::reverse, 0});
 }
 /// The number of devices along `Axes`.
@@ -124,9 +127,9 @@ constexpr std::int64_t axis_size(value like) {
 struct device_pair {
   std::int64_t source = 0, target = 0;
 };
-/// What the device that is paired with this one holds, zeros where there is none (jax.lax.ppermute, StableHLO's collective_permute): a
-/// device sends to one at most, and gets from one. Sends B; the gradient as much, the other way. Along 64 devices at most; round, ended and
-/// reversed orders (`rotate`, `shift_devices`, `reverse_devices`) have no such limit.
+/// Returns what the device that is paired with this one holds, zeros where there is none (jax.lax.ppermute, StableHLO's
+/// collective_permute): a device sends to one at most, and gets from one. Sends B; the gradient as much, the other way. Along 64 devices at
+/// most; round, ended and reversed orders (`rotate`, `shift_devices`, `reverse_devices`) have no such limit.
 ///
 ///     auto other = local::permute<"x">(v, {{0, 1}, {1, 0}});                // two devices exchange; the others get zeros
 template <dim_spec Axes>
@@ -154,7 +157,7 @@ constexpr value permute(value x, detail::span<const device_pair> pairs, location
                                               << target << "; write broadcast, or two permutations");
     list.from[static_cast<int>(target)] = static_cast<std::int8_t>(source);
   }
-  return detail_::change(x, Axes, detail::verb::permute, {state::varying}, {state::varying}, "permute", at, list);
+  return detail_::change(x, Axes, detail::transition_kind::permute, {state::varying}, {state::varying}, "permute", at, list);
 }
 template <dim_spec Axes>
 constexpr value permute(value x, std::initializer_list<device_pair> pairs, location at = location::current()) {
@@ -164,13 +167,13 @@ constexpr value permute(value x, std::initializer_list<device_pair> pairs, locat
 /// invariant value (`From`) is an all_gather.
 template <dim_spec Axes, state From = state::replica>
 constexpr value own_part(value x, int dim, location at = location::current()) {
-  return detail_::change(x, Axes, detail::verb::convert, {From}, detail_::chunk(x, dim), "own_part", at);
+  return detail_::change(x, Axes, detail::transition_kind::convert, {From}, detail_::chunk(x, dim), "own_part", at);
 }
 /// An invariant value that devices use each in its way: nothing forward; its gradient, of which each device has a term, is an all_reduce.
 /// Megatron's f.
 template <dim_spec Axes>
 constexpr value to_replica(value x, location at = location::current()) {
-  return detail_::change(x, Axes, detail::verb::convert, {state::invariant}, {state::replica}, "to_replica", at);
+  return detail_::change(x, Axes, detail::transition_kind::convert, {state::invariant}, {state::replica}, "to_replica", at);
 }
 /// A replica as a value that varies: what a loop carries. Or what varies (`From`), of which no dim is taken for a part of one of all devices
 /// any more: a sum, a mean or a norm of it is one device's own. Nothing is sent, nor for its gradient.
@@ -180,17 +183,18 @@ template <dim_spec Axes, state From = state::replica>
 constexpr value to_varying(value x, location at = location::current()) {
   static_assert(From == state::varying || From == state::replica,
                 "gspmd: local::to_varying: from state::replica or state::varying; of an invariant value write to_replica first");
-  return detail_::change(x, Axes, detail::verb::reinterpret, {From}, {state::varying}, "to_varying", at);
+  return detail_::change(x, Axes, detail::transition_kind::reinterpret, {From}, {state::varying}, "to_varying", at);
 }
-/// What devices hold, as the terms of a sum; of a replica (`From`) the first device has the term, the others zeros. Nothing is sent, nor for
-/// its gradient.
+/// Returns a partial value whose terms are what the devices hold; of a replica (`From`) the first device has the term, the others zeros.
+/// Nothing is sent, nor for its gradient.
 ///
 ///     y = y + local::to_partial<"model", state::replica>(bias);              // y is partial: the bias is counted once
 template <dim_spec Axes, state From = state::varying>
 constexpr value to_partial(value x, location at = location::current()) {
   static_assert(From == state::varying || From == state::replica,
                 "gspmd: local::to_partial: from state::varying or state::replica; of an invariant value write to_replica first");
-  return detail_::change(x, Axes, From == state::replica ? detail::verb::convert : detail::verb::reinterpret, {From},
+  return detail_::change(x, Axes,
+                         From == state::replica ? detail::transition_kind::convert : detail::transition_kind::reinterpret, {From},
                          detail::partial_by(monoid::add), "to_partial", at);
 }
 
@@ -206,10 +210,10 @@ constexpr value axis_index(value like, location at = location::current()) {
                                detail::text("unbound_axis: `") << Axes.view() << "` is not local here"),
                         dtype::s32, {});
   detail::node n = detail::source(detail::code_of<detail::transition_op>, dtype::s32, {}, at);
-  detail::state_change{detail::verb::reinterpret, axes, {state::constant}, {state::varying}}.keep(n);
+  detail::state_change{detail::transition_kind::reinterpret, axes, {state::constant}, {state::varying}}.keep(n);
   return {&g, g.add(n)};
 }
-/// What device `root` holds, on all of them. Sends 2(n-1)/n B, as an all_reduce of which the others' terms are zeros.
+/// Returns what device `root` holds, on all devices. Sends 2(n-1)/n B, as an all_reduce of which the others' terms are zeros.
 template <dim_spec Axes, state To = state::invariant>
 constexpr value broadcast(value x, std::int64_t root = 0, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -224,9 +228,9 @@ constexpr value broadcast(value x, std::int64_t root = 0, location at = location
   return all_reduce<Axes, To>(select({here, at}, {x, at}, {zeros_like(x, at), at}), monoid::add, at);
 }
 
-/// What the device holds along `dim`, between `low` indices of the device before it and `high` of the one behind it (halo exchange). Beyond
-/// the first and the last device lie zeros, or round the end (`wraps`) what the other one has. Sends low + high indices, the gradient as
-/// many, the other way.
+/// Returns what the device holds, extended along `dim` by the last `low` indices of the device before it and the first `high` of the one
+/// behind it (halo exchange). Beyond the first and the last device lie zeros, or round the end (`wraps`) what the other one has. Sends
+/// low + high indices, the gradient as many, the other way.
 ///
 ///     auto u = local::halo<"x">(field, 0, 1, 1);                            // [n/4 + 2, m] of [n/4, m]
 template <dim_spec Axes>

@@ -45,7 +45,7 @@ struct manual_border {
   axis_mask axes;
   location at;
 
-  /// What is written of a value, for the axes of the region; the number is its own among the arguments or results.
+  /// Returns the spec of a value at the border, on the axes of the region; `number` is that of the value among the arguments or results.
   template <class Spec>
   constexpr border_spec spec(value x, int number, const char* what) const {
     const placed_parts parts = border_parts<Spec>::of(*g.mesh, x.rank());
@@ -85,23 +85,23 @@ struct manual_border {
       return made(-1, x);
     }
     // An argument that other axes split keeps that: only what the region names is asked for.
-    border_spec wish = s;
+    border_spec argument = s;
     if (g.find_types != nullptr) {
       const value_type t = typed_program(g).types[static_cast<std::size_t>(x.id())];
-      wish.layout.splits.clear();
+      argument.layout.splits.clear();
       for (int d = 0; d < x.rank(); ++d) {
         for (const auto& use : s.layout.splits)
-          if (use.dim == d) wish.layout.splits.push_back(use);
+          if (use.dim == d) argument.layout.splits.push_back(use);
         for (const auto& use : t.splits)
-          if (use.dim == d && (axes & axis_bit(use.axis)) == 0) wish.layout.splits.push_back(use);
+          if (use.dim == d && (axes & axis_bit(use.axis)) == 0) argument.layout.splits.push_back(use);
       }
-      if (t.splits.count == wish.layout.splits.count && (t.layout().split_axes() & axes) == s.layout.split_axes()) {
+      if (t.splits.count == argument.layout.splits.count && (t.layout().split_axes() & axes) == s.layout.split_axes()) {
         bool is_same = true;  // in another order it is for the types to say
-        for (const auto& use : wish.layout.splits) is_same = is_same && t.on[use.axis] == shard_of(use.dim);
-        if (is_same) wish.layout.splits = t.splits;
+        for (const auto& use : argument.layout.splits) is_same = is_same && t.on[use.axis] == shard_of(use.dim);
+        if (is_same) argument.layout.splits = t.splits;
       }
     }
-    const int id = add_enter(g, add_argument(g, x.id(), wish, at), s, at);
+    const int id = add_enter(g, add_argument(g, x.id(), argument, at), s, at);
     if (id >= 0) return {&g, id};
     const local_scope inside(g, g.open_local | axes);
     return made(id, x);

@@ -26,8 +26,8 @@ struct invariant {
   static constexpr std::string_view axes = Axes.view();
 };
 
-/// What the devices of a mesh hold of a tensor: the axes that shard its dims, those along which it is a replica, or partial. Along all
-/// others it is invariant.
+/// The layout of a tensor on a mesh: the axes that shard its dims, those along which it is a replica, or partial. Along all others it is
+/// invariant.
 ///
 ///     place<pod, split<"data", _>, replica<"model">>
 template <class Mesh, class... Parts>
@@ -145,12 +145,12 @@ namespace detail {
 
 /// A value, to be brought to what `Parts` name.
 template <class... Parts>
-constexpr value wished(value x, const char* who, bool is_out, location at) {
+constexpr value requested(value x, const char* who, bool is_out, location at) {
   if (!x.is_valid()) return {};
   auto& g = *x.graph();
   const auto parts = parts_of_place<Parts...>(*g.mesh, x.rank());
   if (!parts.problem.empty()) return made(g.fail(at, who, parts.broken, parts.problem), x);
-  return {&g, add_state_wish(g, x.id(), {parts.layout, parts.replica, parts.invariant, parts.has_splits, is_out}, at)};
+  return {&g, add_requested_state(g, x.id(), {parts.layout, parts.replica, parts.invariant, parts.has_splits, is_out}, at)};
 }
 
 }  // namespace detail
@@ -164,11 +164,11 @@ constexpr value wished(value x, const char* who, bool is_out, location at) {
 template <class... Parts>
   requires(sizeof...(Parts) > 0)
 constexpr value reshard(value x, location at = location::current()) {
-  return detail::wished<Parts...>(x, "reshard", false, at);
+  return detail::requested<Parts...>(x, "reshard", false, at);
 }
 
-/// What becomes of an operator's result: as `reshard<Parts...>` of it, but that only a partial sum is brought to another state (all_reduce,
-/// reduce_scatter along a dim, or it stays partial) and equal data is cut.
+/// The state that an operator's result is brought to: as `reshard<Parts...>` of it, but that only a partial sum is brought to another state
+/// (all_reduce, reduce_scatter along a dim, or it stays partial) and equal data is cut.
 ///
 ///     auto y = einsum<"bf,fd->bd">(h, w, out<split<"data", "model">>{});   // partial over model before: reduce_scatter
 template <class... Parts>
@@ -177,12 +177,12 @@ struct out {};
 template <fixed_string Equation, class... Parts>
   requires(sizeof...(Parts) > 0)
 constexpr value einsum(value a, value b, out<Parts...>, location at = location::current()) {
-  return detail::wished<Parts...>(einsum<Equation>(a, b, at), "einsum", true, at);
+  return detail::requested<Parts...>(einsum<Equation>(a, b, at), "einsum", true, at);
 }
 template <fixed_string Equation, class... Parts>
   requires(sizeof...(Parts) > 0)
 constexpr value einsum(value a, out<Parts...>, location at = location::current()) {
-  return detail::wished<Parts...>(einsum<Equation>(a, at), "einsum", true, at);
+  return detail::requested<Parts...>(einsum<Equation>(a, at), "einsum", true, at);
 }
 
 namespace detail {

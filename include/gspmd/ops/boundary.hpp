@@ -7,7 +7,7 @@
 
 namespace gspmd {
 
-/// What a tensor is beyond an end of a dim, for shift and stencil. The names are those of NumPy's pad. Of 1 2 3 4:
+/// The continuation of a tensor beyond an end of a dim, for shift and stencil. The names are those of NumPy's pad. Of 1 2 3 4:
 ///
 ///     zero()          0 0 0 | 1 2 3 4 | 0 0 0
 ///     constant(7)     7 7 7 | 1 2 3 4 | 7 7 7

@@ -15,7 +15,7 @@
 namespace gspmd {
 namespace detail {
 
-/// What a conditional asks, with the line that says so.
+/// The predicate of a conditional, with the line that states it.
 struct condition {
   value pred;
   location at;

@@ -203,7 +203,7 @@ constexpr value einsum(std::string_view equation, detail::span<const value> oper
   return detail::einsum_of_values(equation, operands, at);
 }
 
-/// What is wrong with the text of an equation, with its column, counted from 1; empty if nothing is. Asks; einsum refuses.
+/// Returns the first mistake in the text of an equation, with its column, counted from 1; empty if there is none. Asks; einsum refuses.
 inline std::string equation_problem(std::string_view equation) {
   if (detail::is_einsum_of_many(equation)) return {};  // what is wrong with it is found when the program is built
   const auto parsed = detail::parse_einsum(equation);

@@ -153,7 +153,7 @@ constexpr value operator/(operand a, operand b) { return detail::elementwise(det
 constexpr value maximum(operand a, operand b) { return detail::elementwise(detail::opcode::maximum, {a, b}, a.at); }
 constexpr value minimum(operand a, operand b) { return detail::elementwise(detail::opcode::minimum, {a, b}, a.at); }
 constexpr value power(operand a, operand b) { return detail::elementwise(detail::opcode::power, {a, b}, a.at); }
-/// What is left of a when it is divided by b, with the sign of a. Of integers, x % 0 is x. (x / 0 has all bits set: -1 of signed ones.)
+/// Returns the remainder of a divided by b, with the sign of a. Of integers, x % 0 is x. (x / 0 has all bits set: -1 of signed ones.)
 constexpr value remainder(operand a, operand b) { return detail::elementwise(detail::opcode::remainder, {a, b}, a.at); }
 constexpr value operator%(operand a, operand b) { return remainder(a, b); }
 /// The angle of the point (x, y), from -pi to pi.

@@ -7,9 +7,9 @@
 
 namespace gspmd {
 
-/// What a function given to `local_op` sees of one tensor on one device: the elements that are really there, row-major, without
-/// the padding of uneven shards. The strides count it, so that data() with stride(k) may be given to a BLAS; the last stride
-/// is 1. T is const for an operand. Valid during the call.
+/// The block of one tensor on one device that the function of a `local_op` gets: the elements that are really there, row-major, without the
+/// padding of uneven shards. The strides count it, so that data() with stride(k) may be given to a BLAS; the last stride is 1. T is const
+/// for an operand. Valid during the call.
 ///
 ///     [](auto x, auto y) { for (std::int64_t i = 0; i < x.extent(0); ++i) y(i) = x(i, 0); }
 template <class T, int Rank>

@@ -126,7 +126,7 @@ struct broken_law {
   static constexpr text make() { return text("local_op: ") << law_text(Rule::value, compiled_law<Typed>); }
 };
 
-/// What is known of an operator before it is made: the first thing that is wrong with it, in the order of a person's repairs.
+/// The checks of an operator before it is made: the first thing that is wrong with it, in the order of a person's repairs.
 enum class local_fault : std::uint8_t { none, rule, types, function, law };
 
 template <class Signature>

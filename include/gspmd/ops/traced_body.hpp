@@ -30,7 +30,7 @@ inline constexpr bool is_values = is_tree_of<Tree, value>() || std::is_same_v<Tr
 template <class... Trees>
 inline constexpr bool is_values<std::tuple<Trees...>> = (is_values<Trees> && ...);
 
-/// What a refused loop gives: what is carried, as it came, and a value for what is none.
+/// Returns the result of a refused loop: values that are carried, as they came, and an invalid value for anything else.
 template <class Tree>
 constexpr auto unlooped_part(const Tree& tree) {
   if constexpr (is_values<Tree>) {

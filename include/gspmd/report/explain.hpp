@@ -10,9 +10,9 @@ namespace gspmd {
 
 using detail::explained_part;
 
-/// What was decided for a compiled program, as text: for every operator its line, global and local shape and sharding, and
-/// under it the communication it causes with the bytes that one device sends; which operators became one loop; what had to
-/// be gathered because an operator cannot work on a split; then totals and memory. Nothing is run.
+/// Returns as text how a program was planned: for every operator its line, global and local shape and sharding, and under it the
+/// communication it causes with the bytes that one device sends; which operators became one loop; what had to be gathered because an
+/// operator cannot work on a split; then totals and memory. Nothing is run.
 ///
 ///     std::puts(explain<step>().c_str());
 ///

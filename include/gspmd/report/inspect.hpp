@@ -20,8 +20,8 @@
 #include "gspmd/dynamic/placed_tensor.hpp"
 #include "gspmd/dynamic/program.hpp"
 
-/// What the planner did with a program, for tools that show it: the sharding of every value and where it came from, and the
-/// program that every device runs. It speaks of values by the labels that builder::label gave them.
+/// The result of each stage of the planner for a program, for tools that show it: the sharding of every value and where it came from, and
+/// the program that every device runs. It speaks of values by the labels that builder::label gave them.
 namespace gspmd::dynamic {
 
 /// A value of the program that every device runs: what a label's operator computed, under one sharding.
@@ -62,7 +62,7 @@ struct split_way {
   std::vector<hop> hops;  // from there to the value
 };
 
-/// What completion finds for the values of a program that is still being built.
+/// The shardings that completion finds for the values of a program that is still being built.
 ///
 ///     const auto s = completion_of(b).of(x);
 class completion_of {
@@ -284,7 +284,7 @@ class inspection {
     std::vector<bool> done;  // by value
     int loop = 0;
   };
-  /// What computes a value, after what computes its operands.
+  /// Lists the operator that computes a value, after the operators that compute its operands.
   void list(listing& l, int target) {
     std::vector<std::pair<int, int>> path{{target, 0}};  // no recursion: a chain of operators may be as long as the program
     while (!path.empty()) {
@@ -342,7 +342,7 @@ class inspection {
     }
     instructions_.push_back(std::move(i));
   }
-  /// What an operator gets around its shard of operand k, unless another one got the same before it.
+  /// Adds the movement that fills the tile which an operator reads of operand k, unless an operator before it reads the same tile.
   void add_tile(const detail::instruction& op, int k) {
     detail::shared_tile* const tile = tiles_.read_of(op.result, k);
     if (tile == nullptr || tile->value >= 0) return;
@@ -359,7 +359,8 @@ class inspection {
     halo.bytes = traffic.elems() * detail::bytes_of(from.type);
     instructions_.push_back(std::move(halo));
   }
-  /// What a movement that loops read at an offset sends: the margins that are brought for it, and not for another one before it.
+  /// Adds the halo exchange of a movement that loops read at an offset: the margins that are brought for it, and not for another movement
+  /// before it.
   void add_margins(const detail::instruction& op) {
     const auto& plan = program_.view();
     for (const auto& s : plan.steps) {
@@ -376,7 +377,7 @@ class inspection {
       instructions_.push_back(std::move(halo));
     }
   }
-  /// What devices send each other of values that an operator makes on the way.
+  /// Adds the collectives that an operator makes of intermediate values of its own.
   void add_exchanges(const detail::instruction& op) {
     const auto& facts = facts_of(node(op.node).op);
     if (facts.tiles(node(op.node)) > 0 || facts.movements(node(op.node)) > 0) return;  // margins: add_tile, halo

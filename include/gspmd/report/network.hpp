@@ -21,9 +21,9 @@ namespace gspmd {
 /// Seconds by mesh axis, in the order of the mesh.
 using axis_seconds = detail::inline_vec<double, detail::max_axes>;
 
-/// What one run of a program takes: nothing overlaps, and computing is limited by arithmetic alone. Loops take as often as they
-/// run; of the bodies of a conditional, the one that communicates longer counts for the communication, and the one that computes
-/// more for the computation.
+/// The estimated time of one run of a program: nothing overlaps, and computing is limited by arithmetic alone. Loops take as often as they
+/// run; of the bodies of a conditional, the one that communicates longer counts for the communication, and the one that computes more for
+/// the computation.
 struct time_estimate {
   axis_seconds over;         // by mesh axis; their sum is `communication`
   double communication = 0;  // seconds

@@ -11,10 +11,10 @@
 #include "gspmd/detail/report/plan_graph.hpp"
 #include "gspmd/report/network.hpp"
 
-/// What a plan costs on a network, as text for programs that `explain` would fill many screens with. Each function takes a step that was
-/// compiled, as a template argument, or a program that was compiled at run time. Without a network it is the one that counts where none is
-/// named. With a `scope`, the end of a path of names that `named` gave, they tell of that part of the program only. Nothing is run. All
-/// throw gspmd::error if the network says nothing of an axis of the mesh, or no scope is called so.
+/// Reports of a plan's cost on a network, as text, for programs that `explain` would fill many screens with. Each function takes a step
+/// that was compiled, as a template argument, or a program that was compiled at run time. Without a network it is the one that counts where
+/// none is named. With a `scope`, the end of a path of names that `named` gave, they tell of that part of the program only. Nothing is run.
+/// All throw gspmd::error if the network says nothing of an axis of the mesh, or no scope is called so.
 namespace gspmd {
 
 /// The collectives that take longest, dearest first, at most `most` of them: seconds in one run of the program, what it is, over which
@@ -93,8 +93,8 @@ std::string outline_svg(const Program& program, const network& net = default_net
   return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net, scope)).svg();
 }
 
-/// What one device runs, as a graph for Graphviz: a box for each step with its operators, collectives coloured by kind, and the values
-/// between them with local shape and sharding.
+/// Returns the program of one device as a graph for Graphviz: a box for each step with its operators, collectives coloured by kind, and the
+/// values between them with local shape and sharding.
 ///
 ///     std::ofstream("step.dot") << plan_dot<step>();
 template <class Step>

@@ -31,7 +31,8 @@ class annotation_trials {
   annotation_trials(const graph& g, const plan_view& plan, const mesh_info& mesh, const mesh_shape& shape, const network& net)
       : graph_(g), plan_(plan), mesh_(mesh), shape_(shape), net_(net), now_(price_of(plan)) {}
 
-  /// What to write, with what the step takes then, the best first; then how else the operator could be run.
+  /// Returns what to write to avoid the collective, with the time of the step then, the best first; then the other ways to run the
+  /// operator.
   [[nodiscard, gnu::cold]] std::vector<std::string> remarks(const plan_step& s) {
     auto lines = of(s);
     if (graph_.find_types != nullptr || graph_.type_local != nullptr) return lines;

@@ -29,13 +29,13 @@ class why_text {
     i = operator_of(i);
     return ways(i, name) + others(i, name);
   }
-  /// The cheapest ways to run the operator that node `i` is the result of, and the one that was taken, a line each; nothing if it was
-  /// told before.
+  /// The cheapest ways to run the operator that node `i` is the result of, and the one that was taken, a line each; nothing if they
+  /// were reported before.
   [[nodiscard, gnu::cold]] std::vector<std::string> cheapest(int i, std::size_t most) {
     i = operator_of(i);
     std::vector<std::string> lines;
-    if (std::find(told_.begin(), told_.end(), i) != told_.end()) return lines;
-    told_.push_back(i);
+    if (std::find(reported_.begin(), reported_.end(), i) != reported_.end()) return lines;
+    reported_.push_back(i);
     const auto rows = tried(i);
     if (!rows.empty())
       lines.push_back("ways to run " + std::string(graph::place(at(i).at, name_of(at(i).op)).view()) +
@@ -124,7 +124,7 @@ class why_text {
   const graph& graph_;
   const mesh_info& mesh_;
   plan_reasons reasons_;
-  std::vector<int> told_;  // by `cheapest`
+  std::vector<int> reported_;  // by `cheapest`
 };
 
 }  // namespace detail

@@ -229,7 +229,7 @@ class stencil_reads {
 
 }  // namespace detail
 
-/// What the function of a stencil gets for each field: `u(di, dj)` is the field whose element [i,j] is element [i+di, j+dj].
+/// The argument that the function of a stencil gets for each field: `u(di, dj)` is the field whose element [i,j] is element [i+di, j+dj].
 class stencil_neighbours {
  public:
   constexpr explicit stencil_neighbours(detail::stencil_reads& reads) : reads_(&reads) {}
@@ -246,8 +246,8 @@ class stencil_neighbours {
   detail::stencil_reads* reads_;
 };
 
-/// What `f` gives, called with the neighbours of each element of the fields: a tensor, or several in a tuple, an array or a record.
-/// `Radius` says for each dim how far f reads at most.
+/// Returns the results of `f`, called with the neighbours of each element of the fields: a tensor, or several in a tuple, an array or a
+/// record. `Radius` says for each dim how far f reads at most.
 ///
 ///     auto next = stencil<1, 1>([](auto u) { return 0.25 * (u(-1, 0) + u(1, 0) + u(0, -1) + u(0, 1)); }, u);
 ///     auto [vx, vy] = stencil<1, 1>([](auto p, auto k) {

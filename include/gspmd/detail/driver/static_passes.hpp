@@ -16,8 +16,8 @@ inline constexpr effort effort_per_evaluation{64, 96};
 inline constexpr effort effort_per_evaluation{256, 512};
 #endif
 
-/// What the passes give, as constants: each is an evaluation of its own, from constant to constant, because compilers limit the steps of
-/// one. `Program` is a graph as a constant, see frozen_program.
+/// The results of the passes as constants: each is an evaluation of its own, from constant to constant, because compilers limit the steps
+/// of one. `Program` is a graph as a constant, see frozen_program.
 template <class Program, class Mesh>
 struct static_passes {
   static constexpr graph program() { return Program::frozen().thaw().program; }
@@ -69,7 +69,7 @@ struct static_passes {
     static constexpr auto run() { return Pass::run(static_passes{}); }
     static constexpr auto guess() { return Pass::guess(static_passes{}); }
   };
-  /// What a pass that may take long has after `Part` evaluations.
+  /// The state of a pass that may take long after `Part` evaluations.
   template <class Pass, std::size_t Part>
   struct make_part {
     static constexpr auto run() {

@@ -27,8 +27,8 @@ struct accepted_program {
   }
 };
 
-/// What a callable is, run by the compiler. Where the run is not constant, the compiler has reported the reason: a function that is not
-/// constexpr, a variable that is no constant, a recursion without an end.
+/// The graph of a callable, run by the compiler. Where the run is not constant, the compiler has reported the reason: a function that is
+/// not constexpr, a variable that is no constant, a recursion without an end.
 template <auto Callable, class Mesh, class... Inputs>
 struct callable_run_by_the_compiler {
   static constexpr accepted_program run() {
@@ -46,7 +46,7 @@ template <auto Callable, class Mesh, class... Inputs>
 inline constexpr bool is_constant_program =
     requires { typename std::bool_constant<frozen_result<callable_run_by_the_compiler<Callable, Mesh, Inputs...>>::is_made()>; };
 
-/// What takes the place of a program that is refused only where its communication is known, or whose run is not constant.
+/// The stand-in for a program that is refused only where its communication is known, or whose run is not constant.
 template <mistake Broken, auto Callable, class Mesh, class... Inputs>
 struct refused_program {
   static constexpr accepted_program run() {

@@ -84,8 +84,8 @@ struct of_values<std::pair<First, Second>> {
   using type = std::pair<typename of_values<First>::type, typename of_values<Second>::type>;
 };
 
-/// What the callable returns, or what stands in for it where it cannot be called or returns something else: `fits` is false then, and
-/// the mistake has been reported. `returns`: whether the form of the result is known.
+/// The result of the callable, or the stand-in for it where it cannot be called or returns something else: `fits` is false then, and the
+/// mistake has been reported. `returns`: whether the form of the result is known.
 template <class Call, std::size_t InputCount>
 struct checked_call {
   static constexpr bool fits = false, returns = false;
@@ -119,7 +119,7 @@ struct base_mesh<cut_mesh<Mesh, Cut>> {
   using type = typename base_mesh<Mesh>::type;
 };
 
-/// What a callable on the inputs is, or what is wrong with it, as it was written.
+/// Returns the graph of a callable on the inputs, or the mistake in it, as it was written.
 template <auto Callable, class Mesh, class... Inputs>
 constexpr graph trace_callable() {
   graph g;
@@ -162,9 +162,9 @@ constexpr graph trace_program() {
   return program;
 }
 
-/// What stands in for a refused program, so that one mistake is one error: its inputs, and as its results constants of the types and
-/// shapes that a run of the callable gave them. Where there is no run (`Runs` is false, or it gave less) they are numbers of the type of
-/// the first input.
+/// Returns the graph that stands in for a refused program, so that one mistake is one error: its inputs, and as its results constants of
+/// the types and shapes that a run of the callable gave them. Where there is no run (`Runs` is false, or it gave less) they are numbers of
+/// the type of the first input.
 template <bool Runs, auto Callable, class Mesh, class... Inputs>
 constexpr graph stand_in_program() {
   graph g;

@@ -50,7 +50,7 @@ struct placed_run {
   std::int64_t from, to, size;
 };
 
-/// What part `p1` of a dim holds and part `p2` of the other placement wants, in the order in which p1 holds it.
+/// Returns the elements that part `p1` of a dim holds and part `p2` of the other placement wants, in the order in which p1 holds them.
 inline std::vector<placed_run> common_runs(const dim_table& from, std::int64_t p1, const dim_table& to, std::int64_t p2) {
   std::vector<placed_run> runs;
   const auto& held = from.global[static_cast<std::size_t>(p1)];

@@ -64,7 +64,7 @@ void join_shards(Comm& comm, const mesh_shape& mesh, const planned_value& v, con
   }
 }
 
-/// What `comm`'s devices hold of a partial value, reduced: the value is partial no more. Collective.
+/// Reduces the terms of a partial value that the devices of `comm` hold: the value is partial no more. Collective.
 template <class Comm>
 std::vector<aligned_bytes> reduce_terms(Comm& comm, const mesh_shape& mesh, planned_value& v, std::vector<const void*>& shards) {
   std::vector<aligned_bytes> sums;

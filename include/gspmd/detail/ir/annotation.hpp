@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// What a user wishes of the sharding of a value, and what completion has found of it so far (GSPMD 3.5).
+/// The annotation of a value by the user, and what completion has found of its sharding so far (GSPMD 3.5).
 struct annotation : sharding {
   dim_mask open = 0;         // dims that completion may refine
   std::uint64_t stages = 0;  // 4 bits per axis: from which stage on completion passes it on

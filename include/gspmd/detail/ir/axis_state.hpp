@@ -6,7 +6,8 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/text.hpp"
 
-/// What the devices along one mesh axis hold of a value, in programs that say so themselves (modes explicit and manual).
+/// The state of a value along one mesh axis, which says what the devices along it hold, in programs that state it themselves (modes
+/// explicit and manual).
 namespace gspmd::detail {
 
 ///                the devices hold      what it stands for          its gradient

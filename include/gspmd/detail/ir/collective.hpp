@@ -11,8 +11,8 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
-/// What a device sends and receives, as two descriptors: data that moves, and data that is reduced. The planner makes
-/// them, communicators carry them out, and the cost of a plan is computed from them without ever listing devices.
+/// A collective of a device, as one of two descriptors: data that moves, and data that is reduced. The planner makes them, communicators
+/// carry them out, and the cost of a plan is computed from them without ever listing devices.
 namespace gspmd::detail {
 
 /// The operator of the user's program that a collective is for, for messages: see location (graph.hpp).
@@ -102,9 +102,9 @@ struct split_change {
     const auto step = shard_extent(extent, parts);
     if (step * (parts - 1) < extent)
       return false;  // all parts hold data, so that all axes tell, and they are not those of `from`
-    const auto telling = telling_axes(mesh, to, dim, extent);
-    if (telling.begin != telling.end && step != shard_extent(extent, common_parts * from_rest)) return false;
-    return telling.names_same_axes(mesh, telling_axes(mesh, from, dim, extent));
+    const auto separating = separating_axes(mesh, to, dim, extent);
+    if (separating.begin != separating.end && step != shard_extent(extent, common_parts * from_rest)) return false;
+    return separating.names_same_axes(mesh, separating_axes(mesh, from, dim, extent));
   }
 };
 
@@ -260,9 +260,9 @@ constexpr std::int64_t kept(std::int64_t elems, const split_change& change, std:
   return elems / extent * (extent - lacking(change, global_extent));
 }
 
-/// What a device receives at most: its box under `to` less what it held before. In the plain cases, with n devices in a
-/// group: (n-1) shards for all_gather, (n-1)/n of the shard for all_to_all, the shard for a permutation. Devices send as
-/// much, where next_step chose the movement.
+/// Returns the bytes that a device receives at most: its box under `to` less what it held before. In the plain cases, with n devices in a
+/// group: (n-1) shards for all_gather, (n-1)/n of the shard for all_to_all, the shard for a permutation. Devices send as much, where
+/// next_step chose the movement.
 constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem) {
   if (mesh.size_of(m.axes) == 1) return 0;
   if (m.map != nullptr) return traffic_of(mesh, m.from_global, m.from, m.to_global, m.to, *m.map).elems() * bytes_per_elem;

@@ -9,7 +9,7 @@
 #include "gspmd/detail/ir/sum_parts.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
-/// What a local einsum of two operands is, and how it is done.
+/// The description of a local einsum of two operands, and the algorithm that runs it.
 namespace gspmd::detail {
 
 inline constexpr int max_letters = 2 * max_rank;
@@ -36,7 +36,7 @@ struct contraction {
   friend constexpr bool operator==(const contraction&, const contraction&) = default;
 };
 
-/// What happens to an operand before the product, in this order; both steps write to scratch.
+/// The steps on an operand before the product, in this order; both write to scratch.
 struct operand_steps {
   bool reduced = false;  // letters that only this operand has are summed away
   reduction_spec reduction;

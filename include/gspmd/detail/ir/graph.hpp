@@ -22,7 +22,7 @@ namespace gspmd::detail {
 struct location {
   const char* file = "";
   int line = 0;
-  /// An input is told by its number, not by a line, and by its name if it is a member of a struct: {name, -1 - number}.
+  /// An input is known by its number, not by a line, and by its name if it is a member of a struct: {name, -1 - number}.
   static constexpr location input(int number, const char* name = nullptr) {
     return {name, name == nullptr ? number : -1 - number};
   }
@@ -88,7 +88,7 @@ struct node {
 /// Whether a loop runs until a condition does not hold (open_while).
 constexpr bool is_while(const node& n) { return n.op == opcode::loop && n.attributes.count > 0 && n.attributes[0] != 0; }
 
-/// How many trips of a loop the user wishes on one exchange of margins (passes/ghost_zones.hpp); -1: as many as are fastest.
+/// How many trips of a loop the user asks for on one exchange of margins (passes/ghost_zones.hpp); -1: as many as are fastest.
 constexpr std::int64_t ghost_sweeps(const node& n) {
   return n.op == opcode::loop && n.attributes.count > 1 ? n.attributes[1] : 1;
 }

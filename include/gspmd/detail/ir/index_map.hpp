@@ -11,7 +11,7 @@
 /// shift, slice, pad, reverse, roll, the place of an operand in a concatenation, and the tile that a windowed operator reads.
 namespace gspmd::detail {
 
-/// What a tensor is beyond the ends of a dim, where its elements are 1 2 3 4.
+/// The continuation of a tensor beyond the ends of a dim, where its elements are 1 2 3 4.
 enum class continuation : std::uint8_t {
   none,       // nothing: the map says what becomes of what comes from there
   round,      // 2 3 4 | 1 2 3 4 | 1 2 3
@@ -55,7 +55,7 @@ struct dim_map {
   window_tile tile = {};                       // of an output at least, or the parts are those of the result
 
   [[nodiscard]] constexpr bool is_tile() const { return tile.span > 0; }
-  /// What a part of the result holds.
+  /// Returns the indices that a part of the result holds.
   [[nodiscard]] constexpr index_range held(std::int64_t to_extent, std::int64_t parts, std::int64_t part) const {
     return is_tile() ? tile.held(parts, part) : part_range(to_extent, parts, part);
   }
@@ -102,7 +102,7 @@ struct dim_map {
   friend constexpr bool operator==(const dim_map&, const dim_map&) = default;
 };
 
-/// What becomes of elements of the result that no element of the operand becomes.
+/// The treatment of elements of the result that no element of the operand becomes.
 enum class outside_rule : std::uint8_t {
   fill,  // they are a constant
   keep,  // they stay as they are: others are written there

@@ -7,7 +7,7 @@
 
 #include "gspmd/detail/ir/plan.hpp"
 
-/// What passes and counts ask about a step, whatever its kernel: facts_of(step).
+/// The facts of a step for passes and counts, whatever its kernel: facts_of(step).
 namespace gspmd::detail {
 
 struct kernel_facts {

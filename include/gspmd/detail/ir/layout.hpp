@@ -91,8 +91,8 @@ struct axis_use {
   friend constexpr bool operator==(const axis_use&, const axis_use&) = default;
 };
 
-/// What devices hold of a value (GSPMD 3.1): which axes split which dims, and over which axes the value is partial. Whoever relies on
-/// devices holding the same asks for equal_axes.
+/// The sharding of a value (GSPMD 3.1): which axes split which dims, and over which axes the value is partial. Whoever relies on devices
+/// holding the same asks for equal_axes.
 struct sharding {
   inline_vec<axis_use, max_axes> splits;  // ordered by dim, then major to minor
   axis_mask partial = 0;                  // the value is the reduction over the devices along these axes
@@ -156,10 +156,10 @@ struct use_range {
   }
 };
 
-/// The axes that tell apart those parts of `dim` that hold data, major to minor. Axes of size 1 do not, wherever they stand; nor
+/// The axes that separate the parts of `dim` that hold data, major to minor. Axes of size 1 do not, wherever they stand; nor
 /// does a major axis if only parts at its 0 hold anything.
 ///   8 over [x,y], 2x2: x,y     2 over [x,y], 2x2: y     1 over [x,y] or [y,x]: none, the device at (0,0) holds it
-constexpr use_range telling_axes(const mesh_shape& mesh, const sharding& s, int dim, std::int64_t global_extent) {
+constexpr use_range separating_axes(const mesh_shape& mesh, const sharding& s, int dim, std::int64_t global_extent) {
   const axis_use* const last = s.splits.items + s.splits.count;
   use_range range{s.splits.items, nullptr};
   while (range.begin != last && range.begin->dim != dim) ++range.begin;
@@ -188,9 +188,9 @@ constexpr bool same_tiles(const mesh_shape& mesh, const extents& global, const s
     if (u == u_end && v == v_end) return true;
     if (is_first && mesh.size_of(a.split_axes() ^ b.split_axes()) > 1) return elements(global) == 0;
     const int dim = v == v_end || (u != u_end && u->dim < v->dim) ? u->dim : v->dim;
-    const auto tell_a = telling_axes(mesh, a, dim, global.items[dim]);
-    const auto tell_b = telling_axes(mesh, b, dim, global.items[dim]);
-    if (!tell_a.names_same_axes(mesh, tell_b)) return elements(global) == 0;
+    const auto axes_a = separating_axes(mesh, a, dim, global.items[dim]);
+    const auto axes_b = separating_axes(mesh, b, dim, global.items[dim]);
+    if (!axes_a.names_same_axes(mesh, axes_b)) return elements(global) == 0;
     while (u != u_end && u->dim == dim) ++u;
     while (v != v_end && v->dim == dim) ++v;
   }

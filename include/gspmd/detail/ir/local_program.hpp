@@ -83,7 +83,7 @@ constexpr ring ring_of(const ring_einsum& w, const sharding& s) {
   return r;
 }
 
-/// What one device sends in `op`.
+/// Returns the bytes that one device sends in `op`.
 constexpr std::int64_t bytes_of(const mesh_shape& mesh, const local_program& p, const instruction& op) {
   if (op.ring.operand >= 0) {  // every shard but its own visits it, and is sent on
     const auto& v = p.value(op.operands[op.ring.operand]);

@@ -8,8 +8,8 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// What devices exchange where elements go from index to index and both tensors have the same splits, the result in tiles or not. Along each dim the parts are
-/// looked at one by one; devices are not, because what they exchange is a product over the dims.
+/// The traffic of a movement from index to index where both tensors have the same splits, the result in tiles or not. Along each dim the
+/// parts are looked at one by one; devices are not, because what they exchange is a product over the dims.
 namespace gspmd::detail {
 
 struct map_traffic {
@@ -46,7 +46,7 @@ class part_shares {
       for (const auto& b : others.shares_) result.add({a.all * b.all, a.own * b.own});
     return result;
   }
-  /// What leaves a part, at most.
+  /// Returns the elements that leave a part, at most.
   [[nodiscard]] constexpr std::int64_t leaves() const {
     std::int64_t most = 0;
     for (const auto& s : shares_) most = s.all - s.own > most ? s.all - s.own : most;
@@ -155,8 +155,8 @@ constexpr inline_vec<dim_map, 2> margin_shifts(const index_map& map) {
   return shifts;
 }
 
-/// What devices exchange of one dim whose indices all go on to others that lie in the same part or the next one, in closed form: most
-/// movements are such, and while compiling every part that is counted costs. Of margins there are two maps.
+/// The exchange along one dim whose indices all go on to others that lie in the same part or the next one, in closed form: most movements
+/// are such, and while compiling every part that is counted costs. Of margins there are two maps.
 ///   shift by 2 of 12 in 4,4,4     each part but one gives 2, and each but one gets 2
 struct shift_traffic {
   bool is_one = false;                   // an exchange of this kind
@@ -187,7 +187,7 @@ struct shift_traffic {
   }
 };
 
-/// What devices exchange along one dim only.
+/// Returns the traffic of an exchange along one dim only.
 constexpr map_traffic traffic_of_shift(const mesh_shape& mesh, const extents& from, const sharding& s, int dim,
                                        const shift_traffic& along) {
   map_traffic result;

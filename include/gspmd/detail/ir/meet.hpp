@@ -20,7 +20,8 @@ enum class partial_class : std::uint8_t {
   quotient,  // in operand 0 where the others are numbers above 0, else in none: divide, of maxima
 };
 
-/// What an operator states of itself for the rule. A selector chooses and is not computed with: an index, a predicate. It has no gradient.
+/// The class of an operator: which of its operands may be partial, and which are selectors. A selector chooses and is not computed with: an
+/// index, a predicate. It has no gradient.
 struct operator_class {
   partial_class takes = partial_class::none;
   std::uint32_t selectors = 0;  // by operand

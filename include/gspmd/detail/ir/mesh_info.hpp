@@ -125,7 +125,7 @@ struct mesh_info {
       if (!holds(written, a)) rest.push_back(a);
     axes = rest;
   }
-  /// What the axes of the mesh as it was written are now, in their order.
+  /// Returns for each axis of the mesh as it was written the axes that it was cut into, in their order.
   [[nodiscard]] constexpr inline_vec<axis_list, max_axes> own_axes() const {
     inline_vec<axis_list, max_axes> result;
     for (int a = 0; a < names.count; ++a) {

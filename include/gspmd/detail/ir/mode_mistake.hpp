@@ -8,7 +8,7 @@
 #include "gspmd/detail/ir/meet.hpp"
 #include "gspmd/detail/support/text.hpp"
 
-/// What may be wrong with a program in the explicit or the manual mode: a closed list.
+/// The mistakes that a program in the explicit or the manual mode can have: a closed list.
 namespace gspmd::detail {
 
 enum class mode_mistake : std::uint8_t {
@@ -20,7 +20,7 @@ enum class mode_mistake : std::uint8_t {
   partial_product,        // a product of two sums is no sum of products
   partial_denominator,    // nor is a quotient by a sum
   wrong_source,           // a transition from another state than the value has
-  wrong_target,           // or to one that its verb does not lead to
+  wrong_target,           // or to one that its kind of transition does not lead to
   needs_communication,    // elements would move that nobody asked to
   elementwise_conflict,   // a dim is split in one operand and not in another one
   ambiguous_contraction,  // the same of a dim that is summed

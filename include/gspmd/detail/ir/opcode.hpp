@@ -83,8 +83,8 @@ enum class opcode : std::uint8_t {
   listed,
 };
 
-/// What messages call an operator with a struct of its own, StableHLO's name where it has one; and a number of that name, by which operators
-/// are told apart: for GCC with -fsanitize=undefined it is no constant whether two addresses are equal.
+/// The name of an operator with a struct of its own in messages, StableHLO's where it has one; and a number made from that name, by which
+/// operators are distinguished: for GCC with -fsanitize=undefined it is no constant whether two addresses are equal.
 struct operator_name {
   const char* name = "";
   std::uint64_t id = 0;

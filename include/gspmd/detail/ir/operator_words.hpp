@@ -18,17 +18,17 @@ enum class origin : std::uint8_t {
   result,   // the operator before it: a further result
 };
 
-/// What an operator on shards becomes when the local program is turned into steps.
+/// The way in which an operator on shards runs when the local program is turned into steps.
 enum class realisation : std::uint8_t {
   loop,     // a part of a loop over elements, with the elementwise operators around it
-  strides,  // nothing where a loop can read it through strides; a loop of its own elsewhere
+  strides,  // nothing where a loop can read it through strides; else a loop of its own
   alias,    // another name for the memory of its operand
   steps,    // steps of its own: `lower`
   region,   // what loops and conditionals are made of
 };
 
-/// What reports ask of an operator. A plan knows its operators by their words: if it knew them by their facts, a program that is planned
-/// while compiling would have the rules of its operators as machine code.
+/// The words and facts of an operator that reports need. A plan knows its operators by their words: if it knew them by their facts, a
+/// program that is planned while compiling would have the rules of its operators as machine code.
 struct operator_words : operator_name {
   origin made = origin::shards;
   realisation runs = realisation::steps;

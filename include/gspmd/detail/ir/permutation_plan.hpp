@@ -6,7 +6,7 @@
 #include "gspmd/detail/ir/loops.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
-/// What a permutation of the dims of a dense local array is, and how it is done.
+/// The description of a permutation of the dims of a dense local array, and the algorithm that runs it.
 namespace gspmd::detail {
 
 struct permutation_spec {

@@ -123,7 +123,7 @@ constexpr movement movement_of(const plan_view& p, const plan_step& s, int k = 0
   if (is_mapped(s)) return {*p.mesh, from.global, from.layout, to.global, to.layout, map_of(p, s, k), origin_of(p, s)};
   return {from.global, from.layout, to.layout, movement_axes(*p.mesh, from.global, from.layout, to.layout), origin_of(p, s)};
 }
-/// What a movement with a map exchanges.
+/// Returns the traffic of a movement with a map.
 constexpr map_traffic traffic_of(const plan_view& p, const plan_step& s, int k = 0) {
   const auto& from = p.operand(s, k);
   const auto& to = p.result(s, k);

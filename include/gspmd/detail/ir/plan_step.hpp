@@ -114,7 +114,8 @@ struct plan_step {
   std::int64_t scratch = 0;  // byte offset in the arena
   collective_kind collective = collective_kind::all_gather;
   bool forced = false;
-  // What devices send each other each time it runs: inside the groups of some mesh axes (0: nothing), and the bytes and messages of one device.
+  // The communication of a step each time it runs: inside the groups of some mesh axes (0: nothing), and the bytes and messages of one
+  // device.
   axis_mask axes = 0;
   std::int64_t bytes_sent = 0, messages = 0;
   int target = -1;                        // loops and conditionals: another step; copy: the one that opened the body it ends;

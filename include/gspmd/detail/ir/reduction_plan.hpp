@@ -7,7 +7,7 @@
 #include "gspmd/detail/ir/loops.hpp"
 #include "gspmd/detail/ir/types.hpp"
 
-/// What a reduction of some dims of a dense local array is, and how it is done.
+/// The description of a reduction of some dims of a dense local array, and the algorithm that runs it.
 namespace gspmd::detail {
 
 struct reduction_spec {

@@ -147,7 +147,7 @@ constexpr void cut_to_shard(const mesh_shape& mesh, const reshape_digits& digits
     k /= r.pieces();
   }
 }
-/// Whether the device at `at` is to hold nothing because a dim of one index lies elsewhere.
+/// Whether the device at `at` is to hold nothing because other devices hold a dim of one index.
 constexpr bool is_beside_unit_dims(const extents& global, const sharding& s, const coordinates& at) {
   for (const auto& use : s.splits)
     if (global[use.dim] == 1 && at[use.axis] != 0) return true;

@@ -6,8 +6,8 @@
 #include "gspmd/detail/ir/map_traffic.hpp"
 #include "gspmd/detail/ir/reshape_map.hpp"
 
-/// What devices exchange where a sharded tensor is reshaped. Axes that have to do with each other, because they split dims of which one
-/// becomes a part of the other, are looked at together, device by device; the whole is a product over such sets of axes.
+/// The traffic of a reshape of a sharded tensor. Axes that have to do with each other, because they split dims of which one becomes a part
+/// of the other, are looked at together, device by device; the whole is a product over such sets of axes.
 namespace gspmd::detail {
 
 /// So many devices along one such set are looked at, and so many pairs of boxes; a reshape beyond that is not done by a movement. Clang
@@ -21,7 +21,7 @@ struct axes_traffic {
   part_shares sent, received, targets, sources;
 };
 
-/// What a reshape exchanges between these two shardings.
+/// Finds the exchange of a reshape between these two shardings.
 class reshape_exchange {
  public:
   constexpr reshape_exchange(const mesh_shape& mesh, const extents& from_global, const sharding& from, const extents& to_global,
@@ -141,7 +141,7 @@ class reshape_exchange {
     const auto from = within(side_of(false), axes), to = within(side_of(true), axes);
     return from.count == 1 && to.count == 1 && from[0].begin == to[0].begin && from[0].end == to[0].end;
   }
-  /// What exchange_along does, for these.
+  /// Does the work of exchange_along in closed form, for axes along which the shards of both tensors are ranges.
   constexpr void exchange_ranges_along(axis_mask axes, axes_traffic& part, axis_mask& moved) const {
     const auto from = within(side_of(false), axes)[0], to = within(side_of(true), axes)[0];
     const auto from_extent = from_global_[from.dim], to_extent = to_global_[to.dim];
@@ -240,7 +240,7 @@ class reshape_exchange {
       note_axes(r.dim, parts_around_all(r, from.global, wanted), part_index(mesh_, from_, r.dim, at), moved);
     moved &= mesh_.wide_axes();
   }
-  /// The axes along which parts of a dim of the operand lie elsewhere than part `own`.
+  /// The axes along which parts of a dim of the operand lie on other devices than part `own`.
   constexpr void note_axes(int dim, index_range around, std::int64_t own, axis_mask& moved) const {
     std::int64_t parts = 1;  // minor to the axis
     for (int i = from_.splits.count; i-- > 0;) {

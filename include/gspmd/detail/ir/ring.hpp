@@ -40,7 +40,7 @@ struct ring {
   }
 };
 
-/// How often shards are handed on until every device of a ring of `n` has seen all of them: n-1 times one way round, or, both
+/// How often shards are handed on until every device of a ring of `n` has had all of them: n-1 times one way round, or, both
 /// ways at once, half as often. With an even number of devices the last shard comes one way only.
 ///   n = 4, both ways: 2 ahead, 1 behind     n = 5: 2 and 2
 struct ring_rounds {

@@ -9,7 +9,7 @@
 
 namespace gspmd::detail {
 
-/// What becomes of a factor when mesh axes split it.
+/// The kind of a factor, which says what devices get when mesh axes split it.
 enum class factor_kind : std::uint8_t {
   parallel,   // shards of the operands give shards of the result
   reduction,  // shards of the operands give a partial result

@@ -11,14 +11,14 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// What every elementwise opcode means on one element, after StableHLO, for the static and the run-time path alike.
+/// The meaning of every elementwise opcode on one element, after StableHLO, for the static and the run-time path alike.
 ///
 /// Nothing here is undefined, whatever the operands. Choices are written as selects, because a branch would keep the loop from
 /// being vectorised.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// What a type of the user's own may have: the compiler says whether it does.
+/// Whether a type of the user's own may have the operator: the compiler says whether it does.
 constexpr bool is_own_operator(opcode op) {
   return op == opcode::add || op == opcode::subtract || op == opcode::multiply || op == opcode::divide || op == opcode::negate ||
          op == opcode::select || op == opcode::stop_gradient || op == opcode::convert;

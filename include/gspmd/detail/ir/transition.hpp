@@ -12,15 +12,15 @@
 /// this table and nothing else.
 namespace gspmd::detail {
 
-enum class verb : std::uint8_t { reinterpret, convert, all_gather, all_to_all, permute, all_reduce, reduce_scatter };
-constexpr std::string_view name_of(verb v) {
+enum class transition_kind : std::uint8_t { reinterpret, convert, all_gather, all_to_all, permute, all_reduce, reduce_scatter };
+constexpr std::string_view name_of(transition_kind kind) {
   constexpr std::string_view names[] = {"reinterpret", "convert",    "all_gather",    "all_to_all",
                                         "permute",     "all_reduce", "reduce_scatter"};
-  return names[static_cast<int>(v)];
+  return names[static_cast<int>(kind)];
 }
 
-/// What devices do to the bytes they hold.
-enum class deed : std::uint8_t {
+/// The action of the devices along an axis on the bytes that they hold, forward or backward in a transition.
+enum class device_action : std::uint8_t {
   nothing,
   keep_own,    // of what all hold, each keeps its part
   keep_first,  // the first device keeps it, the others have zeros
@@ -32,77 +32,81 @@ enum class deed : std::uint8_t {
   permute,
 };
 
-/// What one device of n sends, on the algorithms that plans count, which holds so many bytes before and after, padding included.
-constexpr std::int64_t bytes_of(deed d, std::int64_t n, std::int64_t before, std::int64_t after) {
+/// Returns the bytes that one device of n sends in the usual ring and direct algorithms, where it holds so many bytes before and after,
+/// padding included.
+constexpr std::int64_t bytes_of(device_action is, std::int64_t n, std::int64_t before, std::int64_t after) {
   if (n <= 1) return 0;
-  switch (d) {
-    case deed::nothing:
-    case deed::keep_own:
-    case deed::keep_first:
-    case deed::pad_zeros: return 0;
-    case deed::gather: return saturating_multiply(n - 1, before);
-    case deed::gather_sum: return saturating_multiply(n - 1, after);
-    case deed::sum: return 2 * before - 2 * before / n;
-    case deed::exchange: return before - before / n;
-    case deed::permute: return before;
+  switch (is) {
+    case device_action::nothing:
+    case device_action::keep_own:
+    case device_action::keep_first:
+    case device_action::pad_zeros: return 0;
+    case device_action::gather: return saturating_multiply(n - 1, before);
+    case device_action::gather_sum: return saturating_multiply(n - 1, after);
+    case device_action::sum: return 2 * before - 2 * before / n;
+    case device_action::exchange: return before - before / n;
+    case device_action::permute: return before;
   }
   return 0;
 }
-/// The collective that a deed is; empty: nothing is sent.
-constexpr std::string_view collective_of(deed d) {
-  switch (d) {
-    case deed::gather: return "all_gather";
-    case deed::gather_sum: return "reduce_scatter";
-    case deed::sum: return "all_reduce";
-    case deed::exchange: return "all_to_all";
-    case deed::permute: return "collective_permute";
-    case deed::nothing:
-    case deed::keep_own:
-    case deed::keep_first:
-    case deed::pad_zeros: break;
+/// The collective that an action is; empty: nothing is sent.
+constexpr std::string_view collective_of(device_action is) {
+  switch (is) {
+    case device_action::gather: return "all_gather";
+    case device_action::gather_sum: return "reduce_scatter";
+    case device_action::sum: return "all_reduce";
+    case device_action::exchange: return "all_to_all";
+    case device_action::permute: return "collective_permute";
+    case device_action::nothing:
+    case device_action::keep_own:
+    case device_action::keep_first:
+    case device_action::pad_zeros: break;
   }
   return {};
 }
 
 struct transition {
-  verb by;
+  transition_kind by;
   state from, to;
-  deed forward, backward;
+  device_action forward, backward;
   bool is_for_experts = false;  // right, but to be asked for by name: no message proposes it
   std::int8_t inverse = -1;     // the row that is its backward pass; -1: two rows, one after the other
 };
 
 // clang-format off
 inline constexpr transition transitions[] = {
-    {verb::convert,        state::replica,   state::invariant, deed::nothing,    deed::keep_first, true, 8},
-    {verb::reinterpret,    state::replica,   state::varying,   deed::nothing,    deed::nothing,    false, 10},
-    {verb::convert,        state::replica,   state::shard,     deed::keep_own,   deed::pad_zeros,  false, 11},
-    {verb::reinterpret,    state::replica,   state::partial,   deed::nothing,    deed::nothing,    true, 3},   // n times the value
-    {verb::convert,        state::replica,   state::partial,   deed::keep_first, deed::keep_first, false, 4},
-    {verb::convert,        state::invariant, state::replica,   deed::nothing,    deed::sum,        false, 17},
-    {verb::reinterpret,    state::invariant, state::varying,   deed::nothing,    deed::sum,        false, -1},
-    {verb::convert,        state::invariant, state::shard,     deed::keep_own,   deed::gather,     false, 13},
-    {verb::convert,        state::invariant, state::partial,   deed::keep_first, deed::nothing,    true, 0},
-    {verb::reinterpret,    state::invariant, state::partial,   deed::nothing,    deed::sum,        true, -1},  // n times the value
-    {verb::reinterpret,    state::varying,   state::partial,   deed::nothing,    deed::nothing,    false, 1},
-    {verb::convert,        state::shard,     state::partial,   deed::pad_zeros,  deed::keep_own,   false, 2},
-    {verb::all_gather,     state::shard,     state::replica,   deed::gather,     deed::gather_sum, false, 18},
-    {verb::all_gather,     state::shard,     state::invariant, deed::gather,     deed::keep_own,   false, 7},
-    {verb::all_to_all,     state::shard,     state::shard,     deed::exchange,   deed::exchange,   false, 14},
-    {verb::permute,        state::varying,   state::varying,   deed::permute,    deed::permute,    false, 15},
-    {verb::all_reduce,     state::partial,   state::replica,   deed::sum,        deed::sum,        false, 16},
-    {verb::all_reduce,     state::partial,   state::invariant, deed::sum,        deed::nothing,    false, 5},
-    {verb::reduce_scatter, state::partial,   state::shard,     deed::gather_sum, deed::gather,     false, 12},
-    {verb::reinterpret,    state::varying,   state::varying,   deed::nothing,    deed::nothing,    true, 19},  // its parts are forgotten
+    {transition_kind::convert,        state::replica,   state::invariant, device_action::nothing,    device_action::keep_first, true, 8},
+    {transition_kind::reinterpret,    state::replica,   state::varying,   device_action::nothing,    device_action::nothing,    false, 10},
+    {transition_kind::convert,        state::replica,   state::shard,     device_action::keep_own,   device_action::pad_zeros,  false, 11},
+    // n times the value:
+    {transition_kind::reinterpret,    state::replica,   state::partial,   device_action::nothing,    device_action::nothing,    true, 3},
+    {transition_kind::convert,        state::replica,   state::partial,   device_action::keep_first, device_action::keep_first, false, 4},
+    {transition_kind::convert,        state::invariant, state::replica,   device_action::nothing,    device_action::sum,        false, 17},
+    {transition_kind::reinterpret,    state::invariant, state::varying,   device_action::nothing,    device_action::sum,        false, -1},
+    {transition_kind::convert,        state::invariant, state::shard,     device_action::keep_own,   device_action::gather,     false, 13},
+    {transition_kind::convert,        state::invariant, state::partial,   device_action::keep_first, device_action::nothing,    true, 0},
+    // n times the value:
+    {transition_kind::reinterpret,    state::invariant, state::partial,   device_action::nothing,    device_action::sum,        true, -1},
+    {transition_kind::reinterpret,    state::varying,   state::partial,   device_action::nothing,    device_action::nothing,    false, 1},
+    {transition_kind::convert,        state::shard,     state::partial,   device_action::pad_zeros,  device_action::keep_own,   false, 2},
+    {transition_kind::all_gather,     state::shard,     state::replica,   device_action::gather,     device_action::gather_sum, false, 18},
+    {transition_kind::all_gather,     state::shard,     state::invariant, device_action::gather,     device_action::keep_own,   false, 7},
+    {transition_kind::all_to_all,     state::shard,     state::shard,     device_action::exchange,   device_action::exchange,   false, 14},
+    {transition_kind::permute,        state::varying,   state::varying,   device_action::permute,    device_action::permute,    false, 15},
+    {transition_kind::all_reduce,     state::partial,   state::replica,   device_action::sum,        device_action::sum,        false, 16},
+    {transition_kind::all_reduce,     state::partial,   state::invariant, device_action::sum,        device_action::nothing,    false, 5},
+    {transition_kind::reduce_scatter, state::partial,   state::shard,     device_action::gather_sum, device_action::gather,     false, 12},
+    // the parts of a dim that devices have are forgotten:
+    {transition_kind::reinterpret,    state::varying,   state::varying,   device_action::nothing,    device_action::nothing,    true, 19},
 };
 // clang-format on
 inline constexpr int transition_count = static_cast<int>(sizeof(transitions) / sizeof(*transitions));
 
 /// The row of a transition that a program asks for; -1: there is none. What is gathered, scattered, cut or put among zeros may be varying:
 /// it is stacked along a new dim 0, or cut along it.
-constexpr int row_of(verb by, state from, state to) {
-  if ((by == verb::all_gather || by == verb::convert) && from == state::varying) from = state::shard;
-  if ((by == verb::reduce_scatter || by == verb::convert) && to == state::varying) to = state::shard;
+constexpr int row_of(transition_kind by, state from, state to) {
+  if ((by == transition_kind::all_gather || by == transition_kind::convert) && from == state::varying) from = state::shard;
+  if ((by == transition_kind::reduce_scatter || by == transition_kind::convert) && to == state::varying) to = state::shard;
   for (int r = 0; r < transition_count; ++r)
     if (transitions[r].by == by && transitions[r].from == from && transitions[r].to == to) return r;
   return -1;

@@ -71,8 +71,8 @@ struct window_dim {
   friend constexpr bool operator==(const window_dim&, const window_dim&) = default;
 };
 
-/// What the parts of a tile have room for: indices of which output o reads [stride * o, stride * o + span). Tiles of neighbours overlap,
-/// or leave something out.
+/// The indices that the parts of a tile have room for: indices of which output o reads [stride * o, stride * o + span). Tiles of neighbours
+/// overlap, or leave something out.
 ///   5 outputs, stride 2, span 3, in two parts (3,2): [0,7) | [6,11)
 ///
 /// Where what is read is windows of `width`, which begin at `begin`, `begin + every` and so on, so many of them, tiles hold the whole windows

@@ -13,7 +13,7 @@
 
 namespace gspmd::detail {
 
-/// What is compiled for an element type and a monoid to combine rows; whatever uses it is compiled once for all of them.
+/// The code that combines rows, compiled for an element type and a monoid; whatever uses it is compiled once for all of them.
 struct row_combiner {
   /// Of narrow floats, more than two of which are added as floats and rounded once.
   struct wide_sums {

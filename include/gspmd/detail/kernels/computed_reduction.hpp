@@ -27,7 +27,7 @@ struct loop_results {
 };
 
 /// The elements of a loop in row-major order, computed when a reduction asks for them: see stored_elements. A block holds
-/// [block_begin, block_end) of them for each reduction. What the loop stores elsewhere is stored once: elements are computed again
+/// [block_begin, block_end) of them for each reduction. Other results of the loop are stored once: elements are computed again
 /// only in loops that store nothing else, where a reduction goes back.
 struct computed_elements {
   /// Computes [first, last), from a multiple of `unit` to another, to where each reduction's block lies.

@@ -12,7 +12,7 @@
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
-/// What one row of a fused group computes, as a type that says nothing else: groups of several programs, meshes and layers that
+/// The computation of one row of a fused group, as a type that says nothing else: groups of several programs, meshes and layers that
 /// compute the same are one loop of the object code, and cost its compile time once.
 namespace gspmd::detail {
 

@@ -28,7 +28,7 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// What is worked out once per group.
+/// The numbers of a group that are worked out once.
 template <class Group>
 struct fused_plan {
   static constexpr std::size_t op_count = std::size(Group::ops);

@@ -19,7 +19,7 @@ struct index_ranges {
   std::int64_t slices_valid[max_rank];  // how much of it is data
 };
 
-/// What is compiled for elements of one type: everything else is compiled once.
+/// The code that is compiled for elements of one type: everything else is compiled once.
 struct slice_code {
   std::int64_t elem_bytes = 0;
   /// Brings `n` elements of a slice, so many elements apart on either side, to or from a table.
@@ -71,7 +71,7 @@ struct looked_up_dim {
 };
 
 /// Goes through all slices. `Rows` has `bring(table, slices, n, table_step, slices_step)` for what is on this device, `skip` for an element
-/// of a slice of which nothing is or that does not fit: told whether it would be here.
+/// of a slice of which nothing is here or that does not fit, with whether it would be here.
 class slice_walk {
  public:
   slice_walk(const indexed_access& s, const index_ranges& r) : s_(s) {

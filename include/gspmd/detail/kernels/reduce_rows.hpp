@@ -212,7 +212,7 @@ void reduce_own_rows(const void* from, std::int64_t rows, std::int64_t step, std
   for (std::int64_t i = accumulate ? 0 : 1; i < rows; ++i) combine_own_rows<T>(out, out, out, in + i * step, n);
 }
 
-/// What is compiled for a monoid and an element type.
+/// The code that is compiled for a monoid and an element type.
 struct reduction_kernel {
   std::int64_t elem_bytes, lanes;
   row_combiner::function combine;
@@ -255,8 +255,8 @@ inline constexpr reduction_kernel reduction_kernel_of = [] {
   }
 }();
 
-/// What a reduction asks for its elements, here those of an array: never for more than it folds at once. Others compute theirs
-/// (kernels/computed_reduction.hpp), by the same algorithms and so with the same bits.
+/// The source of a reduction's elements, here an array. It is never asked for more than the reduction folds at once. Other sources compute
+/// their elements (kernels/computed_reduction.hpp), by the same algorithms and so with the same bits.
 struct stored_elements {
   const reduction_kernel& kernel;
 

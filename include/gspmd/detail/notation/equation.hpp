@@ -42,7 +42,7 @@ struct equation_tensor {
   vec<equation_dim> dims;
   int column = 0;  // where its letters begin, behind the comma or the arrow
 };
-/// What an equation says, or the first thing that is wrong with it. Columns count from 1.
+/// The tensors of an equation, or the first mistake in it. Columns count from 1.
 struct equation {
   vec<equation_tensor> operands;
   vec<equation_tensor> results;
@@ -268,7 +268,7 @@ class equation_parser {
 
 constexpr equation parse_equation(std::string_view s) { return equation_parser(s).result; }
 
-/// What is said of an equation that is none; `what` it is to the user: an equation, a rule.
+/// The error text for an equation with a mistake; `what` is the word for it that the user knows: an equation, a rule.
 constexpr text equation_problem(std::string_view what, std::string_view written, int column, const char* error) {
   return text(what) << " `" << written << "`, column " << column << ": " << error;
 }

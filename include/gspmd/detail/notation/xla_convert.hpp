@@ -145,7 +145,7 @@ constexpr xla_with_mesh with_mesh(const xla_tiles& x, std::int64_t device_count,
   return r;
 }
 
-/// What XLA writes for a sharding: dims, then manual, unreduced and replicated subgroups, in the iota form where there is one.
+/// Returns a sharding as XLA writes it: dims, then manual, unreduced and replicated subgroups, in the iota form where there is one.
 constexpr xla_tiles to_xla(const mesh_shape& mesh, const sharding& s, int rank, axis_mask manual) {
   xla_tiles x;
   std::vector<tile_factor> factors;

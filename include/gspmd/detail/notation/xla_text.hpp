@@ -209,18 +209,18 @@ class xla_parser {
       if (!problem.empty()) return;
       const auto listed = static_cast<std::int64_t>(x.devices.size());
       if (listed != count) return mismatch(list_at, x, count, listed);
-      std::vector<char> seen(x.devices.size(), char{0});
+      std::vector<char> named(x.devices.size(), char{0});
       for (const auto id : x.devices) {
         if (id >= count) {
           fail_at(list_at) << "the device " << id << " is named and the ids of " << count << " devices are 0 to " << count - 1
                            << "; a sharding over some of the devices is not supported";
           return;
         }
-        if (seen[static_cast<std::size_t>(id)]) {
+        if (named[static_cast<std::size_t>(id)]) {
           fail_at(list_at) << "the device " << id << " is named twice";
           return;
         }
-        seen[static_cast<std::size_t>(id)] = 1;
+        named[static_cast<std::size_t>(id)] = 1;
       }
     }
   }
@@ -231,12 +231,12 @@ class xla_parser {
             << (listed == 1 ? " device is named" : " devices are named");
   }
   static constexpr bool is_permutation(const xla_tiles& x) {
-    std::vector<char> seen(x.iota.size(), char{0});
+    std::vector<char> named(x.iota.size(), char{0});
     for (const auto t : x.transpose) {
-      if (t >= static_cast<int>(seen.size()) || seen[static_cast<std::size_t>(t)]) return false;
-      seen[static_cast<std::size_t>(t)] = 1;
+      if (t >= static_cast<int>(named.size()) || named[static_cast<std::size_t>(t)]) return false;
+      named[static_cast<std::size_t>(t)] = 1;
     }
-    return x.transpose.size() == seen.size();
+    return x.transpose.size() == named.size();
   }
 
   constexpr void read_types(xla_tiles& x) {

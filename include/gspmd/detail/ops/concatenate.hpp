@@ -9,8 +9,8 @@
 
 namespace gspmd::detail {
 
-/// What lies behind one another, where the operands are all of one tensor, cut along `dim`, in its order and round its end: concat(x[k:],
-/// x[:k]), which is a roll. The tensor is -1 if they are not.
+/// The tensor of which the operands are slices: cut along `dim`, they follow one another in its order and round its end, as in
+/// concat(x[k:], x[:k]), which is a roll. It is -1 if they are not.
 struct cut_tensor {
   int of = -1;
   std::int64_t first = 0;

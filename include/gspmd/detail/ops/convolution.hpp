@@ -63,11 +63,11 @@ struct convolution_op : plain_operator, without_movements, outside_of_loops {
     const auto e = windowed_einsum_of(g, n);
     const auto extent = local_extents_of(p, e, op);
     std::int64_t total = 2;
-    inline_vec<std::int8_t, 3 * max_rank> seen;
+    inline_vec<std::int8_t, 3 * max_rank> listed;
     for (const auto& list : e.letters)
       for (const auto letter : list) {
-        if (is_window(letter) || place_of(seen, letter) >= 0) continue;
-        seen.push_back(letter);
+        if (is_window(letter) || place_of(listed, letter) >= 0) continue;
+        listed.push_back(letter);
         total = saturating_multiply(total, extent[letter]);
       }
     return total;

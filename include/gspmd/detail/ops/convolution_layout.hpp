@@ -9,7 +9,7 @@
 
 namespace gspmd::detail {
 
-/// What the dims of a convolution's tensors are: `NHWC,HWIO->NHWC`. N is the batch, C the features, of which the window has I of the
+/// The meaning of each dim of a convolution's tensors: `NHWC,HWIO->NHWC`. N is the batch, C the features, of which the window has I of the
 /// operand and O of the result; every other letter is a spatial dim. Capital letters and small ones are the same.
 struct convolution_layout {
   inline_vec<char, max_rank> tensors[3];  // operand, window, result, in small letters: n, i, o and spatial ones

@@ -8,7 +8,7 @@
 #include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/detail/support/text.hpp"
 
-/// What an einsum makes of its equation.
+/// The equation of an einsum as letters and indices, read from its text.
 namespace gspmd::detail {
 
 /// An index of an operand: `(2x+w-1)`.

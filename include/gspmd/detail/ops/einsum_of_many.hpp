@@ -249,7 +249,7 @@ class einsum_of_many {
       size *= static_cast<double>(extent_[static_cast<int>('A' + std::countr_zero(letters))]);
     return size;
   }
-  /// What is computed, then what is held.
+  /// The price of an order of products: first the arithmetic, then the elements that are held.
   struct price {
     double products = 0, elems = 0;
     friend constexpr bool operator<(const price& a, const price& b) {

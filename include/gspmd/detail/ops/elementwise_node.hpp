@@ -9,7 +9,7 @@
 
 namespace gspmd::detail {
 
-/// What is said of a map whose function does not take `type`, or gives numbers that are none of it.
+/// The error text for a map whose function does not take `type`, or whose result has another type.
 [[gnu::cold]] constexpr text map_problem(const map_function& f, dtype type) {
   if (is_own(type))
     return text("is not defined for ") << name_of(type)
@@ -26,7 +26,7 @@ namespace gspmd::detail {
   return t << "; convert the operand, convert<" << cpp_name_of(better) << ">(x), or what the function gives";
 }
 
-/// What is said of an operator or a monoid that a type does not have; of one `for_complex` numbers alone.
+/// The error text for an operator or a monoid that a type does not have; with `for_complex`, that only complex numbers have.
 [[gnu::cold]] constexpr text not_defined_for(dtype type, bool for_complex = false) {
   return text("is not defined for ") << name_of(type)
                                      << (is_own(type)       ? "; map a function that takes it"

@@ -41,7 +41,7 @@ constexpr int add_fold(graph& g, span<const int> operands, const local_function&
   return id;
 }
 
-/// What both state of themselves.
+/// The facts that reduce_by and scan_by share.
 struct fold_operator : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
@@ -73,7 +73,7 @@ struct fold_operator : plain_operator, reduced_first, without_movements, reads_s
     for (const int v : op.further_results) results.push_back(v);
     return results;
   }
-  /// What each part gives, on all devices.
+  /// Returns the totals of the parts, gathered on all devices.
   template <class Lowering>
   static constexpr vec<int> totals(Lowering& l, const instruction& op, const fold_spec& s) {
     vec<int> own, all;

@@ -13,7 +13,7 @@ namespace gspmd::detail {
 ///   2 * 3, broadcast(4) + 1, select(true, 1, 2)      constants
 ///   x * 1, x / 1, x - 0, x + -0.0                    x
 ///
-/// (A broadcast of a constant stays one, which costs nothing: who reduces it, or wishes it sharded, has its shape before it.)
+/// (A broadcast of a constant stays one, which costs nothing: who reduces it, or asks for it sharded, has its shape before it.)
 /// Only what has the same bits: x + 0.0 is not -0.0 where x is, and what overflows, is no number or is that small that its digits are
 /// lost is computed where the program runs. What has an annotation of its own is never another value; and where the user writes all
 /// shardings, nothing is folded: every operator has a type to check.

@@ -200,7 +200,7 @@ class block_reads {
   constexpr int combined(opcode op, int x, std::int64_t n, location at) {
     return add_elementwise(g_, op, {x, add_constant(g_, dtype::s64, shape_, 0, n, at)}, at);
   }
-  /// What a shift keeps of the number that lies beyond its ends.
+  /// Sets the number that a shift reads beyond its ends.
   static constexpr void set_number(node& n, const scalar_op& number) {
     n.real = number.real;
     n.attributes[2] = number.integer;

@@ -93,7 +93,7 @@ class gradient_builder {
     graph_.open_local = local;
     slot(i) = sum;
   }
-  /// What is known of the gradient by a node; -1: nothing yet.
+  /// The gradient by a node as far as it is known; -1: nothing yet.
   constexpr int& slot(int i) {
     if (static_cast<std::size_t>(i) >= gradients_.size()) gradients_.resize(graph_.nodes.size(), -1);
     return gradients_[static_cast<std::size_t>(i)];

@@ -9,7 +9,7 @@
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// What gather and scatter have in common: slices of a table, at places that indices name (StableHLO's dimension numbers).
+/// The facts and checks that gather and scatter share: slices of a table, at places that indices name (StableHLO's dimension numbers).
 namespace gspmd::detail {
 
 /// StableHLO's numbers as a user writes them, and what it calls them.
@@ -94,7 +94,7 @@ struct indexing {
   }
 };
 
-/// What becomes of the dims that no two tensors of the operator share.
+/// The kinds of the factors of dims that no two tensors of the operator share.
 struct index_kinds {
   factor_kind of_lookups;  // dims of the indices, and of the slices
   factor_kind of_slices;   // dims inside of a slice that is smaller than the table
@@ -130,7 +130,7 @@ constexpr index_maps index_rule(const indexing& ix, const extents& table, const 
   return maps;
 }
 
-/// What it says of the dims of table and indices, each named once; `shape` has the extents.
+/// Checks the words of gather and scatter for the dims of table and indices, each of which is named once; `shape` has the extents.
 class index_checker {
  public:
   constexpr index_checker(graph& g, const index_words& words, location at) : g_(g), words_(words), at_(at) {}
@@ -219,7 +219,7 @@ class index_checker {
   location at_;
 };
 
-/// What both state of themselves.
+/// The facts that gather and scatter share.
 struct indexing_operator : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;

@@ -52,7 +52,7 @@ struct local_operator : plain_operator, reduced_first, without_movements, reads_
       rule.maps.push_back(map);
     }
   }
-  /// What it states, 1 if nothing, for every combination of the local indices of all letters.
+  /// The flops that the operator states, 1 if it states none, for every combination of the local indices of all letters.
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
     std::int64_t total = n.local->flops;

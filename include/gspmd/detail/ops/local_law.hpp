@@ -27,7 +27,7 @@
 /// are so many at once: such a function is tried in halves, on one pattern.
 namespace gspmd::detail {
 
-/// What is broken: by which letter, and the extent and the cut that show it.
+/// The result of trying a law: whether it holds, or by which letter it is broken, with the extent and the cut that show it.
 struct law_finding {
   enum class kind : std::uint8_t { holds, unknown, untried, unwritten, outside, parallel, reduction };
   kind broken = kind::holds;
@@ -194,8 +194,8 @@ struct local_law {
   }
 };
 
-/// What the compiler finds; `unknown` where it cannot run the function. Each letter is an evaluation of its own, because
-/// compilers limit their steps.
+/// A try of the law by the compiler; the finding is `unknown` where it cannot run the function. Each letter is an evaluation of its own,
+/// because compilers limit their steps.
 template <class Typed, int Letter, int Pattern>
 struct law_case {
   static constexpr law_finding run() {
@@ -213,7 +213,7 @@ constexpr law_finding compiled_finding(long) {
   return {law_finding::kind::unknown};
 }
 
-/// What is written is tried first, on the smallest blocks: where the compiler cannot run the function, it is not asked again.
+/// The finding of the compiler. Whether the function writes its results is tried first, on the smallest blocks:
 template <class Typed>
 inline constexpr law_finding compiled_law = [] {
   constexpr law_finding written = compiled_finding<law_case<Typed, -1, 0>>(0);

@@ -9,7 +9,7 @@
 
 namespace gspmd::detail {
 
-/// What the text of a rule says of the tensors of a local_op, and what a local_op does not have of the notation.
+/// Reads the text of a rule for the tensors of a local_op, and refuses the parts of the notation that a local_op does not have.
 class local_rule_reader {
  public:
   constexpr local_rule_reader(std::string_view s, monoid kind) {

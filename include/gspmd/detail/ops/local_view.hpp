@@ -10,7 +10,7 @@
 /// is what a device holds, though other devices may hold another one. Types see to it that nobody takes these for equal (passes/typed).
 namespace gspmd::detail {
 
-/// What is added to a program stands in the local view of these axes while it lives.
+/// The nodes that are added to a program while this lives stand in the local view of these axes.
 class local_scope {
  public:
   constexpr local_scope(graph& g, axis_mask axes) : graph_(g), before_(g.open_local) { g.open_local = axes; }
@@ -22,8 +22,8 @@ class local_scope {
   axis_mask before_;
 };
 
-/// What the global view knows of a value at the border of a manual region: along the axes of the region the dims that they split, where it
-/// is partial, and where it is a replica; else it is invariant.
+/// The layout of a value in the global view at the border of a manual region: along the axes of the region the dims that they split, where
+/// it is partial, and where it is a replica; else it is invariant.
 struct border_spec {
   annotation layout;
   axis_mask axes = 0, replica = 0;
@@ -77,22 +77,22 @@ constexpr int add_enter(graph& g, int operand, const border_spec& spec, location
 constexpr int add_leave(graph& g, int operand, const border_spec& spec, location at);
 
 /// Adds the memory of `x` under another shape; the sharding is for the caller to say.
-constexpr int add_seen_as(graph& g, int x, const extents& shape, location at);
+constexpr int add_with_shape(graph& g, int x, const extents& shape, location at);
 
 /// Brings a value to where a region takes it: as types say, in programs that have them; else as by `annotate`, and other axes may split it
 /// further.
 constexpr int add_argument(graph& g, int operand, const border_spec& spec, location at) {
   if (operand < 0) return -1;
   if (g.find_types == nullptr) {
-    annotation wish = spec.layout;
+    annotation layout = spec.layout;
     const axis_mask closed = g.open_local | spec.axes;
     const bool is_all = (g.mesh->shape.wide_axes() & ~closed) == 0;
-    if (!is_all) wish.open = ~dim_mask{0};
-    const int id = add_reshard(g, operand, wish, at);
+    if (!is_all) layout.open = ~dim_mask{0};
+    const int id = add_reshard(g, operand, layout, at);
     if (id >= 0 && !is_all) g.nodes[static_cast<std::size_t>(id)].closed_axes = closed;
     return id;
   }
-  return add_state_wish(
+  return add_requested_state(
       g, operand, {spec.layout, spec.replica, spec.axes & ~(spec.replica | spec.layout.partial | spec.layout.split_axes()), true},
       at);
 }
@@ -162,12 +162,13 @@ struct local_view_op : plain_operator, without_steps {
     int dy = add_enter(g, add_argument(g, b.dy().id(), equal, n.at), equal, n.at);
     const local_scope inside(g, g.open_local | spec.axes);
     if (spec.replica != 0 && dy >= 0)
-      dy = add_transition(g, dy, {verb::convert, spec.replica, {state::invariant}, partial_by(monoid::add)}, true, n.at);
+      dy = add_transition(g, dy, {transition_kind::convert, spec.replica, {state::invariant}, partial_by(monoid::add)}, true,
+                          n.at);
     b.send(0, dy);
   }
 };
 
-constexpr int add_seen_as(graph& g, int x, const extents& shape, location at) {
+constexpr int add_with_shape(graph& g, int x, const extents& shape, location at) {
   if (x < 0) return -1;
   node n = source(code_of<local_view_op>, g.nodes[static_cast<std::size_t>(x)].type, shape, at);
   n.is_border = true;

@@ -13,8 +13,8 @@ namespace gspmd::detail {
 /// The largest and the smallest of nothing lie beyond a narrow type.
 constexpr bool has_ends(monoid kind) { return kind == monoid::maximum || kind == monoid::minimum; }
 
-/// What an operator's `lower` adds its steps with. Whatever a step reads is computed before it. The pass that lowers is behind it
-/// (passes/lower/lowering.hpp): operators know no pass.
+/// The functions by which an operator's `lower` adds its steps. Whatever a step reads is computed before it. The pass that lowers is behind
+/// it (passes/lower/lowering.hpp): operators know no pass.
 class lowering {
  public:
   const graph& g;
@@ -24,7 +24,7 @@ class lowering {
   [[nodiscard]] virtual constexpr const local_value& value(int v) const = 0;
   [[nodiscard]] virtual constexpr std::int64_t bytes_of(const instruction& op) const = 0;
   virtual constexpr int add_value(const local_value& v) = 0;
-  /// Only the device knows how much of dim `dim` of value `v` it holds, and where: the kernel is told under `index`.
+  /// Only the device knows how much of dim `dim` of value `v` it holds, and where: the kernel gets it under `index`.
   virtual constexpr void add_bound(plan_step& s, int index, int v, int dim) = 0;
   /// The step of a kernel, by the number of its description.
   virtual constexpr plan_step& add_step(action what, const instruction& op, int spec, const vec<int>& operands,
@@ -85,12 +85,12 @@ class lowering {
     int value = 0;
     extents at;
   };
-  /// What an operator reads of operand k: a tile that a movement fills for all that read of it, or the shard itself.
+  /// Returns the tile that an operator reads of operand k: one that a movement fills for all operators that read it, or the shard itself.
   virtual constexpr placed_tile tile(const instruction& op, int k) = 0;
 
   /// The same elements in another layout.
   virtual constexpr int redistribute(const instruction& op, int from, const sharding& layout) = 0;
-  /// What a map makes of a value: `v`, in the same splits.
+  /// Moves the elements of a value by a map and returns the result, of the shape and splits of `v`.
   virtual constexpr int mapped(const instruction& op, int from, local_value v, const index_map& map) = 0;
   /// A value that is split along `dim`, whole along it: an all_gather.
   virtual constexpr int gather_parts(const instruction& op, int from, int dim) = 0;

@@ -8,7 +8,7 @@
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// What pad, slice, reverse and roll share: the result is the operand, its elements moved along some dims by an affine map.
+/// The facts that pad, slice, reverse and roll share: the result is the operand, its elements moved along some dims by an affine map.
 namespace gspmd::detail {
 
 constexpr void keep_map(node& n, const dim_map& d) {
@@ -66,7 +66,8 @@ struct mapped_op : plain_operator, reads_shards, without_arithmetic, outside_of_
     for (int d = 0; d < least.count; ++d) least[d] = from[d] < least[d] ? from[d] : least[d];
     uniform_rule(least, r);
   }
-  /// What is added to the sums of all devices must be no more in all of them together.
+  /// The number that fills the result is added to the sums of all devices, so all of them together may add it only once: a partial
+  /// operand stays partial only where it is zero, or where the monoid is a maximum or the like.
   static constexpr operator_class meets(const node& n, monoid kind) {
     const bool is_zero = n.real == 0 && n.integer == 0;
     return {is_zero || (kind != monoid::add && kind != monoid::multiply) ? partial_class::all : partial_class::affine};

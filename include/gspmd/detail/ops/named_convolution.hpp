@@ -53,7 +53,7 @@ class named_convolution {
     const int made = add_windowed_einsum(g_, e, ids[0], ids[1], result_, at_);
     return groups > 1 && made >= 0 ? add_reshape(g_, made, shape(2), at_) : made;
   }
-  /// What stands in for the result has its rank.
+  /// The shape of the stand-in for a refused result, which has the rank of the result.
   [[nodiscard]] constexpr extents shape_of_refused() const {
     extents all;
     for (int d = 0; d < layout_.tensors[2].count; ++d) all.push_back(1);

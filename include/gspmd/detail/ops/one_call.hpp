@@ -9,8 +9,8 @@
 
 namespace gspmd::detail {
 
-/// What is added as long as it lives is one call of a function of the library's, of which the user has the arguments, by node (-1: a number),
-/// and the result. A call in it is a part of it. Of programs whose types may be refused; of others nothing is kept.
+/// The nodes that are added while this lives are one call of a function of the library's, of which the user has the arguments, by node (-1:
+/// a number), and the result. A call in it is a part of it. Of programs whose types may be refused; of others nothing is kept.
 class one_call {
  public:
   constexpr one_call(graph* g, const char* name, span<const int> arguments) : graph_(g) {

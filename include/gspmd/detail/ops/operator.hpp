@@ -16,8 +16,8 @@
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/lowering.hpp"
 
-/// What an operator states of itself: a struct with the facts below and no others' defaults. The passes ask for these facts and name
-/// no operator; `complete_operator` refuses a struct that leaves one out.
+/// The facts that an operator states of itself: a struct with the facts below and no others' defaults. The passes ask for these facts and
+/// name no operator; `complete_operator` refuses a struct that leaves one out.
 namespace gspmd::detail {
 
 /// From which round on completion moves shardings through an operator (GSPMD 3.5; 0 is first).
@@ -100,8 +100,8 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
 };
 // clang-format on
 
-// What many operators have in common has a name, which they give as their base. Nothing has a default: an operator that gives no such
-// base states the facts itself.
+// Facts that many operators have in common have a name, which the operators give as their base. Nothing has a default: an operator that
+// gives no such base states the facts itself.
 
 /// Owns enumerated opcodes, `owns(op)`, whose names are theirs.
 struct named_by_opcode {
@@ -165,8 +165,8 @@ struct checked_operator {
   static constexpr bool holds = true;
 };
 
-/// What the passes ask of an operator, as a constant: the facts that are constants, and functions to ask for the others. A pass asks for
-/// every operator, and each call counts against the limits of an evaluation.
+/// The facts of an operator as the passes ask for them, as a constant: the facts that are constants, and functions to ask for the others. A
+/// pass asks for every operator, and each call counts against the limits of an evaluation.
 struct operator_facts : operator_name {
   const operator_words* words = nullptr;
   origin made = origin::shards;

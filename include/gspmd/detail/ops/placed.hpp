@@ -10,7 +10,7 @@ namespace gspmd::detail {
 /// below 0. No index is taken twice; there are at most max_placed.
 constexpr int add_placed(graph& g, int operand, span<const std::int8_t> from, int dim, location at);
 
-/// What goes from device to device by a list: a permutation of the parts of a dim, of which some may be missing.
+/// An exchange of whole parts between devices by a list: a permutation of the parts of a dim, of which some may be missing.
 struct placed_op : plain_operator, same_dims, reads_shards, without_arithmetic, outside_of_loops, dims_by_number, linear_in_all {
   static constexpr const char* name = "permute";
   static constexpr origin made = origin::shards;

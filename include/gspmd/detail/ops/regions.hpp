@@ -80,8 +80,8 @@ constexpr int add_cond_result(graph& g, int otherwise, int on_true, int on_false
   return g.add(n);
 }
 
-/// What begins a body, and what a body carries: a carried value and what follows it are sharded alike, so that completion goes
-/// round the loop to a fixed point. The passes that know regions do the rest; so does the gradient (passes/grad/grad.hpp).
+/// The operators that begin a body or carry a value through it: a carried value and what follows it are sharded alike, so that completion
+/// goes round the loop to a fixed point. The passes that know regions do the rest; so does the gradient (passes/grad/grad.hpp).
 struct region_op : named_by_opcode, plain_operator, same_dims, without_steps {
   static constexpr bool owns(opcode op) { return is_region(op) && op != opcode::cond_result; }
   static constexpr origin made = origin::region;

@@ -9,7 +9,7 @@
 #include "gspmd/detail/ops/regions.hpp"
 #include "gspmd/detail/ops/source_ops.hpp"
 
-/// What the passes ask of operators.
+/// The tables by which passes find the facts of an operator.
 namespace gspmd::detail {
 
 /// By enumerated opcode: what its operator, which owns several of them, states.
@@ -79,7 +79,7 @@ constexpr bool may_be_moved(const graph& g, const mesh_shape& mesh, const node& 
 /// Of how many movements an operator consists; `is_moved`: it was chosen to be one.
 constexpr int movements_of(const node& n, bool is_moved) { return is_moved ? 1 : facts_of(n.op).movements(n); }
 
-/// What a movement of an operator exchanges between operands and a result that are sharded so.
+/// Returns the traffic of a movement of an operator between operands and a result that are sharded so.
 constexpr map_traffic traffic_of(const graph& g, const mesh_shape& mesh, const node& n, int movement, const sharding& operand,
                                  const sharding& result) {
   return traffic_of(mesh, operand_of(g, n, movement).shape, operand, n.shape, result, facts_of(n.op).map(g, n, movement));

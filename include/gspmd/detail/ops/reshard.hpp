@@ -6,7 +6,7 @@
 namespace gspmd::detail {
 
 /// Adds the identity with an annotation on its result: the paper's XlaSharding operator (GSPMD 3.1, 3.6).
-constexpr int add_reshard(graph& g, int operand, const annotation& wish, location at);
+constexpr int add_reshard(graph& g, int operand, const annotation& layout, location at);
 
 struct reshard_op : plain_operator, same_dims, without_steps {
   static constexpr const char* name = "reshard";
@@ -23,7 +23,7 @@ struct reshard_op : plain_operator, same_dims, without_steps {
   }
 };
 
-constexpr int add_reshard(graph& g, int operand, const annotation& wish, location at) {
+constexpr int add_reshard(graph& g, int operand, const annotation& layout, location at) {
   if (operand < 0) return -1;
   node n;
   n.op = code_of<reshard_op>;
@@ -31,7 +31,7 @@ constexpr int add_reshard(graph& g, int operand, const annotation& wish, locatio
   n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
   n.at = at;
   n.annotated = true;
-  n.annotation = wish;
+  n.annotation = layout;
   n.operands.push_back(operand);
   return g.add(n);
 }

@@ -21,16 +21,16 @@ struct reverse_op : mapped_op<reverse_op> {
 constexpr int add_reverse(graph& g, int operand, span<const int> turned, location at) {
   if (operand < 0) return -1;
   const extents shape = g.nodes[static_cast<std::size_t>(operand)].shape;
-  dim_mask seen = 0;
+  dim_mask named = 0;
   vec<dim_map> dims;
   for (const int d : turned) {
     if (d < 0 || d >= shape.count)
       return g.fail(at, "reverse", mistake::dim,
                     text("dim ") << d << " is not a dim of " << shape_text(shape) << "; dims count from 0");
-    if ((seen & dim_bit(d)) != 0)
+    if ((named & dim_bit(d)) != 0)
       return g.fail(at, "reverse", mistake::dim,
                     text("names dim ") << d << " of " << shape_text(shape) << " twice; name it once");
-    seen |= dim_bit(d);
+    named |= dim_bit(d);
     dims.push_back(dim_map::affine(d, -1, shape[d] - 1, 1));
   }
   return add_mapped(g, code_of<reverse_op>, operand, shape, dims, 0, at);

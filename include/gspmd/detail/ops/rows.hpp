@@ -36,7 +36,7 @@ constexpr int add_dynamic_update(graph& g, int x, int row, int index, location a
   return g.add(n);
 }
 
-/// What reads or writes a row.
+/// The facts that the operators that read and write a row share.
 struct row_operator : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
@@ -50,7 +50,7 @@ struct row_operator : plain_operator, without_movements, reads_shards, without_a
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 
  protected:
-  /// `[n]ab,->ab` of what reads, `nab,ab,->nab` of what writes.
+  /// The rule: `[n]ab,->ab` of the operator that reads, `nab,ab,->nab` of the one that writes.
   static constexpr void row_rule(const graph& g, const node& n, op_rule& rule, bool writes) {
     const extents& whole = operand_of(g, n, 0).shape;
     tensor_map all;

@@ -8,7 +8,7 @@
 
 namespace gspmd::detail {
 
-/// What a user says of all operators of a function; see with_policy. Members that are not given say nothing.
+/// The policy that a user sets for all operators of a function; see with_policy. Members that are not given say nothing.
 struct policy {
   friend constexpr bool operator==(const policy&, const policy&) = default;
 
@@ -19,7 +19,7 @@ struct policy {
   bool keep_partial = false;       // as keep_partial around each
 };
 
-/// What a user said of an operator.
+/// Returns the policy that a user set for an operator.
 constexpr policy policy_of(const node& n) {
   return {n.forbid_reshard, n.allow_replication, n.gather_limit, n.keep_split, n.keep_partial};
 }

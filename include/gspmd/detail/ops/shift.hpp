@@ -23,7 +23,8 @@ struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, o
 
   static constexpr continuation beyond(const node& n) { return static_cast<continuation>(n.attributes[1]); }
 
-  /// What is added to the sums of all devices must be no more in all of them together.
+  /// The number beyond the ends is added to the sums of all devices, so all of them together may add it only once: a partial
+  /// operand stays partial only where it is zero, or where the monoid is a maximum or the like.
   static constexpr operator_class meets(const node& n, monoid kind) {
     const bool is_zero = beyond(n) != continuation::none || (n.real == 0 && n.attributes[2] == 0);
     return {is_zero || (kind != monoid::add && kind != monoid::multiply) ? partial_class::all : partial_class::affine};

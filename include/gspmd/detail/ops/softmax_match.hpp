@@ -42,7 +42,7 @@ class softmax_matcher {
 
  private:
   [[nodiscard]] constexpr const struct node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
-  /// Operands of a body's operators get their gradients inside of it; what these read elsewhere does not.
+  /// Operands of a body's operators get their gradients inside of it; what these read outside of the body does not.
   [[nodiscard]] constexpr bool is_here(int i) const { return at(i).region == region_; }
 
   /// The sum that lies in every element along its dims, or whose logarithm does.

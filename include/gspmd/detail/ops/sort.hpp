@@ -191,7 +191,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
       if (length == first.length) return finish_with(ends, last, others, results);
       const vec<int> merged = rows(operands, {parts * length}, of_parts);
       sort_ends_step(l, op, ends, last, others, merged, of_parts);
-      index_map cut;  // the parts of the result end elsewhere
+      index_map cut;  // the parts of the result end at other indices
       cut.dims.push_back(dim_map{of_parts});
       vec<int> placed;
       for (const int v : merged) {

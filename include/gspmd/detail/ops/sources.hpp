@@ -89,7 +89,7 @@ struct written_number {
   return t << (rest > 0 ? "..." : "");
 }
 
-/// What is said of a number that the tensor's type does not hold.
+/// The error text for a number that the tensor's element type cannot hold.
 [[gnu::cold]] constexpr text number_problem(const written_number& n, dtype type) {
   if (n.is_one_of(type))
     return text("the number") << number_text(n) << " is no float, as it must be to fill " << name_of(type)

@@ -7,12 +7,12 @@
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// What programs of the explicit and the manual mode write beside the operators of all programs.
+/// The operators that programs of the explicit and the manual mode write beside those of all programs.
 namespace gspmd::detail {
 
 /// From one state to another one, along axes in which the value is in one state.
 struct state_change {
-  verb by = verb::convert;
+  transition_kind by = transition_kind::convert;
   axis_mask axes = 0;
   axis_state from, to;
 
@@ -25,7 +25,7 @@ struct state_change {
   }
   static constexpr state_change of(const node& n) {
     const std::int64_t* const a = n.attributes.items;
-    return {static_cast<verb>(a[0]),
+    return {static_cast<transition_kind>(a[0]),
             static_cast<axis_mask>(a[1]),
             {static_cast<state>(a[2]), static_cast<std::int8_t>(a[3]), static_cast<monoid>(a[4])},
             {static_cast<state>(a[5]), static_cast<std::int8_t>(a[6]), static_cast<monoid>(a[7])}};
@@ -69,10 +69,10 @@ struct device_shift {
 /// The local shape after a change along n devices: S(d) joins or cuts dim d, V stacks or cuts a dim 0 of its own. False where that dim
 /// is not there or has not as many parts.
 constexpr bool change_local_shape(const state_change& c, std::int64_t n, extents& shape) {
-  const bool joins = c.by == verb::all_gather || c.by == verb::all_to_all;
-  const bool cuts = c.by == verb::reduce_scatter || c.by == verb::all_to_all ||
-                    (c.by == verb::convert && (c.to.is == state::shard || c.to.is == state::varying));
-  const bool pads = c.by == verb::convert && (c.from.is == state::shard || c.from.is == state::varying);
+  const bool joins = c.by == transition_kind::all_gather || c.by == transition_kind::all_to_all;
+  const bool cuts = c.by == transition_kind::reduce_scatter || c.by == transition_kind::all_to_all ||
+                    (c.by == transition_kind::convert && (c.to.is == state::shard || c.to.is == state::varying));
+  const bool pads = c.by == transition_kind::convert && (c.from.is == state::shard || c.from.is == state::varying);
   if (joins || pads) {
     if (c.from.is == state::varying) {
       if (shape.count == max_rank) return false;
@@ -135,11 +135,12 @@ struct transition_op : without_exchange, same_dims, without_steps {
     if (inverse >= 0) back.by = transitions[inverse].by;
     if (inverse < 0) {  // I -> V or P, nothing: what arrives are terms, and their sum is the gradient
       if (back.from.is != state::partial)
-        dy = add_transition(g, dy, {verb::reinterpret, c.axes, back.from, partial_by(monoid::add)}, true, n.at);
-      back = {verb::all_reduce, c.axes, partial_by(monoid::add), dual(c.from)};
+        dy = add_transition(g, dy, {transition_kind::reinterpret, c.axes, back.from, partial_by(monoid::add)}, true, n.at);
+      back = {transition_kind::all_reduce, c.axes, partial_by(monoid::add), dual(c.from)};
     }
     const int sent = add_transition(g, dy, back, true, n.at, device_shift::of(n).inverse());
-    // What was read as terms may have varied: its gradient is looked at as what varies too, or terms of it would count as equal data.
+    // A value that was read as terms may have varied, so its gradient is typed as varying too; otherwise terms of it would count as equal
+    // data.
     if (sent >= 0 && c.from.is == state::partial) g.nodes[static_cast<std::size_t>(sent)].operands.push_back(n.operands[0]);
     b.send(0, sent);
   }
@@ -157,28 +158,28 @@ constexpr int add_transition(graph& g, int operand, const state_change& change, 
   return g.add_sized(n);
 }
 
-/// What a reshard asks for: on the axes that it names, and on those that shard the value now; the others stay as they are.
-struct state_wish {
+/// The state that a reshard asks for: on the axes that it names, and on those that shard the value now; the others stay as they are.
+struct requested_state {
   sharding layout;
   axis_mask replica = 0, invariant = 0;
   bool has_splits = false;  // else axes that shard the value go on to do so
   bool is_out = false;      // of an operator: it decides what becomes of a partial sum, and cuts; nothing else is sent for it
 
   static constexpr bool is_one(const node& n) { return n.attributes.count == 4; }
-  static constexpr state_wish of(const node& n) {
+  static constexpr requested_state of(const node& n) {
     return {n.annotation, static_cast<axis_mask>(n.attributes[0]), static_cast<axis_mask>(n.attributes[1]), n.attributes[2] != 0,
             n.attributes[3] != 0};
   }
 };
-constexpr int add_state_wish(graph& g, int operand, const state_wish& wish, location at) {
+constexpr int add_requested_state(graph& g, int operand, const requested_state& requested, location at) {
   if (operand < 0) return -1;
   node n = source(code_of<transition_op>, g.nodes[static_cast<std::size_t>(operand)].type,
                   g.nodes[static_cast<std::size_t>(operand)].shape, at);
   n.operands.push_back(operand);
   n.annotated = true;
-  n.annotation = wish.layout;
-  for (const std::int64_t a : {std::int64_t{wish.replica}, std::int64_t{wish.invariant}, std::int64_t{wish.has_splits ? 1 : 0},
-                               std::int64_t{wish.is_out ? 1 : 0}})
+  n.annotation = requested.layout;
+  for (const std::int64_t a : {std::int64_t{requested.replica}, std::int64_t{requested.invariant},
+                               std::int64_t{requested.has_splits ? 1 : 0}, std::int64_t{requested.is_out ? 1 : 0}})
     n.attributes.push_back(a);
   return g.add(n);
 }
@@ -205,19 +206,19 @@ constexpr bool is_seed(const node& n) { return n.operands.count == 2 && n.attrib
 /// One of the steps that lead from the state of an operand to what was asked for, once the types are found: they take the place of the
 /// attributes.
 struct written_step {
-  deed what = deed::nothing;
+  device_action what = device_action::nothing;
   axis_mask axes = 0;
 
   constexpr void keep(node& n) const { n.attributes.push_back(static_cast<int>(what) + 16 * std::int64_t{axes}); }
   static constexpr written_step of(std::int64_t attribute) {
-    return {static_cast<deed>(attribute % 16), static_cast<axis_mask>(attribute / 16)};
+    return {static_cast<device_action>(attribute % 16), static_cast<axis_mask>(attribute / 16)};
   }
 };
 
 /// Adds the place of a device along an axis, an s32 of rank 0.
 constexpr int add_axis_index(graph& g, int axis, location at) {
   node n = source(code_of<transition_op>, dtype::s32, {}, at);
-  state_change{verb::reinterpret, axis_bit(axis), {state::constant}, {state::varying}}.keep(n);
+  state_change{transition_kind::reinterpret, axis_bit(axis), {state::constant}, {state::varying}}.keep(n);
   return g.add(n);
 }
 

@@ -47,10 +47,10 @@ struct transpose_op : plain_operator, without_movements, reads_shards, without_a
 constexpr int add_transpose(graph& g, int operand, const inline_vec<std::int8_t, max_rank>& permutation, location at) {
   if (operand < 0) return -1;
   const node& x = g.nodes[static_cast<std::size_t>(operand)];
-  dim_mask seen = 0;
+  dim_mask named = 0;
   for (const auto d : permutation)
-    if (d >= 0 && d < x.shape.count) seen |= dim_bit(d);
-  if (permutation.count != x.shape.count || seen != dim_bit(x.shape.count) - 1)
+    if (d >= 0 && d < x.shape.count) named |= dim_bit(d);
+  if (permutation.count != x.shape.count || named != dim_bit(x.shape.count) - 1)
     return g.fail(at, "transpose", mistake::dim,
                   text("the permutation must name each dim of the operand ") << shape_text(x.shape) << " once");
   node n;

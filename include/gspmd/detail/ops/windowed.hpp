@@ -10,7 +10,7 @@
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 
-/// What operators that read windows of their operands share.
+/// The facts that operators with windows share.
 namespace gspmd::detail {
 
 /// A window along a dim of a tensor, and how many outputs it has there.
@@ -48,8 +48,8 @@ constexpr inline_vec<windowed_dim, max_mapped_dims> windows_of(const node& n) {
   return windows;
 }
 
-/// What operators have in common whose dims keep their splits while each part reads its range of the operand: a device holds those
-/// outputs whose number is its part's, and gets what their windows read of its neighbours' shards.
+/// The facts of operators whose dims keep their splits while each part reads its range of the operand: a device holds those outputs whose
+/// number is its part's, and gets what their windows read of its neighbours' shards.
 struct windowed_operator : plain_operator, without_movements, outside_of_loops, dims_by_number {
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;

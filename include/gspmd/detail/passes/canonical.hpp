@@ -136,18 +136,18 @@ class canonical_orderer {
         results_[start_of(traced_.nodes[i])].push_back(static_cast<int>(i));
   }
 
-  /// What the needed part of a loop or conditional, bodies inside it included, reads of what stands outside; in order.
+  /// Returns the values outside of a loop or conditional that its needed part reads, bodies inside it included; in order.
   [[nodiscard]] constexpr list what_is_read_outside(int start) const {
     list outside;
-    vec<std::uint8_t> seen(traced_.nodes.size(), 0);
+    vec<std::uint8_t> visited(traced_.nodes.size(), 0);
     list open;
     const auto& own = results_[start];
     for (std::size_t r = own.size(); r-- > 0;) open.push_back(own[r]);
     while (!open.empty()) {
       const int i = open.back();
       open.pop_back();
-      if (seen[i] != 0) continue;
-      seen[i] = 1;
+      if (visited[i] != 0) continue;
+      visited[i] = 1;
       const node& n = old(i);
       const bool is_own = is_region_result(n.op) && start_of(n) == start;
       if (!is_own && i != start && n.op != opcode::otherwise && !is_in(i, start)) {

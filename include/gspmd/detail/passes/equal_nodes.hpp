@@ -10,7 +10,7 @@
 namespace gspmd::detail {
 
 /// Which operators of a program are written twice: the same operator of equal operands, with equal attributes, annotations and policies,
-/// where the first one can be seen. The program then takes the first one's value (common subexpressions): a loss that is differentiated
+/// where the first one can be read. The program then takes the first one's value (common subexpressions): a loss that is differentiated
 /// twice is computed once, a shift that is read in five places is one shift.
 ///
 /// A source (a constant, an iota), and what a reader would rather make again of sources alone, stays as often as it was written: each is
@@ -32,7 +32,7 @@ class equal_nodes {
   }
   /// The node whose value stands for that of node `i`; itself where there is none before it.
   [[nodiscard]] constexpr int operator[](int i) const { return taken_.data()[i]; }
-  /// What is known without running the program.
+  /// The numbers that are known without running the program.
   [[nodiscard]] constexpr const folded_nodes& folded() const { return folded_; }
 
  private:
@@ -58,7 +58,7 @@ class equal_nodes {
         return;
       }
       if (hashes_[other] != hashes_[i] || !is_equal(nodes_[other], n)) continue;
-      if (light_[i] == 0 && !is_seen_from(homes_.data()[i], homes_.data()[other])) continue;
+      if (light_[i] == 0 && !is_visible_from(homes_.data()[i], homes_.data()[other])) continue;
       for (int r = 0; r < n.results; ++r) {
         meaning_[i + r] = other + r;
         if (light_[i] == 0) taken_[i + r] = other + r;
@@ -72,7 +72,7 @@ class equal_nodes {
     return true;
   }
   /// Whether what stands in `home` can be read in `region`: it is that body, or one around it.
-  [[nodiscard]] constexpr bool is_seen_from(int region, int home) const {
+  [[nodiscard]] constexpr bool is_visible_from(int region, int home) const {
     while (region != home && region >= 0) region = nodes_[region].region;
     return region == home;
   }

@@ -10,7 +10,7 @@
 /// sharding is the one that the plain loop has, which is completed first.
 namespace gspmd::detail {
 
-constexpr bool wishes_ghost_zones(const graph& g) {
+constexpr bool asks_for_ghost_zones(const graph& g) {
   for (const auto& n : g.nodes)
     if (ghost_sweeps(n) != 1) return true;
   return false;
@@ -33,12 +33,12 @@ constexpr graph with_ghost_zones(const graph& g) {
   vec<int> number(g.nodes.size(), -1);  // by node: the new one
   for (int i = 0; i < static_cast<int>(g.nodes.size());) {
     node n = g.nodes[i];
-    const auto wished = ghost_sweeps(n);
-    if (wished != 1 && n.local_axes == 0) {
+    const auto asked = ghost_sweeps(n);
+    if (asked != 1 && n.local_axes == 0) {
       const ghost_sweep sweep(g, layouts, i, out);
       if (out.failed()) return out;
       const ghost_reach reach(sweep);
-      const auto at_once = reach.dims.empty() ? 1 : wished < 0 ? fastest_sweeps(reach) : wished < n.integer ? wished : n.integer;
+      const auto at_once = reach.dims.empty() ? 1 : asked < 0 ? fastest_sweeps(reach) : asked < n.integer ? asked : n.integer;
       if (at_once > 1) {
         ghost_rounds(reach, out, number).add(at_once);
         i = sweep.results.back() + 1;

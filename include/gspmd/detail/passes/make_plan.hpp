@@ -12,7 +12,7 @@
 
 namespace gspmd::detail {
 
-/// What the passes give, in ordinary memory.
+/// The results of the passes, in ordinary memory.
 class pass_results {
  public:
   constexpr pass_results(const graph& g, const mesh_shape& mesh) : graph_(g), mesh_(mesh) {

@@ -51,7 +51,7 @@ struct complete_pass {
   }
 };
 
-/// What is asked for of every value.
+/// The pass that finds the sharding that is asked for of every value.
 struct narrow_pass {
   using result = layouts;
   template <class Before>
@@ -82,11 +82,11 @@ struct choose_pass {
   template <class Before>
   static constexpr void go_on(const Before& before, search_state& state, effort most) {
     const graph& g = before.program();
-    const layouts& wishes = before.template of<narrow_pass>();
+    const layouts& preferred = before.template of<narrow_pass>();
     const value_uses uses = uses_of(g);
     const layouts& completed = before.template of<complete_pass>();
     const auto span_of = [](const layouts& l) { return span<const sharding>(l.of.data(), l.of.size()); };
-    plan_search(g, before.mesh(), uses, span_of(completed), span_of(wishes), state).run(most.nodes, most.prices);
+    plan_search(g, before.mesh(), uses, span_of(completed), span_of(preferred), state).run(most.nodes, most.prices);
   }
   /// Of a state, as a constant too.
   static constexpr bool is_complete(const auto& frozen) { return item<0>(frozen.rest); }

@@ -13,7 +13,7 @@
 
 namespace gspmd::detail {
 
-/// What is wrong where an operator communicates on its operands although the user forbade it; empty if nothing is.
+/// The error text for an operator that communicates on its operands although the user forbade it; empty if there is none.
 constexpr text forbidden_reshard(const graph& g, const local_program& p) {
   for (const auto& op : p.ops) {
     if ((op.what != instruction_kind::move && op.what != instruction_kind::reduce) || op.for_output) continue;
@@ -41,7 +41,7 @@ constexpr text forbidden_reshard(const graph& g, const local_program& p) {
   return {};
 }
 
-/// What is wrong where an operator gathers a value that is to stay split; empty if nothing is.
+/// The error text for an operator that gathers a value that is to stay split; empty if there is none.
 constexpr text gathered_though_kept(const graph& g, const local_program& p) {
   const auto root_of = [&g](int i) {
     while (facts_of(g.nodes[static_cast<std::size_t>(i)].op).made == origin::renamed)
@@ -69,8 +69,8 @@ constexpr text gathered_though_kept(const graph& g, const local_program& p) {
   return {};
 }
 
-/// What is wrong where an operator cannot work on a split, so that its operand is gathered whole along an axis, and the user
-/// did not allow it; empty if nothing is.
+/// The error text for an operator that cannot work on a split, so that its operand is gathered whole along an axis, and the user did not
+/// allow it; empty if there is none.
 constexpr text silent_replication(const graph& g, const local_program& p) {
   if (g.allow_replication) return {};
   for (const auto& op : p.ops) {
@@ -102,8 +102,8 @@ constexpr text silent_replication(const graph& g, const local_program& p) {
   return {};
 }
 
-/// What is wrong where an einsum would leave more of an operand on a device than its gather_limit allows, and no ring of devices
-/// helps; empty if nothing is.
+/// The error text for an einsum that would leave more of an operand on a device than its gather_limit allows, where no ring of devices
+/// helps; empty if there is none.
 constexpr text gathered_beyond_limit(const graph& g, const local_program& p) {
   for (const auto& op : p.ops) {
     if (op.what != instruction_kind::compute || !op.ring.beyond_limit) continue;
@@ -126,8 +126,8 @@ constexpr text gathered_beyond_limit(const graph& g, const local_program& p) {
 /// constant per pass, the run-time path at run time; both call the same functions.
 constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, span<const sharding> completed) {
   const value_uses uses = uses_of(g);
-  const auto wishes = asked_for(g, mesh, completed);
-  return emit_program(g, mesh, uses, choose_program(g, mesh, uses, wishes, completed));
+  const auto preferred = asked_for(g, mesh, completed);
+  return emit_program(g, mesh, uses, choose_program(g, mesh, uses, preferred, completed));
 }
 
 /// The lines of the program, with what each costs a device.

@@ -19,7 +19,7 @@ constexpr graph program_to_plan(const graph& traced) {
     g.find_types(g, true);
   }
   if (g.find_types != nullptr || g.failed()) return g;
-  if (wishes_ghost_zones(g)) {
+  if (asks_for_ghost_zones(g)) {
     const graph widened = with_ghost_zones(g);
     if (widened.failed()) return widened;
     g = canonical_order(widened);

@@ -6,8 +6,8 @@
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 
-/// What a plan gives up to hold less, where the mesh says how much a device may hold. A program is planned for one level after the other
-/// until it fits:
+/// The levels of saving: what a plan gives up to hold less, where the mesh says how much a device may hold. A program is planned for one
+/// level after the other until it fits:
 ///
 ///   0   nothing
 ///   1   inputs that are gathered are not kept: who needs one again gathers it again (fully sharded data parallelism)

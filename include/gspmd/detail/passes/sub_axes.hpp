@@ -54,8 +54,8 @@ constexpr void cut_axis(graph& g, const mesh_info& refined, int axis) {
   g.mesh = &refined;
 }
 
-/// What an axis has to be cut into so that the splits of a tensor fall on the factors of its dims. `may_round`: not where an uneven split
-/// of a factor does as well.
+/// Returns the cut of an axis that makes the splits of a tensor fall on the factors of its dims. `may_round`: not where an uneven split of
+/// a factor does as well.
 constexpr axis_cut find_cut(const mesh_shape& mesh, const op_rule& rule, const tensor_map& map, const sharding& s,
                             const extents& shape, bool may_round) {
   for (int i = 0; i < s.splits.count;) {

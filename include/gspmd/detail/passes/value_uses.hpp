@@ -18,7 +18,7 @@ constexpr bool is_result_of(const graph& g, int i, opcode op, int start) {
   return op == opcode::loop_result ? g.nodes[static_cast<std::size_t>(operand)].region == start : operand == start;
 }
 
-/// What reads the values of a program.
+/// The readers of the values of a program.
 struct value_uses {
   vec<std::uint8_t> needed;  // by node: what no output depends on is not computed
   vec<vec<int>> readers;     // by node, the last one first; itself if it is an output

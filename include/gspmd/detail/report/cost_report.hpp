@@ -19,14 +19,14 @@
 
 namespace gspmd::detail {
 
-/// What the steps of a plan cost on a network, in the forms that report.hpp documents. Reads the tables of the plan only.
+/// The cost of the steps of a plan on a network, in the forms that report.hpp documents. Reads the tables of the plan only.
 class cost_report {
  public:
   /// `scope`: of that part of the program only; see scope_names.
   cost_report(const plan_view& plan, const mesh_info& mesh, const network& net, std::string_view scope = {})
       : plan_(plan), mesh_(mesh), rates_(rates_on(net, mesh)), flops_per_second_(net.flops_per_second()), scopes_(plan, scope) {}
 
-  /// Collectives that are told alike: of one kind over the same axes.
+  /// The collectives of one row: of one kind over the same axes.
   struct sum {
     std::int64_t count = 0;
     std::int64_t bytes = 0;
@@ -64,7 +64,7 @@ class cost_report {
     return rows;
   }
 
-  /// Collectives that are told alike: equal ones, the layers of a network.
+  /// The collectives of one row: equal ones, the layers of a network.
   struct dear_row {
     double seconds = 0;
     std::int64_t count = 0;
@@ -172,26 +172,26 @@ class cost_report {
     return table.str();
   }
 
-  /// What became of an operator: how its value lies, and what is sent for it. Two plans are compared by the operator's name, its line and
-  /// the how manieth of its line it is.
+  /// The outcome of planning for an operator: how its value lies, and what is sent for it. Two plans are compared by the operator's name,
+  /// its line and its number among the operators of that name and line.
   struct operator_row {
     std::string name, line;
     int which = 0;
-    std::string told;
+    std::string outcome;
   };
   [[nodiscard, gnu::cold]] std::vector<operator_row> rows_by_operator() const {
     std::vector<std::int64_t> sent(plan_.nodes.size(), 0);
     for (const auto& s : plan_.steps)
       if (communicates(s)) sent[static_cast<std::size_t>(s.node)] += s.bytes_sent * s.times;
-    std::map<std::pair<std::string, std::string>, int> seen;
+    std::map<std::pair<std::string, std::string>, int> count_of;
     std::vector<operator_row> rows;
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
       const auto& n = plan_.nodes[i];
       if (n.value < 0) continue;
       const auto& v = plan_.value(n.value);
       operator_row row{name_of(n.op), line_of(n.at), 0, std::string(sharding_text(mesh_, v.layout, v.global.count).view())};
-      if (sent[i] > 0) row.told += ", sends " + std::to_string(sent[i]) + (sent[i] == 1 ? " byte" : " bytes");
-      row.which = seen[{row.name, row.line}]++;
+      if (sent[i] > 0) row.outcome += ", sends " + std::to_string(sent[i]) + (sent[i] == 1 ? " byte" : " bytes");
+      row.which = count_of[{row.name, row.line}]++;
       rows.push_back(std::move(row));
     }
     return rows;
@@ -306,12 +306,12 @@ class cost_report {
     const auto draw = [&](drawn& d) {
       if (d.first == nullptr) return;
       const auto& e = *d.first;
-      const auto told = d.count > 1 ? std::to_string(d.count) + " events"
-                                    : name_of_event(e) + ", " + line_of(*e.step) + (path_of(*e.step).empty() ? "" : ", in ") +
-                                          path_of(*e.step) + ", " + time_text(e.seconds) +
-                                          (e.axis < 0 ? std::string() : ", " + std::to_string(e.step->bytes_sent) + " bytes");
+      const auto tooltip = d.count > 1 ? std::to_string(d.count) + " events"
+                                       : name_of_event(e) + ", " + line_of(*e.step) + (path_of(*e.step).empty() ? "" : ", in ") +
+                                             path_of(*e.step) + ", " + time_text(e.seconds) +
+                                             (e.axis < 0 ? std::string() : ", " + std::to_string(e.step->bytes_sent) + " bytes");
       t += box(left + d.begin * scale, top + (1 + e.axis) * track_height, (d.end - d.begin) * scale, track_height - 6,
-               e.axis < 0 ? "#9fc99f" : colour_of(static_cast<int>(e.step->collective)), told);
+               e.axis < 0 ? "#9fc99f" : colour_of(static_cast<int>(e.step->collective)), tooltip);
       d = {};
     };
     for (const auto& e : all) {
@@ -384,7 +384,7 @@ class cost_report {
   const auto first = a.by_kind_and_axes(), second = b.by_kind_and_axes();
   auto names = first;
   names.insert(second.begin(), second.end());
-  const auto told = [](const std::map<std::string, cost_report::sum>& all, const std::string& name) -> std::string {
+  const auto cell_of = [](const std::map<std::string, cost_report::sum>& all, const std::string& name) -> std::string {
     const auto it = all.find(name);
     if (it == all.end()) return "-";
     return std::to_string(it->second.count) + ": " + std::to_string(it->second.bytes) + " bytes, " +
@@ -397,7 +397,7 @@ class cost_report {
   const auto add = [&](const std::string& name, const std::string& x, const std::string& y) {
     table.add({name, x, y, x == y ? "=" : ""});
   };
-  for (const auto& [name, all] : names) add(name, told(first, name), told(second, name));
+  for (const auto& [name, all] : names) add(name, cell_of(first, name), cell_of(second, name));
   table.add({""});
   const auto total_a = a.totals(), total_b = b.totals();
   for (std::size_t k = 0; k < total_a.size(); ++k) add(total_a[k].first, total_a[k].second, total_b[k].second);
@@ -405,8 +405,8 @@ class cost_report {
   using key = std::tuple<std::string, std::string, int>;
   const auto rows_a = a.rows_by_operator(), rows_b = b.rows_by_operator();
   std::map<key, std::string> of_a, of_b;
-  for (const auto& r : rows_a) of_a[{r.name, r.line, r.which}] = r.told;
-  for (const auto& r : rows_b) of_b[{r.name, r.line, r.which}] = r.told;
+  for (const auto& r : rows_a) of_a[{r.name, r.line, r.which}] = r.outcome;
+  for (const auto& r : rows_b) of_b[{r.name, r.line, r.which}] = r.outcome;
   constexpr std::size_t most_rows = 60;
   text_table differing;
   differing.add({"operator", "line", "first", "second"});
@@ -419,9 +419,9 @@ class cost_report {
     const auto it = all.find({r.name, r.line, r.which});
     return it == all.end() ? "-" : it->second;
   };
-  for (const auto& r : rows_a) add_row(r, r.told, find(of_b, r));
+  for (const auto& r : rows_a) add_row(r, r.outcome, find(of_b, r));
   for (const auto& r : rows_b)
-    if (find(of_a, r) == "-") add_row(r, "-", r.told);
+    if (find(of_a, r) == "-") add_row(r, "-", r.outcome);
   if (count > most_rows) differing.add({"and " + std::to_string(count - most_rows) + " more"});
   return table.str() + '\n' + (count > 0 ? differing.str() : "") + std::to_string(equal) +
          (equal == 1 ? " operator is" : " operators are") + " alike in both\n";

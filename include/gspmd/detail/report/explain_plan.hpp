@@ -55,7 +55,7 @@ class text_table {
   std::size_t right_ = 0;
 };
 
-/// What of a program `explain` shows: all of it, unless members say less.
+/// The part of a program that `explain` shows: all of it, unless members say less.
 struct explained_part {
   std::string_view file = {};  // the last part of its path; none: any
   int first_line = 0;          // operators that are written on these lines, and in loops and conditionals that begin there
@@ -225,7 +225,7 @@ class plan_explainer {
     return t;
   }
 
-  /// What moves for the sake of node `i`.
+  /// Adds the movements and reductions that node `i` causes.
   [[gnu::cold]] void add_communication(int i, text_table& table) const {
     for (const auto& s : plan_.steps) {
       const auto work = facts_of(s).work;
@@ -264,7 +264,7 @@ class plan_explainer {
     }
   }
 
-  /// What is computed while a movement is under way.
+  /// Returns the words about the loop that is computed while a movement is under way.
   [[nodiscard, gnu::cold]] std::string overlap_text(const plan_step& s) const {
     if (s.target < 0) return {};
     for (int i = s.target; i-- > 0;)

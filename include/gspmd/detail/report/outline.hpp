@@ -97,8 +97,9 @@ class outline {
   [[nodiscard, gnu::cold]] std::string text() const {
     text_table table;
     table.align_right(0);
-    const auto cells = [&](const std::string& time, const std::string& scope, const std::string& what, const std::string& told) {
-      return has_scopes_ ? std::vector<std::string>{time, scope, what, told} : std::vector<std::string>{time, what, told};
+    const auto cells = [&](const std::string& time, const std::string& scope, const std::string& what,
+                           const std::string& detail) {
+      return has_scopes_ ? std::vector<std::string>{time, scope, what, detail} : std::vector<std::string>{time, what, detail};
     };
     table.add(cells("time", "scope", "", ""));
     for (const auto& b : blocks_) {

@@ -68,9 +68,9 @@ class scope_names {
     if (any) return;
     std::string there;
     std::size_t count = 0;
-    std::map<std::string_view, int> seen;
+    std::map<std::string_view, int> listed;
     for (const auto& n : names_)
-      if (seen[n]++ == 0 && ++count <= 20) there += (there.empty() ? "" : ", ") + n;
+      if (listed[n]++ == 0 && ++count <= 20) there += (there.empty() ? "" : ", ") + n;
     throw error("no scope of the program is called `" + std::string(wanted) + "`; " +
                 (there.empty() ? "none has a name, give one with named<\"...\">(function, arguments...)"
                                : "there are: " + there + (count > 20 ? " and more" : "")));

@@ -31,12 +31,12 @@ namespace gspmd::detail {
   return t;
 }
 [[gnu::cold]] inline std::string box(double x, double y, double width, double height, std::string_view colour,
-                                     std::string_view told = {}) {
+                                     std::string_view tooltip = {}) {
   std::string t = "<rect x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) + "\" width=\"" + std::to_string(width) +
                   "\" height=\"" + std::to_string(height) + "\" fill=\"" + std::string(colour) +
                   "\" stroke=\"#404040\" stroke-width=\"0.5\"";
-  if (told.empty()) return t + "/>\n";
-  return t + "><title>" + escaped_xml(told) + "</title></rect>\n";
+  if (tooltip.empty()) return t + "/>\n";
+  return t + "><title>" + escaped_xml(tooltip) + "</title></rect>\n";
 }
 [[gnu::cold]] inline std::string words(double x, double y, std::string_view text, bool is_bold) {
   return "<text x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) + '"' + (is_bold ? " font-weight=\"bold\"" : "") + '>' +

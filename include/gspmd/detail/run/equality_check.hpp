@@ -107,7 +107,7 @@ class equality_check {
     if (!is_one) find_difference(v, axes, words);
   }
 
-  /// What the devices of a group have of `count` words from `first` on, one after the other, zeros where one has no more.
+  /// Returns `count` words from `first` on of each device of a group, one device after the other, zeros where one has no more.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> gathered(axis_mask axes,
                                                                 const std::vector<std::vector<std::int64_t>>& words,
                                                                 std::int64_t first, std::int64_t count) const {

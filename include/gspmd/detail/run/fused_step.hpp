@@ -31,7 +31,7 @@ struct fused_loops {
     memory->need(made.back().scratch_bytes);
     return made.back();
   }
-  /// What is reduced is dense over the elements that exist.
+  /// Returns the code of a loop that computes the operand of a reduction, which is dense over the elements that exist.
   const fused_code& reduced_code_of(const plan_view& plan, const plan_step& s, const extents& loop) const {
     for (const auto& code : made)
       if (code.whole == loop) return code;

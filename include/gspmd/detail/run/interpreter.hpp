@@ -16,7 +16,7 @@
 
 namespace gspmd::detail {
 
-/// What the kernels worked out for the steps of a plan, each in memory of its own.
+/// The objects that the kernels prepared for the steps of a plan, each in memory of its own.
 using prepared_objects = std::vector<std::unique_ptr<const void, void (*)(const void*)>>;
 
 template <class K>
@@ -59,7 +59,7 @@ std::vector<ready_step> make_all_ready(const plan_view& p, step_memory& memory, 
 }
 GSPMD_COMPILED_ONCE(std::vector<ready_step> make_all_ready<once>(const plan_view&, step_memory&, prepared_objects&));
 
-/// What the devices of a communicator of this type run together in a step; null for steps that none does.
+/// Returns the function that the devices of a communicator of this type run together in a step; null for steps that none does.
 template <class Comm>
 ready_step::joint_function joint_function_of(const plan_step& s) {
   ready_step::joint_function found = nullptr;

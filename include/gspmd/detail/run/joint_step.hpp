@@ -7,7 +7,7 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 
-/// What the kernels do on all devices of a communicator together.
+/// The kernels that work on all devices of a communicator together.
 namespace gspmd::detail::kernels {
 
 /// Of part k of a step that several values go through together.

@@ -22,8 +22,8 @@
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/transport/box.hpp"
 
-/// What the kernels that work on one device do there, apart from fused loops. `Spec` is where a kernel's description comes from:
-/// constants in a compiled program, the tables of a plan in a session.
+/// The kernels that work on one device, apart from fused loops. `Spec` is where a kernel's description comes from: constants in a compiled
+/// program, the tables of a plan in a session.
 namespace gspmd::detail {
 
 struct prepared_reduction {

@@ -8,9 +8,9 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 
-/// What a device holds of shards that are padded. No loop and no function of the user's computes padding. Products and
-/// reductions run over the padding of dims that stay, and collectives over all of it: so that these numbers raise no
-/// floating-point exception, whoever leaves padding unwritten writes zeros there.
+/// The padding of shards. No loop and no function of the user's computes padding. Products and reductions run over the padding of dims that
+/// stay, and collectives over all of it: so that these numbers raise no floating-point exception, whoever leaves padding unwritten writes
+/// zeros there.
 namespace gspmd::detail {
 
 /// How much of a dim of a shard is data.

@@ -38,7 +38,7 @@ inline void set_counter(const plan_view& plan, const plan_step& s, const devices
   for (int d = 0; d < devices.count; ++d) std::memcpy(devices.memory[d].write(plan.result(s).where), &i, sizeof i);
 }
 
-/// What is looked at after each step of a program that is not checked.
+/// The checks of a program that is not checked: nothing is looked at after a step.
 struct no_checks {
   static constexpr bool look = false;
 };

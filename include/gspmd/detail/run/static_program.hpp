@@ -19,7 +19,7 @@ namespace gspmd::detail {
 
 template <class Program, int Step>
 inline constexpr const plan_step& step_of = Program::view.steps[static_cast<std::size_t>(Step)];
-/// What describes it.
+/// The description of the step, an entry of a table of the plan.
 template <class Program, int Step, class Entry>
 inline constexpr const Entry& entry_of_step =
     table_of<Entry>(Program::view)[static_cast<std::size_t>(step_of<Program, Step>.spec)];

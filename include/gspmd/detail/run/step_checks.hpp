@@ -9,7 +9,7 @@
 #include "gspmd/detail/ir/same_tiles.hpp"
 #include "gspmd/error.hpp"
 
-/// What a step checks about the memory it is given. Not templates, and out of line: a program has many steps.
+/// The checks of a step on the memory it is given. Not templates, and out of line: a program has many steps.
 namespace gspmd::detail {
 
 [[gnu::cold]] inline std::string leaf_text(const plan_view& plan, std::size_t leaf) {

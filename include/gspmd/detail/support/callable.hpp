@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-/// What becomes of a call of a user's callable, known before it is made.
+/// The outcome of a call of a user's callable, known before the call is made.
 namespace gspmd::detail {
 
 struct call_name {

@@ -7,7 +7,7 @@
 namespace gspmd {
 namespace detail {
 
-/// What std::complex<float> and other libraries' complex numbers have: two numbers of a float type and nothing else. (<complex> itself
+/// The form of std::complex<float> and of other libraries' complex numbers: two numbers of a float type and nothing else. (<complex> itself
 /// brings streams into every file.)
 template <class T, class Part>
 concept complex_of =

@@ -3,9 +3,9 @@
 
 #include <concepts>
 
-/// What users try on values because other libraries have it, refused with the name it has here. Found by their arguments only:
-/// the names of users do not meet these. Results are `auto`, so that the refusal stands where the call is compiled and not, with
-/// all the lines on how it came there, where the compiler runs it.
+/// The names that users try on values because other libraries have them, refused with the names that they have here. Found by their
+/// arguments only: the names of users do not meet these. Results are `auto`, so that the refusal stands where the call is compiled and not,
+/// with all the lines on how it came there, where the compiler runs it.
 namespace gspmd::detail {
 
 /// Never true; it depends on a type, so that what stands on it is refused where it is used.

@@ -108,7 +108,7 @@ struct frozen {
   }
 };
 
-/// What `Make::run()` gives, as a constant: made once if `Make::guess()` has room for it, otherwise once more.
+/// The result of `Make::run()` as a constant: made once if `Make::guess()` has room for it, otherwise once more.
 template <class Make>
 class frozen_result {
   using T = decltype(Make::run());

@@ -17,7 +17,7 @@ namespace gspmd::detail {
 ///
 /// Planning runs in constant evaluation, where every allocation and every call counts against the compilers' limits: this
 /// type costs neither. The capacity is a limit of the library (rank, axes); those who fill it with what a user gives check it
-/// where the user can still be told which operator is meant. A list that is full takes no more: a gspmd::error, or no constant.
+/// where a message can still name the operator. A list that is full takes no more: a gspmd::error, or no constant.
 template <class T, int Capacity>
 struct inline_vec {
   T items[Capacity]{};

@@ -104,7 +104,7 @@ struct f16 {
 
 namespace detail {
 
-/// What numeric_limits says of both.
+/// The members of numeric_limits for both narrow floats.
 template <class T, std::uint16_t Most, std::uint16_t Infinity, std::uint16_t Nan, int Digits>
 struct narrow_float_limits {
   static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false, has_infinity = true,

@@ -3,7 +3,7 @@
 
 /// Functions that depend on no type of the user's and are much to compile: planning, what a plan says of itself, kernels of all
 /// element types. They are compiled where they are used, or, if GSPMD_PRECOMPILED is defined, in the one file that includes
-/// gspmd/precompiled.hpp; all others are told that the instance is elsewhere. So they are templates, of `once` alone:
+/// gspmd/precompiled.hpp; in all others the instance is an extern template. So they are templates, of `once` alone:
 ///
 ///     template <class = once>
 ///     plan plan_at_run_time(const graph& g, const mesh_shape& mesh) { ... }

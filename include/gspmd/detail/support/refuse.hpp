@@ -23,7 +23,7 @@ struct line {
   }
 };
 
-/// What is wrong with a program, in words: read its lines one after the other.
+/// The text of a mistake in a program: read its lines one after the other.
 template <line... Lines>
 struct message {};
 

@@ -37,7 +37,7 @@ constexpr std::int64_t bounded_bytes(const extents& shape, std::int64_t elem_byt
   }
   return bytes;
 }
-/// What is wrong with a shape; empty if nothing is.
+/// The error text for a shape that is too large or has a negative extent; empty if there is no mistake.
 [[gnu::cold]] constexpr text size_problem(const extents& shape, std::int64_t elem_bytes) {
   const std::int64_t bytes = bounded_bytes(shape, elem_bytes);
   if (bytes < 0) return text("an extent of ") << shape_text(shape) << " is negative";

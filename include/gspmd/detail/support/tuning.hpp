@@ -10,8 +10,8 @@ namespace gspmd::detail {
 
 // ---- plans ----
 
-/// What a plan is chosen by where the user describes no network (on_network.hpp): a device sends 31.25 GB/s (32 picoseconds a byte) to
-/// whomever it likes, computes 10^12 flops/s, and a message costs what its bytes cost. So plans are those of fewest bytes, whatever the
+/// The network by which a plan is chosen where the user describes none (on_network.hpp): a device sends 31.25 GB/s (32 picoseconds a byte)
+/// to whomever it likes, computes 10^12 flops/s, and a message costs what its bytes cost. So plans are those of fewest bytes, whatever the
 /// size of the tensors, but for large products: between gathering their operands on every device and adding partial ones up. With a
 /// microsecond for each message too, plans of small programs gathered what is reduced, up to 128 times the bytes, because an all_reduce has
 /// twice the messages of an all_gather: softmax along a split dim sent 19,200 bytes for 384, in as many collectives.
@@ -80,7 +80,7 @@ inline constexpr int most_lasting_blocks = 16;
 inline constexpr std::int64_t most_inserted_elems = 64;
 /// A piece of the result of a reduction, of dims or windows, that stays in the first cache.
 inline constexpr std::int64_t reduced_piece_bytes = 8192;
-/// What a loop computes is reduced when it has computed so much, which is found in the first cache then.
+/// The bytes that a loop computes before they are reduced: so many are found in the first cache then.
 inline constexpr std::int64_t computed_part_bytes = 16 * 1024;
 /// Of a product, multiplications up to which the call of a library costs more than the product.
 inline constexpr std::int64_t worth_a_gemm_call = 512;

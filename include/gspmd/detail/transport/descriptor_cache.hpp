@@ -13,7 +13,7 @@
 
 namespace gspmd::detail {
 
-/// What was worked out for a collective once, found again by what the collective is: extents, splits and axes on a mesh. The
+/// A value that was worked out for a collective once, found again by what the collective is: extents, splits and axes on a mesh. The
 /// address of a descriptor would be faster to look up, but says nothing: the next one on the stack has it too.
 ///
 /// Descriptor: movement or reduction; of the latter the monoid does not count. Finding allocates nothing and takes some 10 ns.

@@ -7,8 +7,8 @@
 
 namespace gspmd::detail {
 
-/// Whether an object is in use. One that holds scratch memory serves one caller at a time; a second one is told so instead of
-/// being served wrong numbers.
+/// Whether an object is in use. One that holds scratch memory serves one caller at a time; a second one gets an error instead of
+/// wrong numbers.
 class exclusive_use {
  public:
   exclusive_use() = default;

@@ -9,7 +9,7 @@
 #include "gspmd/detail/transport/meeting_delay.hpp"
 
 /// How threads, or processes that share memory, meet. Each member of a group has a slot; to arrive at the next meeting it
-/// writes its pointers, or a small value, into its slot and then the number of the meeting. Who has seen that number in
+/// writes its pointers, or a small value, into its slot and then the number of the meeting. Who has read that number in
 /// all slots has passed the meeting, and holds what everybody wrote: publishing and the barrier are one step. The number of
 /// what it came for (meeting_subject.hpp) stands in the same word: a member that came for something else lets nobody pass.
 ///
@@ -35,8 +35,8 @@ inline constexpr std::size_t mail_bytes = 224;
 
 struct meeting_subject;
 
-/// What is written to arrive: the number of the meeting, of which 32 bits tell meetings apart that a slot may hold, below that
-/// of the subject.
+/// The word that a device writes to arrive: the number of the meeting, of which 32 bits tell meetings apart that a slot may hold, below
+/// that of the subject.
 constexpr std::uint64_t arrival_word(std::uint32_t subject, std::uint64_t meeting) {
   return static_cast<std::uint64_t>(subject) << 32 | static_cast<std::uint32_t>(meeting);
 }

@@ -10,9 +10,9 @@
 #include "gspmd/detail/support/text.hpp"
 #include "gspmd/error.hpp"
 
-/// What members of a group meet for. Each reads the others' buffers by its own descriptor, so those who came for another
-/// collective must not be read: the number of a subject travels with the meeting (meeting.hpp), and its text is made when two
-/// numbers differ.
+/// The collective for which members of a group meet. Each reads the others' buffers by its own descriptor, so those who came for another
+/// collective must not be read: the number of a subject travels with the meeting (meeting.hpp), and its text is made when two numbers
+/// differ.
 namespace gspmd::detail {
 
 /// Tells collectives apart by what they are and by the line that asks for them. Not by the device: all members have one number.
@@ -132,7 +132,7 @@ inline meeting_subject subject_of(const mesh_shape& mesh, const ring& r) {
   return {n.value(), &mesh, &r, &r.origin, describe_ring};
 }
 
-/// What is said where `rank` meets `other`, which came for something else.
+/// The error text where `rank` meets `other`, which came for another collective.
 [[gnu::cold]] inline std::string different_collectives(int rank, const std::string& subject, int other,
                                                        const std::string& others_subject) {
   const bool first = rank < other;

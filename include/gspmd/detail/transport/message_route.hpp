@@ -13,8 +13,8 @@
 #include "gspmd/detail/transport/movement_boxes.hpp"
 #include "gspmd/detail/transport/node_boxes.hpp"
 
-/// What one process does in a collective that goes by messages, as offsets and sizes: worked out once, because it takes longer
-/// than a message of 1 KiB.
+/// The route of one process in a collective that goes by messages, as offsets and sizes: worked out once, because it takes longer than a
+/// message of 1 KiB.
 namespace gspmd::detail {
 
 /// Boxes at their places in two buffers, without the room that a placed_box has for other ranks.

@@ -17,7 +17,7 @@
 /// between two barriers, the simulated backend one after the other. Peers are called by their number in the group.
 namespace gspmd::detail {
 
-/// What the devices that a communicator holds hand to a neighbour on a ring, and where they put what arrives; by local device.
+/// The buffers that the devices of a communicator hand to a neighbour on a ring, and those where they put what arrives; by local device.
 struct ring_buffers {
   peer_inputs from;
   peer_outputs to;

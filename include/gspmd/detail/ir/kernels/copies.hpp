@@ -26,7 +26,7 @@ struct row : plain_step, without_description, never_in_place {
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-/// What writes one row, if the device holds it.
+/// The facts of a step that writes one row, if the device holds it.
 struct writes_row : without_description {
   static constexpr step_role role = step_role::updates_a_part;
   static constexpr bool works_in_place(const plan_step&) { return true; }
@@ -54,8 +54,8 @@ struct copy : without_description {
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-/// What a device holds as its term of a reduction over axes that the result is partial over: its part of what they split, of equal data
-/// all of it on the first device, and else what changes nothing.
+/// A device's term of a reduction over axes that the result is partial over: of axes that split the operand its part, of equal data all of
+/// it on the first device, and identity elements everywhere else.
 struct terms : plain_step, without_description, never_in_place {
   static constexpr action name = action::terms;
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);

@@ -8,15 +8,15 @@
 
 namespace gspmd {
 
-/// What becomes of an index for which a slice does not lie inside of the tensor. clip: it is moved to the nearest one for which it does,
-/// as in StableHLO's gather. fill: gather gives a number in its place, scatter leaves its update out. error: the program fails where it runs,
-/// with a gspmd::error that names the operator, the dim and the index, on every device that reads such an index; the others are told, and
-/// none of them waits for it.
+/// The treatment of an index for which a slice does not lie inside of the tensor. clip: it is moved to the nearest one for which it does,
+/// as in StableHLO's gather. fill: gather gives a number in its place, scatter leaves its update out. error: the program fails where it
+/// runs, with a gspmd::error that names the operator, the dim and the index, on every device that reads such an index; the others learn of
+/// it, and none of them waits.
 enum class out_of_range : std::uint8_t { clip, fill, error };
 
 namespace detail {
 
-/// What gather and scatter do with the memory of a device: slices of a table, at places that a tensor of indices names, to or from a
+/// The accesses of gather and scatter to the memory of a device: slices of a table, at places that a tensor of indices names, to or from a
 /// tensor of slices. Every dim of the slices is a dim of the indices, or runs inside of a slice.
 struct indexed_access {
   struct table_dim {

@@ -22,7 +22,7 @@ class step_memory;
 struct row_work;  // ir/row_work.hpp
 struct row_part;
 
-/// What a kernel is: one struct, in this folder, that states everything a pass, a count or an executor asks about its steps.
+/// The facts of a kernel: one struct, in this folder, that states everything a pass, a count or an executor asks about its steps.
 ///
 ///   name              its name in the plan
 ///   tables            of the plan, which it fills; `spec` of a step is a place in the first of them

@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// What elements are ordered by: the first `keys` of the operands, each the larger one first where its bit is set.
+/// The keys by which elements are sorted: the first `keys` of the operands, each the larger one first where its bit is set.
 struct sort_order {
   std::int8_t keys = 1;
   std::uint8_t descending = 0;

@@ -63,7 +63,7 @@ struct reduce_window : plain_step, on_one_device, never_in_place, without_scratc
   static void run(const prepared_window_reduction& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-/// What each window brings goes to the first of its elements that is the largest, or smallest.
+/// Adds each window's element of the source to the first of the window's elements that is the largest, or smallest.
 struct select_and_scatter : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
   static constexpr action name = action::select_and_scatter;
   using tables = mp11::mp_list<kernel_table<window_selection, entries::one_per_movement>>;

@@ -20,9 +20,9 @@ namespace gspmd::detail {
 /// 5. an einsum that the user set a limit for takes an operand that would be gathered beyond it in parts (ring_choice.hpp).
 class chooser {
  public:
-  constexpr chooser(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> wishes,
+  constexpr chooser(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> preferred,
                     choose_state& state, replay* known = nullptr)
-      : known_{g, mesh, uses, wishes, state.book},
+      : known_{g, mesh, uses, preferred, state.book},
         state_(state),
         operators_(known_, readers_),
         walk_(g, mesh, state.book, state.given, *this),
@@ -44,7 +44,7 @@ class chooser {
       state_.marks.push_back(state_.mark());
       is_replayed_ = replay_ != nullptr && replay_->is_same(known_, i);
       is_replayed_ ? ++replayed_ : ++chosen_;
-      delivery_ = is_replayed_ ? replay_->plan.marks[i].deliveries : 0;
+      path_ = is_replayed_ ? replay_->plan.marks[i].paths : 0;
       look_at(i);
       if (is_replayed_) {
         state_.time = add_times(state_.marks[i].time, replay_->time_of(i));
@@ -64,20 +64,20 @@ class chooser {
     const node& n = known_.at(i);
     const origin made = facts_of(n.op).made;
     if (made == origin::result && known_.uses.needed[i] != 0) return further_[i - n.operands[0] - 1];
-    sharding s = known_.wish_of(i);
+    sharding s = known_.preferred_of(i);
     if (made == origin::region && known_.program.find_types == nullptr) s.partial = 0;
     return s;
   }
   constexpr const node_choice& choice_for(int i) { return is_replayed_ ? choose_again(i) : choose(i); }
   constexpr const sharding& wanted(int i, int k) const { return state_.table.wanted[state_.table.nodes[i].wanted + k]; }
-  constexpr delivery next_delivery(int i, const sharding& wanted) {
-    if (is_replayed_) return delivered_again();
-    if (!known_.is_elsewhere(i)) return found_delivery(known_, i, wanted);
-    const mesh_shape seen = known_.mesh_of(i);
-    return found_delivery(known_.inside(i, seen), i, wanted);
+  constexpr reshard_path next_path(int i, const sharding& wanted) {
+    if (is_replayed_) return path_again();
+    if (!known_.has_hidden_axes(i)) return found_path(known_, i, wanted);
+    const mesh_shape visible = known_.mesh_of(i);
+    return found_path(known_.inside(i, visible), i, wanted);
   }
-  constexpr const reshard_step& step(const delivery& way, int k) const { return state_.table.steps[way.step + k]; }
-  // What is made is emit's business.
+  constexpr const reshard_step& step(const reshard_path& way, int k) const { return state_.table.steps[way.step + k]; }
+  // The functions for values that are made do nothing here: emit makes them.
   constexpr void input(int, int) {}
   constexpr void renamed(int, int) {}
   constexpr void named(int, int) {}
@@ -92,7 +92,7 @@ class chooser {
       const auto bytes = step_bytes(mesh, n.shape, from.layout, step, bytes_of(n.type));
       add_time(step_time(mesh, n.shape, from.layout, step, bytes), level);
     };
-    known_.is_elsewhere(from.node) ? note(known_.mesh_of(from.node)) : note(known_.mesh);
+    known_.has_hidden_axes(from.node) ? note(known_.mesh_of(from.node)) : note(known_.mesh);
   }
   constexpr void ran(int, const node_choice&, const inline_vec<int, max_map_arity>&, int) {}
   constexpr void ran_movement(int, int, int, int, int) {}
@@ -111,15 +111,15 @@ class chooser {
   constexpr void record(vec<tried_use>* ways) { operators_.record = ways; }
 
  private:
-  constexpr delivery found_delivery(const form_prices& known, int i, const sharding& wanted) {
-    delivery way{known.best_form(i, wanted).value, static_cast<int>(state_.table.steps.size()), 0};
+  constexpr reshard_path found_path(const form_prices& known, int i, const sharding& wanted) {
+    reshard_path way{known.best_form(i, wanted).value, static_cast<int>(state_.table.steps.size()), 0};
     if (way.from >= 0)
       for_each_step(known.mesh, known.shape_of(i), state_.book.layout_of(way.from), wanted, bytes_of(known.at(i).type),
                     [&](const sharding&, const reshard_step& step) {
                       state_.table.steps.push_back(step);
                       ++way.steps;
                     });
-    state_.table.deliveries.push_back(way);
+    state_.table.paths.push_back(way);
     return way;
   }
   constexpr void look_at(int i) {
@@ -127,7 +127,7 @@ class chooser {
     const int count = static_cast<int>(g.nodes.size());
     if (i >= count) {
       const int o = g.outputs[static_cast<std::size_t>(i - count)];
-      sharding whole = known_.wish_of(o);
+      sharding whole = known_.preferred_of(o);
       if (g.find_types == nullptr) whole.partial = 0;
       state_.table.outputs.push_back(whole);
       walk_.bring(o, whole, {o, false, true});
@@ -136,14 +136,14 @@ class chooser {
     state_.table.nodes.push_back({layout_of(i), 0, 0, {}, false});
     if (is_visited(g, known_.uses, i)) walk_.visit(i);
   }
-  constexpr delivery delivered_again() {
+  constexpr reshard_path path_again() {
     const choice_table& from = replay_->plan.table;
-    const delivery& known = from.deliveries[delivery_++];
+    const reshard_path& known = from.paths[path_++];
     const int i = state_.next - 1, of_this = known.from - replay_->plan.marks[i].values;
     const int form = of_this >= 0 ? state_.marks[i].values + of_this : known.from < 0 ? -1 : replay_->now[known.from];
-    delivery way{form, static_cast<int>(state_.table.steps.size()), known.steps};
+    reshard_path way{form, static_cast<int>(state_.table.steps.size()), known.steps};
     for (int k = 0; k < known.steps; ++k) state_.table.steps.push_back(from.steps[known.step + k]);
-    state_.table.deliveries.push_back(way);
+    state_.table.paths.push_back(way);
     return way;
   }
   constexpr const node_choice& choose_again(int i) {
@@ -162,9 +162,9 @@ class chooser {
   }
 
   constexpr const node_choice& choose(int i) {
-    if (!known_.is_elsewhere(i) || facts_of(known_.at(i).op).made == origin::viewed) return choose(known_, operators_, i);
-    const mesh_shape seen = known_.mesh_of(i);
-    const form_prices inside = known_.inside(i, seen);
+    if (!known_.has_hidden_axes(i) || facts_of(known_.at(i).op).made == origin::viewed) return choose(known_, operators_, i);
+    const mesh_shape visible = known_.mesh_of(i);
+    const form_prices inside = known_.inside(i, visible);
     operator_chooser its_chooser(inside, readers_);
     its_chooser.record = operators_.record;
     const node_choice& choice = choose(inside, its_chooser, i);
@@ -207,21 +207,22 @@ class chooser {
     return choice;
   }
 
-  /// What the types say. Operands lie as they are; equal data that shares a split dim with others is cut.
+  /// Returns the use of the axes that the types of the program state. Operands lie as they are; equal data that shares a split dim with
+  /// others is cut.
   [[nodiscard]] constexpr operator_use typed_use(int i, const node& n, const op_rule& rule) const {
     operator_use use;
     for (int k = 0; k < n.operands.count; ++k)
-      for (const auto& f : to_factors(known_.mesh, rule, rule.operand(k), known_.wish_of(n.operands[k]).splits)) {
+      for (const auto& f : to_factors(known_.mesh, rule, rule.operand(k), known_.preferred_of(n.operands[k]).splits)) {
         bool is_there = false;
         for (const auto& u : use.uses) is_there = is_there || u.axis == f.axis;
         if (!is_there) add_factor_split(use.uses, f.axis, f.dim);
       }
     for (int k = 0; k < n.operands.count; ++k) {
-      sharding s = known_.wish_of(n.operands[k]);
+      sharding s = known_.preferred_of(n.operands[k]);
       s.splits = to_dims(known_.mesh, rule, rule.operand(k), use.uses);
       use.wanted.push_back(s);
     }
-    use.result = known_.wish_of(i);
+    use.result = known_.preferred_of(i);
     return use;
   }
   /// Over the border of a region (local_view_op) nothing is sent: along its axes both sides lie as is written, and the others split both
@@ -229,7 +230,7 @@ class chooser {
   [[nodiscard]] constexpr operator_use border_use(int i, const node& n, const op_rule& rule) const {
     factor_splits written;
     const auto add = [&](const tensor_map& map, int of, bool is_closed, factor_splits& uses) {
-      for (const auto& use : to_factors(known_.mesh, rule, map, known_.wish_of(of).splits)) {
+      for (const auto& use : to_factors(known_.mesh, rule, map, known_.preferred_of(of).splits)) {
         bool is_known = ((n.closed_axes & axis_bit(use.axis)) != 0) != is_closed || (!is_closed && !is_on_both(rule, use.dim));
         for (const auto& known : uses) is_known = is_known || known.axis == use.axis;
         if (!is_known) add_factor_split(uses, use.axis, use.dim);
@@ -237,12 +238,12 @@ class chooser {
     };
     add(rule.operand(0), n.operands[0], true, written);
     add(rule.result(), i, true, written);
-    const use_search::wishes none;
+    const use_search::preferences none;
     const use_search search(known_.mesh, rule, none);
     operator_prices prices(known_, i, n, rule);
-    const sharding& wish = known_.wish_of(i);
+    const sharding& preferred = known_.preferred_of(i);
     auto held = held_partial(known_, n);
-    if ((wish.partial & n.closed_axes) != 0 && held[0].reduced_by != wish.reduced_by) held[0] = {};
+    if ((preferred.partial & n.closed_axes) != 0 && held[0].reduced_by != preferred.reduced_by) held[0] = {};
     operator_use best;
     cost least{std::numeric_limits<int>::max()};
     for (const bool as_result : {true, false}) {
@@ -250,9 +251,9 @@ class chooser {
       if (as_result) add(rule.result(), i, false, uses);
       else add(rule.operand(0), n.operands[0], false, uses);
       operator_use trial = use_of(known_, n, rule, search.legal(uses), held);
-      if ((wish.partial & n.closed_axes) != 0) {
-        trial.result.partial |= wish.partial & n.closed_axes;
-        trial.result.reduced_by = wish.reduced_by;
+      if ((preferred.partial & n.closed_axes) != 0) {
+        trial.result.partial |= preferred.partial & n.closed_axes;
+        trial.result.reduced_by = preferred.reduced_by;
       }
       const cost price = prices.of(trial, use_search::no_limit);
       if (!price.is_less_than(least)) continue;
@@ -292,13 +293,13 @@ class chooser {
 
   form_prices known_;
   choose_state& state_;
-  reader_wishes readers_;
+  reader_preferences readers_;
   operator_chooser operators_;
   form_walk<chooser> walk_;
   inline_vec<sharding, max_results> further_;  // of the operator chosen last: those of its further results
   replay* replay_;                             // null: everything is chosen anew
   bool is_replayed_ = false;                   // the item that is looked at
-  int delivery_ = 0;                           // of the plan that is replayed: the next one
+  int path_ = 0;                               // of the plan that is replayed: the next one
   int chosen_ = 0, replayed_ = 0;
 };
 

@@ -11,12 +11,12 @@ namespace gspmd::detail {
 
 /// Where the lists of a choose_state ended, and what it all took, before an item was looked at: a node; after the nodes, an output.
 struct item_mark {
-  int values = 0, wanted = 0, deliveries = 0, steps = 0;
+  int values = 0, wanted = 0, paths = 0, steps = 0;
   int forced = 0;
   std::int64_t time = 0, least = 0;
 };
 
-/// What choose knows after some of the items: another evaluation may go on from there.
+/// The state of choose after some of the items: another evaluation may go on from there.
 struct choose_state {
   form_book book;
   choice_table table;
@@ -44,14 +44,14 @@ struct choose_state {
     const int nodes = static_cast<int>(all.table.nodes.size());
     table.nodes = begin(all.table.nodes, item < nodes ? item : nodes);
     table.wanted = begin(all.table.wanted, mark.wanted);
-    table.deliveries = begin(all.table.deliveries, mark.deliveries);
+    table.paths = begin(all.table.paths, mark.paths);
     table.steps = begin(all.table.steps, mark.steps);
     table.outputs = begin(all.table.outputs, item < nodes ? 0 : item - nodes);
     marks = begin(all.marks, item);
   }
   [[nodiscard]] constexpr item_mark mark() const {
     const auto length = [](const auto& list) { return static_cast<int>(list.size()); };
-    return {length(book.values), length(table.wanted), length(table.deliveries), length(table.steps), forced, time, least};
+    return {length(book.values), length(table.wanted), length(table.paths), length(table.steps), forced, time, least};
   }
 
   [[nodiscard]] constexpr bool is_better_than(const choose_state& other) const {
@@ -60,7 +60,7 @@ struct choose_state {
 
   template <class S, class F>
   static constexpr auto lists(S& s, F f) {
-    return f(s.table.nodes, s.table.wanted, s.table.deliveries, s.table.steps, s.table.outputs, s.book.values, s.book.roots,
+    return f(s.table.nodes, s.table.wanted, s.table.paths, s.table.steps, s.table.outputs, s.book.values, s.book.roots,
              s.book.first, s.book.last, s.book.open, s.book.inside, s.book.level_of_inside, s.given, s.marks);
   }
   template <class S, class F>

@@ -11,7 +11,7 @@ namespace gspmd::detail {
 /// So many bytes can be added up.
 inline constexpr std::int64_t most_counted_bytes = std::int64_t{1} << 56;
 
-/// What one way to run an operator costs, compared member by member.
+/// The cost of one way to run an operator, compared member by member.
 struct cost {
   int refused = 0;         // the user does not allow so many things of it: only if nothing else is possible
   std::int64_t time = 0;   // picoseconds on the mesh's network, of communication and of computing
@@ -26,7 +26,7 @@ struct cost {
     if (messages != other.messages) return messages < other.messages;
     return memory < other.memory;
   }
-  /// What takes longer need not be looked at, once this is known.
+  /// The time beyond which other ways need not be looked at, once this cost is known.
   [[nodiscard]] constexpr std::int64_t limit() const { return refused != 0 ? std::numeric_limits<std::int64_t>::max() : time; }
 };
 

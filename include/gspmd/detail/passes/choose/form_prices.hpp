@@ -21,31 +21,31 @@ constexpr bool is_made_from(const graph& g, const mesh_shape& mesh, const node& 
   return to_dims(mesh, rule, rule.result(), uses) == wanted.splits;
 }
 
-/// What the choice for one operator looks at: the program, what is asked for of its values, and the forms that there are.
+/// The inputs of the choice for one operator: the program, what is asked for of its values, and the forms that there are.
 struct form_prices {
   const graph& program;
   const mesh_shape& mesh;
   const value_uses& uses;
-  span<const sharding> wishes;
+  span<const sharding> preferred;
   const form_book& book;
   axis_mask hidden = 0;  // axes that the mesh is without: of values of the local view nothing is known along these
 
   /// The mesh that the values of node `i` are planned on.
   [[nodiscard]] constexpr mesh_shape mesh_of(int i) const {
-    mesh_shape seen = mesh;
-    for (int a = 0; a < seen.axis_count(); ++a)
-      if ((at(i).hidden_axes & axis_bit(a)) != 0) seen.sizes[a] = 1;
-    return seen;
+    mesh_shape visible = mesh;
+    for (int a = 0; a < visible.axis_count(); ++a)
+      if ((at(i).hidden_axes & axis_bit(a)) != 0) visible.sizes[a] = 1;
+    return visible;
   }
   /// The same on that mesh.
-  [[nodiscard]] constexpr form_prices inside(int i, const mesh_shape& seen) const {
-    return {program, seen, uses, wishes, book, at(i).hidden_axes};
+  [[nodiscard]] constexpr form_prices inside(int i, const mesh_shape& visible) const {
+    return {program, visible, uses, preferred, book, at(i).hidden_axes};
   }
-  [[nodiscard]] constexpr bool is_elsewhere(int i) const { return at(i).hidden_axes != 0 && hidden == 0; }
+  [[nodiscard]] constexpr bool has_hidden_axes(int i) const { return at(i).hidden_axes != 0 && hidden == 0; }
 
   [[nodiscard]] constexpr const node& at(int i) const { return program.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return at(i).shape; }
-  [[nodiscard]] constexpr const sharding& wish_of(int i) const { return wishes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr const sharding& preferred_of(int i) const { return preferred[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const vec<int>& readers_of(int i) const { return uses.readers[i]; }
   [[nodiscard]] constexpr int level_of(int i) const { return book.level_of(program, i); }
 
@@ -56,9 +56,9 @@ struct form_prices {
     reshard_price price;  // of bringing it to what is wanted, or the operand of what is made anew
   };
   [[nodiscard]] constexpr priced_form best_form(int i, const sharding& wanted) const {
-    if (is_elsewhere(i)) {
-      const mesh_shape seen = mesh_of(i);
-      return inside(i, seen).best_form(i, wanted);
+    if (has_hidden_axes(i)) {
+      const mesh_shape visible = mesh_of(i);
+      return inside(i, visible).best_form(i, wanted);
     }
     const int root = book.root_of(i);
     const node& n = at(root);

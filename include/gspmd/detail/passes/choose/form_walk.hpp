@@ -16,11 +16,11 @@ struct purpose {
 };
 
 /// Goes through a program as every device will run it, and keeps the book of what forms there are. Both choose and emit walk like this:
-/// `Client` decides, or reads what was decided, and is told what is made.
+/// `Client` decides, or reads what was decided, and is called for what is made.
 ///
 ///   layout_of(i)                        the sharding of an input, of a reshard, of what a loop carries or a conditional gives
 ///   choice_for(i), wanted(i, k)         the choice for an operator, and the sharding of its operand k
-///   next_delivery(i, wanted), step(d, k)   how a form of node i gets that sharding
+///   next_path(i, wanted), step(p, k)    how a form of node i gets that sharding
 ///   input, renamed, named, made, made_with_last, moved, ran, ran_movement, copied, opens, ends, closes      what is made: see emitter
 ///
 /// Loops and conditionals: a carried value has one sharding, that of its carry node. It is brought to it before the loop and at the
@@ -56,7 +56,7 @@ class form_walk {
 
   /// The form of node `i` under `wanted`, after it was made.
   constexpr int bring(int i, const sharding& wanted, const purpose& why) {
-    const delivery way = client_.next_delivery(i, wanted);
+    const reshard_path way = client_.next_path(i, wanted);
     const int level = book_.level_of(graph_, i);
     if (way.from < 0) {
       const int root = book_.root_of(i);

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "gspmd/detail/passes/choose/later_wishes.hpp"
+#include "gspmd/detail/passes/choose/later_preferences.hpp"
 #include "gspmd/detail/passes/choose/operator_use.hpp"
 #include "gspmd/detail/passes/choose/shared_sums.hpp"
 #include "gspmd/detail/support/vec.hpp"
@@ -15,7 +15,7 @@ namespace gspmd::detail {
 /// equal one found it gets the same use, without a price being worked out. All that a choice looks at goes into a key of 64 bits.
 class known_uses {
  public:
-  constexpr known_uses(const form_prices& known, reader_wishes& readers) : known_(known), readers_(readers) {}
+  constexpr known_uses(const form_prices& known, reader_preferences& readers) : known_(known), readers_(readers) {}
 
   /// The key of what the choice for node `i` looks at; 0 if it is not to be remembered: in bodies of loops and conditionals, of functions
   /// of the user's own, where the user wrote policies, and in local views.
@@ -26,7 +26,7 @@ class known_uses {
       if (known_.at(o).keep_split || known_.at(o).keep_partial || known_.at(o).closed_axes != 0) return 0;
     key_ = 1;
     take_operator(n);
-    for (int r = 0; r < n.results; ++r) take(known_.wish_of(i + r));
+    for (int r = 0; r < n.results; ++r) take(known_.preferred_of(i + r));
     for (int k = 0; k < n.operands.count; ++k) take_operand(i, n, k, held[k]);
     const shared_sum sum = shared_sum_of(known_, i);
     take(sum.open);
@@ -84,12 +84,12 @@ class known_uses {
     take(64 * same + same_root);
     const auto& readers = known_.readers_of(o);
     take((readers.size() > 1 ? 2 : 0) + (!readers.empty() && readers[0] == o ? 1 : 0));
-    take(known_.wish_of(o));
+    take(known_.preferred_of(o));
     take_forms(o);
     if (held.partial != 0) take(is_looked_up(known_, o) ? 1 : 0);
     if (readers.size() < 2 || !known_.book.has_forms(o)) return;
-    for (const auto& wish : readers_.of(known_, o))
-      if (wish.last > i) take(wish.wanted);
+    for (const auto& preference : readers_.of(known_, o))
+      if (preference.last > i) take(preference.wanted);
   }
   /// The forms from which a value is brought to what is asked for, and if it may be made again, those of what it is made from.
   constexpr void take_forms(int o) {
@@ -107,7 +107,7 @@ class known_uses {
   static constexpr int most_made_again = 8;
 
   const form_prices& known_;
-  reader_wishes& readers_;
+  reader_preferences& readers_;
   std::uint64_t key_ = 0;
   vec<entry> entries_;
 };

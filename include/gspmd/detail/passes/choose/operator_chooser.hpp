@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/passes/choose/known_uses.hpp"
-#include "gspmd/detail/passes/choose/later_wishes.hpp"
+#include "gspmd/detail/passes/choose/later_preferences.hpp"
 #include "gspmd/detail/passes/choose/operator_prices.hpp"
 
 namespace gspmd::detail {
@@ -18,16 +18,16 @@ struct tried_use {
 /// for it.
 class operator_chooser {
  public:
-  constexpr operator_chooser(const form_prices& known, reader_wishes& readers)
+  constexpr operator_chooser(const form_prices& known, reader_preferences& readers)
       : known_(known), readers_(readers), remembered_(known, readers) {}
 
-  /// What the operator takes by itself, once its operands are there: its work, movements and tiles; and its work alone if all devices
-  /// had an equal part of it.
+  /// The time of the operator by itself, once its operands are there: its work, movements and tiles; and its work alone if all devices had
+  /// an equal part of it.
   struct own_times {
     std::int64_t all = 0, least = 0;
   };
   [[nodiscard]] constexpr own_times own_time(int i, const node& n, const op_rule& rule, const operator_use& use) const {
-    const use_search search(known_.mesh, rule, use_search::no_wishes);
+    const use_search search(known_.mesh, rule, use_search::no_preferences);
     const auto work = use.moved ? 0 : search.work_of(use.uses);
     const auto least = use.moved ? 0 : search.work_of({}) / known_.mesh.device_count();
     return {add_times(operator_prices(known_, i, n, rule).own(use).time, time_of_work(work)), time_of_work(least)};
@@ -39,19 +39,20 @@ class operator_chooser {
   [[nodiscard]] constexpr operator_use choose(int i, const node& n, const op_rule& rule) {
     const mesh_shape& mesh = known_.mesh;
     const auto held = held_partial(known_, n);
-    use_search::wishes asked;  // the result's, the operands', the further results', and the operands' as they are
-    asked.push_back(to_factors(mesh, rule, rule.result(), known_.wish_of(i).splits));
+    use_search::preferences asked;  // the result's, the operands', the further results', and the operands' as they are
+    asked.push_back(to_factors(mesh, rule, rule.result(), known_.preferred_of(i).splits));
     bool agree = rule.uniform && !is_summed_before(i, n, held, asked[0]);
     for (int k = 0; k < n.operands.count; ++k) {
-      asked.push_back(to_factors(mesh, rule, rule.operand(k), known_.wish_of(n.operands[k]).splits));
+      asked.push_back(to_factors(mesh, rule, rule.operand(k), known_.preferred_of(n.operands[k]).splits));
       agree = agree && asked[k + 1] == asked[0];
     }
-    for (int r = 1; r < n.results; ++r) asked.push_back(to_factors(mesh, rule, rule.result(r), known_.wish_of(i + r).splits));
+    for (int r = 1; r < n.results; ++r)
+      asked.push_back(to_factors(mesh, rule, rule.result(r), known_.preferred_of(i + r).splits));
     for (int k = 0; k < n.operands.count; ++k) {
       const int form = known_.book.first_of(n.operands[k]);
       if (form < 0 || form != known_.book.last_of(n.operands[k])) continue;
       const sharding& is = known_.book.layout_of(form);
-      if (is.partial != 0 || is.splits == known_.wish_of(n.operands[k]).splits) continue;
+      if (is.partial != 0 || is.splits == known_.preferred_of(n.operands[k]).splits) continue;
       asked.push_back(to_factors(mesh, rule, rule.operand(k), is.splits));
       agree = false;
     }
@@ -80,14 +81,14 @@ class operator_chooser {
     const auto refusals = [&](const operator_use& p) {
       int refused = 0;
       for (int k = 0; k < n.operands.count && held_fast != 0; ++k)
-        if ((held_fast >> k & 1U) != 0 && (known_.wish_of(n.operands[k]).split_axes() & ~p.wanted[k].split_axes()) != 0)
+        if ((held_fast >> k & 1U) != 0 && (known_.preferred_of(n.operands[k]).split_axes() & ~p.wanted[k].split_axes()) != 0)
           ++refused;
       return refused;
     };
     search.know(tensors_of(i, n, rule));
-    const later_wishes wishes(known_, readers_, i, n);
+    const later_preferences later(known_, readers_, i, n);
     least.refused += refusals(best);
-    least.time = add_times(least.time, add_times(work_time(search.work_of(best.uses)), wishes.left_after(best)));
+    least.time = add_times(least.time, add_times(work_time(search.work_of(best.uses)), later.left_after(best)));
     least.memory = search.memory_of(best.uses);
     const auto price_of = [&](const operator_use& trial, std::int64_t memory, std::int64_t limit) {
       const auto work = work_time(search.work_of(trial.uses));
@@ -95,7 +96,7 @@ class operator_chooser {
       price.time = add_times(price.time, work);
       price.refused += refusals(trial);
       if (price.time > limit) return price;
-      price.time = add_times(price.time, wishes.left_after(trial));
+      price.time = add_times(price.time, later.left_after(trial));
       price.memory = memory;
       return price;
     };
@@ -159,7 +160,7 @@ class operator_chooser {
     if (!may_be_moved(known_.program, n)) return;
     operator_use moved;
     moved.moved = true;
-    moved.result.splits = known_.wish_of(i).splits;
+    moved.result.splits = known_.preferred_of(i).splits;
     const auto consider = [&](sharding form) {
       form.partial = 0;
       if (!moved.wanted.empty() && form.splits == moved.wanted[0].splits) return;
@@ -172,11 +173,11 @@ class operator_chooser {
       least = price;
     };
     const int o = n.operands[0];
-    consider(known_.wish_of(o));
+    consider(known_.preferred_of(o));
     for (int v = known_.book.first_of(o); v >= 0; v = known_.book.values[v].next) consider(known_.book.layout_of(v));
   }
 
-  /// What work takes longer than to begin it.
+  /// Returns the time of the work beyond the time to begin it.
   [[nodiscard]] constexpr std::int64_t work_time(std::int64_t products) const {
     return known_.time_in_all_trips(time_of_work(products), known_.book.depth());
   }
@@ -210,7 +211,7 @@ class operator_chooser {
       };
       const int form = is_result ? -1 : book.first_of(o);
       if (is_result || form >= 0) t.elem_bytes = bytes_of(known_.at(o).type);
-      if (is_result) know(known_.wish_of(i));
+      if (is_result) know(known_.preferred_of(i));
       else if (form >= 0 && form == book.last_of(o) && book.layout_of(form).partial == 0 &&
                !known_.is_again<operand_shardings>(n, k, nullptr))
         know(book.layout_of(form));
@@ -221,7 +222,7 @@ class operator_chooser {
   }
 
   const form_prices& known_;
-  reader_wishes& readers_;
+  reader_preferences& readers_;
   known_uses remembered_;
 };
 

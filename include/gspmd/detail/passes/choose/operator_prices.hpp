@@ -8,11 +8,11 @@
 
 namespace gspmd::detail {
 
-/// What it takes to bring one tensor of an operator from or to a sharding, of those asked for so far. The proposals for an operator
-/// are many more than the shardings that they ask of one tensor, and a price takes thousands of steps.
+/// The prices of bringing one tensor of an operator from or to a sharding, of those asked for so far. The proposals for an operator are
+/// many more than the shardings that they ask of one tensor, and a price takes thousands of steps.
 class known_prices {
  public:
-  /// What is known of `s`; `find()` works it out.
+  /// Returns the price of `s` if it is known; otherwise `find()` works it out.
   template <class Find>
   constexpr reshard_price of(const sharding& s, Find find) {
     std::uint64_t key = s.partial;  // hardly two shardings have the same: a call to compare them is rare
@@ -35,7 +35,7 @@ class known_prices {
   vec<entry> entries_;
 };
 
-/// What ways to run the operator of node `i` take and send.
+/// The costs of ways to run the operator of node `i`.
 class operator_prices {
  public:
   constexpr operator_prices(const form_prices& known, int i, const node& n, const op_rule& rule)
@@ -44,9 +44,9 @@ class operator_prices {
     if (is_any_kept_) held_ = held_partial(known, n);
   }
 
-  /// What bringing the operands to what they must be sends, what the operator itself does, and bringing the result to its sharding: in
-  /// all trips of the loops around it, but an operand from outside of a loop is brought there before it. Where this takes longer
-  /// than `limit`, any sum of parts of it that does.
+  /// Returns the cost of bringing the operands to what they must be, of the operator itself, and of bringing the result to its sharding: in
+  /// all trips of the loops around it, but an operand from outside of a loop is brought there before it. Where this takes longer than
+  /// `limit`, any sum of parts of it that does.
   constexpr cost of(const operator_use& p, std::int64_t limit) {
     const int depth = known_.book.depth();
     cost total;
@@ -75,7 +75,7 @@ class operator_prices {
       add(total, price_of(i_ + r, further_result(known_.mesh, rule_, p.uses, r)), depth);
     return total;
   }
-  /// What it sends in a trip besides bringing operands and results to where they must be.
+  /// Returns the price of what the operator itself sends in a trip, besides bringing operands and results to where they must be.
   [[nodiscard]] constexpr reshard_price own(const operator_use& p) const {
     reshard_price total;
     const auto take = [&](const reshard_price& price) {
@@ -111,7 +111,7 @@ class operator_prices {
   constexpr reshard_price of_operand(int k, const sharding& wanted) {
     return operands_[k].of(wanted, [&] { return known_.best_form(n_.operands[k], wanted).price; });
   }
-  /// What the neighbours send of the tiles of an operand.
+  /// Returns the price of the neighbours' parts in the tiles of an operand.
   [[nodiscard]] constexpr reshard_price of_tile(int k, const sharding& s) const {
     const extents& from = known_.shape_of(n_.operands[k]);
     const index_map map = needed_tile(known_.program, known_.mesh, n_, k, from, s);
@@ -128,10 +128,10 @@ class operator_prices {
     });
   }
   [[nodiscard]] constexpr reshard_price price_of(int i, sharding made) const {
-    sharding wanted = known_.wish_of(i);
+    sharding wanted = known_.preferred_of(i);
     if (known_.at(i).keep_partial || wanted.partial != 0) made.partial = 0;  // who needs the sum pays for it, see plan_search
     wanted.partial = 0;
-    if (known_.is_elsewhere(i))
+    if (known_.has_hidden_axes(i))
       return price_of_reshard(known_.mesh_of(i), known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));
     return price_of_reshard(known_.mesh, known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));
   }

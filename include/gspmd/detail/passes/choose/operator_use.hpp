@@ -123,7 +123,7 @@ constexpr bool breaks_policy(const form_prices& known, const node& n, int k, con
   if (of.keep_split) {
     const int form = known.book.first_of(o);
     const bool is_as_made = form >= 0 && facts_of(of.op).made != origin::renamed;
-    const sharding& lies = is_as_made ? known.book.layout_of(form) : known.wish_of(o);
+    const sharding& lies = is_as_made ? known.book.layout_of(form) : known.preferred_of(o);
     if ((lies.split_axes() & ~wanted.split_axes()) != 0) return true;
   }
   if (!of.keep_partial || held.partial == 0 || wanted.partial != 0) return false;
@@ -132,9 +132,9 @@ constexpr bool breaks_policy(const form_prices& known, const node& n, int k, con
 
 /// True when the operator cannot keep a split that its operand is to have, whatever it would cost.
 constexpr bool must_lose_a_split(const form_prices& known, const node& n, const op_rule& rule, int k) {
-  const sharding& had = known.wish_of(n.operands[k]);
+  const sharding& had = known.preferred_of(n.operands[k]);
   if (rule.uniform || had.splits.empty()) return false;
-  const use_search search(known.mesh, rule, use_search::no_wishes);
+  const use_search search(known.mesh, rule, use_search::no_preferences);
   const auto uses = search.legal(to_factors(known.mesh, rule, rule.operand(k), had.splits));
   return !(to_dims(known.mesh, rule, rule.operand(k), uses) == had.splits);
 }
@@ -144,11 +144,12 @@ constexpr bool is_looked_into(const form_prices& known, const node& n, const op_
   const tensor_map& map = rule.operand(k);
   for (int d = 0; d < map.first.count; ++d)
     for (int f = map.begin(d); f < map.end(d); ++f)
-      if (rule.factors[map.factors[f]].kind == factor_kind::indexed && known.wish_of(n.operands[k]).axes_of(d) != 0) return true;
+      if (rule.factors[map.factors[f]].kind == factor_kind::indexed && known.preferred_of(n.operands[k]).axes_of(d) != 0)
+        return true;
   return false;
 }
 constexpr bool loses_a_split(const form_prices& known, const node& n, const op_rule& rule, int k, const sharding& wanted) {
-  return (known.wish_of(n.operands[k]).split_axes() & ~wanted.split_axes()) != 0 && must_lose_a_split(known, n, rule, k);
+  return (known.preferred_of(n.operands[k]).split_axes() & ~wanted.split_axes()) != 0 && must_lose_a_split(known, n, rule, k);
 }
 
 }  // namespace gspmd::detail

@@ -12,7 +12,8 @@ enum class partial_rule : std::uint8_t {
   all,   // all operands must be partial over the same axes; the result is then partial likewise
 };
 
-/// What is made again where it is read (a broadcast) is made of what is reduced: reduced once, it serves all who read it.
+/// A value that is made again where it is read (a broadcast) is made of the reduced operand: reduced once, the operand serves all who read
+/// it.
 constexpr partial_rule partial_rule_of(const node& n, int k, monoid kind) {
   const operator_class c = facts_of(n.op).meets(n, kind);
   if (c.turns_order || (c.selectors >> k & 1U) != 0) return partial_rule::none;

@@ -13,10 +13,10 @@ class plan_changes {
   /// Of one value.
   using candidates = inline_vec<sharding, 8>;
 
-  /// `asked`: what is asked for by what completion found; `wishes`: by the best plan so far.
+  /// `asked`: what is asked for by what completion found; `preferred`: by the best plan so far.
   constexpr plan_changes(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> asked,
-                         const vec<sharding>& wishes)
-      : graph_(g), mesh_(mesh), uses_(uses), asked_(asked), wishes_(wishes) {}
+                         const vec<sharding>& preferred)
+      : graph_(g), mesh_(mesh), uses_(uses), asked_(asked), preferred_(preferred) {}
 
   /// Whether nobody annotated it, nor what it is only read to be resharded to.
   [[nodiscard]] constexpr bool is_free(int i) const {
@@ -39,7 +39,7 @@ class plan_changes {
     run.push_back(i);
     for (std::size_t k = 0; k < run.size() && run.size() < most_in_a_run; ++k) {
       const auto take = [&](int j) {
-        if (!is_free(j) || !(wishes_[j].splits == wishes_[i].splits) || at(j).shape.count != at(i).shape.count) return;
+        if (!is_free(j) || !(preferred_[j].splits == preferred_[i].splits) || at(j).shape.count != at(i).shape.count) return;
         for (const int known : run)
           if (known == j) return;
         run.push_back(j);
@@ -59,11 +59,11 @@ class plan_changes {
     return run;
   }
 
-  /// What the neighbours of a run would like it to be, and nothing; none where they agree.
+  /// Returns the splits that the neighbours of a run prefer for it, and no splits; none where they agree.
   [[nodiscard]] constexpr candidates candidates_for(const vec<int>& run) const {
     candidates list;
     const auto add = [&](const inline_vec<axis_use, max_axes>& splits) {
-      if (list.count == candidates::capacity || splits == wishes_[run[0]].splits) return;
+      if (list.count == candidates::capacity || splits == preferred_[run[0]].splits) return;
       for (const auto& known : list)
         if (known.splits == splits) return;
       sharding s;
@@ -75,7 +75,7 @@ class plan_changes {
       rule_of(graph_, at(i), rule);
       add(moved_on(i, rule, rule.result()));
       for (int k = 0; k < at(i).operands.count; ++k)
-        add(carried(rule, rule.operand(k), wishes_[at(i).operands[k]].splits, rule.result()));
+        add(carried(rule, rule.operand(k), preferred_[at(i).operands[k]].splits, rule.result()));
       for (const int reader : uses_.readers[i]) {
         const node& user = at(reader);
         op_rule its;
@@ -83,26 +83,27 @@ class plan_changes {
         for (int k = 0; k < user.operands.count; ++k) {
           if (user.operands[k] != i) continue;
           add(moved_on(i, its, its.operand(k)));
-          add(carried(its, its.result(), wishes_[reader].splits, its.operand(k)));
+          add(carried(its, its.result(), preferred_[reader].splits, its.operand(k)));
           for (int o = 0; o < user.operands.count; ++o)
-            if (user.operands[o] != i) add(carried(its, its.operand(o), wishes_[user.operands[o]].splits, its.operand(k)));
+            if (user.operands[o] != i) add(carried(its, its.operand(o), preferred_[user.operands[o]].splits, its.operand(k)));
         }
       }
     }
     if (list.count < candidates::capacity && may_be_summed_later(run)) {
-      sharding s = wishes_[run[0]];
+      sharding s = preferred_[run[0]];
       s.partial = mesh_.wide_axes();
       list.push_back(s);
     }
     add(asked_[static_cast<std::size_t>(run[0])].splits);
     if (!list.empty()) add({});
-    else if (const sharding s = split_further(run[0]); !(s.splits == wishes_[run[0]].splits)) list.push_back(s);
+    else if (const sharding s = split_further(run[0]); !(s.splits == preferred_[run[0]].splits)) list.push_back(s);
     return list;
   }
-  /// What is asked for of node `i`, with one axis in every other place: on each dim, major or minor to what splits it, or nowhere.
+  /// Returns the shardings of node `i` in which one axis has another place than in what is asked for: on each dim, major or minor to what
+  /// splits it, or nowhere.
   [[nodiscard]] constexpr vec<sharding> one_axis_away(int i) const {
     vec<sharding> list;
-    const auto& now = wishes_[i].splits;
+    const auto& now = preferred_[i].splits;
     for (int a = 0; a < mesh_.axis_count(); ++a) {
       if (mesh_.sizes[a] == 1 || (at(i).closed_axes & axis_bit(a)) != 0) continue;
       sharding s;
@@ -140,8 +141,8 @@ class plan_changes {
     return to_dims(mesh_, rule, to, factors);
   }
 
-  /// What lies as the changed values did, before or after an operator of tensors of several shapes, lies as they do now; false if nothing
-  /// does:
+  /// Lets the values follow that lie as the changed ones did, before or after an operator of tensors of several shapes; returns false if
+  /// there are none:
   ///     y = transpose(x)   x [a, _], y [_, a]: where x becomes [_, b], y becomes [b, _]
   constexpr bool change_followers(vec<int>& changed, vec<sharding>& tried) const {
     const std::size_t own = changed.size();
@@ -152,8 +153,8 @@ class plan_changes {
         rule_of(graph_, at(via), rule);
         const auto map = [&](int k) { return k < 0 ? rule.result() : rule.operand(k); };
         const int j = to < 0 ? via : at(via).operands[to];
-        const auto& lay = wishes_[j].splits;
-        if (!is_free(j) || lay.empty() || !(carried(rule, map(from), wishes_[i].splits, map(to)) == lay)) return;
+        const auto& lay = preferred_[j].splits;
+        if (!is_free(j) || lay.empty() || !(carried(rule, map(from), preferred_[i].splits, map(to)) == lay)) return;
         for (const int known : changed)
           if (known == j) return;
         tried[j].splits = carried(rule, map(from), tried[i].splits, map(to));
@@ -171,14 +172,14 @@ class plan_changes {
  private:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
 
-  /// What bodies hand on lies as is asked for, whoever makes it: what a loop carries, what a conditional gives.
+  /// Whether a value is handed on by a body and so lies as is asked for, whoever makes it: what a loop carries, what a conditional gives.
   static constexpr bool is_handed_on(opcode op) { return op == opcode::carry || op == opcode::cond_result; }
   /// Whether what makes a run may leave sums to be added up, and all who read it take them as they are: then it may be a reader who pays
   /// for that, of something smaller.
   [[nodiscard]] constexpr bool may_be_summed_later(const vec<int>& run) const {
     bool may_be_partial = false;
     for (const int i : run) {
-      if (wishes_[i].partial != 0 || facts_of(at(i).op).made != origin::shards) return false;
+      if (preferred_[i].partial != 0 || facts_of(at(i).op).made != origin::shards) return false;
       op_rule rule;
       rule_of(graph_, at(i), rule);
       for (int f = 0; f < rule.factors.count; ++f) may_be_partial = may_be_partial || rule.leaves_partial(f);
@@ -212,11 +213,11 @@ class plan_changes {
       if ((left & axis_bit(use.axis)) != 0) s.add_split(use.axis, dim);
     return s.splits;
   }
-  /// What devices repeat, since nothing it is made of is split (random numbers, constants), each in its part: by all axes that nobody has
-  /// a use for, on the largest dim.
+  /// Returns the sharding of a value that devices repeat, since nothing it is made of is split (random numbers, constants), so that each
+  /// makes its part of it: by all axes that nobody has a use for, on the largest dim.
   [[nodiscard]] constexpr sharding split_further(int i) const {
     sharding s;
-    s.splits = wishes_[i].splits;
+    s.splits = preferred_[i].splits;
     const extents& shape = at(i).shape;
     int dim = -1;
     for (int d = 0; d < shape.count; ++d)
@@ -232,7 +233,7 @@ class plan_changes {
   const mesh_shape& mesh_;
   const value_uses& uses_;
   span<const sharding> asked_;
-  const vec<sharding>& wishes_;
+  const vec<sharding>& preferred_;
 };
 
 }  // namespace gspmd::detail

@@ -10,7 +10,7 @@
 
 namespace gspmd::detail {
 
-/// What a plan was compared with: the program is planned once more, for those who ask.
+/// The plans that a plan was compared with: the program is planned once more, for those who ask.
 class plan_reasons {
  public:
   plan_reasons(const graph& g, const mesh_shape& mesh)
@@ -34,7 +34,7 @@ class plan_reasons {
     if (graph_.find_types != nullptr || facts_of(at(i).op).made != origin::shards || uses_.needed[i] == 0) return found;
     choose_state again(graph_);
     again.table.as_written = state_.best.table.as_written;
-    chooser choices(graph_, mesh_, uses_, span_of(search_.know_wishes()), again);
+    chooser choices(graph_, mesh_, uses_, span_of(search_.know_preferred()), again);
     if (i > 0) choices.run(i, no_limit);
     choices.record(&found);
     if (again.next == i) choices.run(1, no_limit);
@@ -48,7 +48,7 @@ class plan_reasons {
       if (!same_layout(state_.best.table.wanted[choice.wanted + k], way.wanted[k])) return false;
     return true;
   }
-  /// What the whole plan takes if the value of node `i` lies otherwise.
+  /// Returns the plans in which the value of node `i` lies otherwise, with what each takes as a whole.
   [[nodiscard]] vec<plan_search::other_plan> others(int i) { return search_.others(i); }
 
  private:

@@ -13,12 +13,12 @@ namespace gspmd::detail {
 /// How far the search for a program's plan has come: another evaluation may go on from there.
 struct search_state {
   choose_state best, trial;
-  vec<sharding> wishes, tried;  // by node: of the best plan, and of the one under way
-  vec<int> order;               // the values that are tried, those first around which most time is spent; of each run one
-  vec<std::uint8_t> differs;    // of the trial, and the next four: see replay
+  vec<sharding> preferred, tried;  // by node: of the best plan, and of the one under way
+  vec<int> order;                  // the values that are tried, those first around which most time is spent; of each run one
+  vec<std::uint8_t> differs;       // of the trial, and the next four: see replay
   vec<int> now;
   vec<std::uint64_t> known;            // what was asked for in plans that were tried, see plan_search::asks
-  std::uint64_t at = 0, trial_at = 0;  // that of `wishes`, and of `tried`
+  std::uint64_t at = 0, trial_at = 0;  // that of `preferred`, and of `tried`
   int last = 0;
   std::int64_t hope = 0;
   bool is_worse = false;         // of the trial: found out before its end, or before it began
@@ -31,7 +31,7 @@ struct search_state {
   static constexpr auto lists(S& s, F f) {
     return choose_state::lists(s.best, [&](auto&... b) {
       return choose_state::lists(
-          s.trial, [&](auto&... t) { return f(b..., t..., s.wishes, s.tried, s.order, s.differs, s.now, s.known); });
+          s.trial, [&](auto&... t) { return f(b..., t..., s.preferred, s.tried, s.order, s.differs, s.now, s.known); });
     });
   }
   template <class S, class F>
@@ -52,9 +52,10 @@ struct search_state {
 /// (see replay): the better plan is kept, until no change helps or `most_choices_of_search` are made. Where all readers of a value may
 /// take it as terms of a sum, one change is that they pay for adding it up: one of them may have something smaller to add up. In small
 /// programs each change is tried once more with what lies as the run does, through transposes and products; and single axes are then
-/// put elsewhere, of such a run and of each value in it: neighbours like what they have, and the best may be a part of it. The values go
-/// first around which most time is spent. Annotated values and outputs stay; what a loop carries may lie in it as neither before nor
-/// after it. Plans are searched of which so much time is no work, or work that devices repeat, that it may pay (support/tuning.hpp).
+/// put on another dim, of such a run and of each value in it: neighbours like what they have, and the best may be a part of it. The
+/// values go first around which most time is spent. Annotated values and outputs stay; what a loop carries may lie in it as neither
+/// before nor after it. Plans are searched of which so much time is no work, or work that devices repeat, that it may pay
+/// (support/tuning.hpp).
 class plan_search {
  public:
   /// `completed`: what completion found; `asked`: the same, narrowed.
@@ -66,14 +67,14 @@ class plan_search {
         completed_(completed),
         asked_(asked),
         state_(state),
-        changes_(g, mesh, uses, asked, state.wishes) {}
+        changes_(g, mesh, uses, asked, state.preferred) {}
 
   /// Goes on until all is done, or until so many nodes were looked at, or so many prices worked out.
   constexpr void run(int most_nodes, int most_prices) {
     while (!state_.is_complete && most_nodes > 0 && most_prices > 0) {
       const bool is_first = !state_.best.is_complete;
-      if (!is_first && state_.wishes.empty()) {
-        know_wishes();
+      if (!is_first && state_.preferred.empty()) {
+        know_preferred();
         state_.left = is_worth_it() ? most_choices_of_search : 0;
         find_order();
         if (is_any_deferred()) state_.place = -alternatives - 1;
@@ -104,7 +105,7 @@ class plan_search {
       }
       if (!state_.is_worse && state_.trial.is_better_than(state_.best) && (!state_.is_fine || pays_for_its_steps())) {
         std::swap(state_.best, state_.trial);
-        std::swap(state_.wishes, state_.tried);
+        std::swap(state_.preferred, state_.tried);
         state_.at = state_.trial_at;
         state_.improved = true;
         changes_at_ = -1;
@@ -124,10 +125,10 @@ class plan_search {
   [[nodiscard]] constexpr vec<other_plan> others(int i) {
     vec<other_plan> found;
     if (!changes_.is_free(i)) return found;
-    know_wishes();
+    know_preferred();
     const auto run = changes_.run_of(i);
     for (const auto& s : changes_.candidates_for(run)) {
-      state_.tried = state_.wishes;
+      state_.tried = state_.preferred;
       for (const int member : run) state_.tried[member] = s;
       choose_state trial(graph_);
       trial.table.as_written = state_.best.table.as_written;
@@ -138,10 +139,10 @@ class plan_search {
     }
     return found;
   }
-  /// What is asked for of every value in the end.
-  constexpr const vec<sharding>& know_wishes() {
-    if (state_.wishes.empty()) state_.wishes = vec<sharding>(asked_.data(), asked_.data() + asked_.size());
-    return state_.wishes;
+  /// Returns the sharding that is asked for of every value in the end.
+  constexpr const vec<sharding>& know_preferred() {
+    if (state_.preferred.empty()) state_.preferred = vec<sharding>(asked_.data(), asked_.data() + asked_.size());
+    return state_.preferred;
   }
 
  private:
@@ -155,7 +156,7 @@ class plan_search {
       if (n.forbid_reshard || n.gather_limit >= 0) return false;
     return true;
   }
-  /// What another plan may take less, at most.
+  /// The time that another plan may save, at most.
   [[nodiscard]] constexpr std::int64_t gainable() const { return state_.best.time - state_.best.least; }
   constexpr void stop() {
     state_.is_complete = true;
@@ -278,7 +279,7 @@ class plan_search {
   /// False if what follows the run is to change too, and nothing does.
   constexpr bool try_change(vec<int> changed, const sharding& s, bool is_followed = false) {
     if (!is_followed && is_known(changed, &s)) return true;
-    state_.tried = state_.wishes;
+    state_.tried = state_.preferred;
     for (const int i : changed) state_.tried[i] = s;
     if (is_followed) {
       if (!changes_.change_followers(changed, state_.tried)) return false;
@@ -288,19 +289,19 @@ class plan_search {
     begin_trial(changed);
     return true;
   }
-  /// What no plan is to be better than: nothing is split that need not be; everything lies as its first operand does, or as what reads it,
-  /// or as completion has it, whole where only slices of it are read.
+  /// Tries the plans that the result may not be worse than: nothing is split that need not be; everything lies as its first operand does,
+  /// or as what reads it, or as completion has it, whole where only slices of it are read.
   constexpr void try_alternative(int which) {
-    state_.tried = state_.wishes;
+    state_.tried = state_.preferred;
     state_.hope = state_.best.time;
     vec<int> changed;
     for (int k = 0; k < count(); ++k) {
       const int i = which == 2 ? count() - 1 - k : k;
       if (!changes_.is_free(i)) continue;
       changed.push_back(i);
-      sharding& wish = state_.tried[i];
+      sharding& tried = state_.tried[i];
       if (which == 3) {
-        wish.splits = completed_[static_cast<std::size_t>(i)].splits;
+        tried.splits = completed_[static_cast<std::size_t>(i)].splits;
         continue;
       }
       const int reader = which == 2 ? uses_.readers[i][0] : i;
@@ -309,16 +310,16 @@ class plan_search {
       rule_of(graph_, n, rule);
       int operand = 0;
       while (which == 2 && n.operands[operand] != i) ++operand;
-      if (which == 0) wish.splits.clear();
+      if (which == 0) tried.splits.clear();
       else if (which == 1)
-        wish.splits = changes_.carried(rule, rule.operand(0), state_.tried[n.operands[0]].splits, rule.result());
-      else wish.splits = changes_.carried(rule, rule.result(), state_.tried[reader].splits, rule.operand(operand));
+        tried.splits = changes_.carried(rule, rule.operand(0), state_.tried[n.operands[0]].splits, rule.result());
+      else tried.splits = changes_.carried(rule, rule.result(), state_.tried[reader].splits, rule.operand(operand));
     }
     if (!is_known(changed)) begin_trial({}, true);
   }
   /// No reshard is deferred: what one brings somewhere others may want there too.
   constexpr void try_as_written() {
-    state_.tried = state_.wishes;
+    state_.tried = state_.preferred;
     state_.hope = state_.best.time;
     begin_trial({}, true);
     state_.trial.table.as_written = true;
@@ -328,7 +329,7 @@ class plan_search {
       if (n.deferred) return true;
     return false;
   }
-  /// What is asked for of a node, as a number; the sum over all nodes stands for a plan.
+  /// The hash of the sharding that is asked for of a node; the sum over all nodes stands for a plan.
   static constexpr std::uint64_t asks(int i, const sharding& s) {
     std::uint64_t key = s.partial + 1;
     for (int k = 0; k < s.splits.count; ++k)
@@ -342,7 +343,7 @@ class plan_search {
   constexpr bool is_known(const vec<int>& changed, const sharding* s = nullptr) {
     if (state_.known.empty()) state_.known.push_back(state_.at);
     state_.trial_at = state_.at;
-    for (const int i : changed) state_.trial_at += asks(i, s != nullptr ? *s : state_.tried[i]) - asks(i, state_.wishes[i]);
+    for (const int i : changed) state_.trial_at += asks(i, s != nullptr ? *s : state_.tried[i]) - asks(i, state_.preferred[i]);
     for (const auto known : state_.known)
       if (known == state_.trial_at) return state_.is_worse = true;
     state_.known.push_back(state_.trial_at);
@@ -356,19 +357,19 @@ class plan_search {
     state_.last = 0;
     state_.is_worse = false;
     const auto note = [&](int i) {
-      state_.differs[i] = replay::wished;
+      state_.differs[i] = replay::preferred;
       if (i < first) first = i;
       if (i > state_.last) state_.last = i;
     };
     for (const int i : changed) {
-      if (same_layout(state_.tried[i], state_.wishes[i])) continue;
+      if (same_layout(state_.tried[i], state_.preferred[i])) continue;
       note(i);
       for (const int reader : uses_.readers[i]) {  // it may take its operand as it is asked for, though that lies as it did
         if (uses_.readers[i].size() > most_siblings) break;
         note(reader);
       }
       if (!facts_of(at(i).op).uniform) continue;
-      for (const int o : at(i).operands)  // who reads the same looks at what this asks for, see later_wishes
+      for (const int o : at(i).operands)  // who reads the same looks at what this asks for, see later_preferences
         if (uses_.readers[o].size() <= most_siblings)
           for (const int sibling : uses_.readers[o])
             if (sibling < i && sibling != o) note(sibling);
@@ -398,19 +399,19 @@ class plan_search {
   search_state& state_;
   plan_changes changes_;
 
-  // What is known until a better plan is found.
+  // The members below hold until a better plan is found.
   vec<std::int64_t> spent_;  // see times_spent
   int changes_at_ = -1;      // the place in the order for which the next two are known
   vec<int> run_;
   vec<sharding> list_;
 };
 
-constexpr choice_table choose_program(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> wishes,
-                                      span<const sharding> completed = {}) {
+constexpr choice_table choose_program(const graph& g, const mesh_shape& mesh, const value_uses& uses,
+                                      span<const sharding> preferred, span<const sharding> completed = {}) {
   constexpr int no_limit = std::numeric_limits<int>::max();
   search_state state;
   state.best = choose_state(g);
-  plan_search(g, mesh, uses, completed.empty() ? wishes : completed, wishes, state).run(no_limit, no_limit);
+  plan_search(g, mesh, uses, completed.empty() ? preferred : completed, preferred, state).run(no_limit, no_limit);
   return std::move(state.best.table);
 }
 

@@ -8,11 +8,11 @@
 
 namespace gspmd::detail {
 
-/// A complete plan, of which another one for the same program, where some wishes differ, takes over what nothing that differs reaches:
-/// a choice takes a hundred times as long.
+/// A complete plan. Another plan for the same program, in which other shardings of some values are preferred, takes over its choices where
+/// nothing that differs reaches: a choice takes a hundred times as long.
 struct replay {
   static constexpr int choice = 8;              // one choice allows for as much of an evaluation as so many replayed items
-  static constexpr std::uint8_t wished = 1;     // of a node: something else is asked for
+  static constexpr std::uint8_t preferred = 1;  // of a node: another sharding is preferred
   static constexpr std::uint8_t lies_else = 2;  // its forms are others
 
   const choose_state& plan;
@@ -34,7 +34,7 @@ struct replay {
     const node& n = known.at(i);
     const origin made = facts_of(n.op).made;
     if (made == origin::given || made == origin::source) return true;
-    if ((differs[i] & wished) != 0 || n.results != 1 || made == origin::region || made == origin::result) return false;
+    if ((differs[i] & preferred) != 0 || n.results != 1 || made == origin::region || made == origin::result) return false;
     for (const int o : n.operands)
       if ((differs[known.book.root_of(o)] & lies_else) != 0) return false;
     return operand_summed_up(known, i) < 0;

@@ -90,8 +90,8 @@ constexpr bool has_empty_parts(const mesh_shape& mesh, const extents& global, co
   return false;
 }
 
-/// `from` under the name, of those for the same tiles, from which a movement to `to` sends least: an axis that tells no parts with
-/// data apart may stand anywhere.
+/// `from` under the name, of those for the same tiles, from which a movement to `to` sends least: an axis that separates no parts with
+/// data may stand anywhere.
 ///   [1,1] {x,-} to {-,y}: {-,x}, and the element stays on the first device; from {x,-}, all parts of dim 0 would be gathered
 constexpr sharding renamed(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   sharding best = from;
@@ -102,8 +102,9 @@ constexpr sharding renamed(const mesh_shape& mesh, const extents& global, const 
     const sharding start = best;
     for (int i = 0; i < start.splits.count; ++i) {
       const axis_use* const moved = start.splits.items + i;
-      const auto telling = telling_axes(mesh, start, moved->dim, global[moved->dim]);
-      if (telling.begin <= moved && moved < telling.end && mesh.sizes[moved->axis] > 1) continue;  // elsewhere, it tells others
+      const auto separating = separating_axes(mesh, start, moved->dim, global[moved->dim]);
+      if (separating.begin <= moved && moved < separating.end && mesh.sizes[moved->axis] > 1)
+        continue;  // on another dim it separates other parts
       sharding others = start;
       others.splits.clear();
       for (int k = 0; k < start.splits.count; ++k)
@@ -370,7 +371,7 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
   return step;
 }
 
-/// What one device sends in one step.
+/// Returns the bytes that one device sends in one step.
 constexpr std::int64_t step_bytes(const mesh_shape& mesh, const extents& global, const sharding& from, const reshard_step& step,
                                   std::int64_t bytes_per_elem) {
   if (step.what == reshard_step::kind::reduce)
@@ -402,7 +403,7 @@ constexpr std::int64_t step_time(const mesh_shape& mesh, const extents& global, 
   return time_of_collective(mesh, kind, step.axes, bytes);
 }
 
-/// What the whole way from one sharding to another takes, what one device sends on it, and in how many collectives.
+/// The price of the whole way from one sharding to another: its time, the bytes that one device sends on it, and its collectives.
 struct reshard_price {
   std::int64_t time = 0;  // picoseconds
   std::int64_t bytes = 0;

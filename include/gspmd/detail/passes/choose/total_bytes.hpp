@@ -21,8 +21,8 @@ constexpr double padded_bytes(const node& n, double devices) {
   return bytes * growth;
 }
 
-/// What is wrong with a program whose bytes the planner cannot add up in 64 bits; empty if it can. Every tensor may move a few
-/// times: when it is made, and for each of its readers.
+/// The error text for a program whose bytes the planner cannot add up in 64 bits; empty if it can. Every tensor may move a few times: when
+/// it is made, and for each of its readers.
 constexpr text total_problem(const graph& g, std::int64_t device_count) {
   constexpr double moves = 4, most = 0x1p61;
   const auto devices = static_cast<double>(device_count);

@@ -10,7 +10,7 @@
 
 namespace gspmd::detail {
 
-/// What a search for the uses of the mesh axes knows of one tensor of an operator: an operand, or the result last.
+/// One tensor of an operator, as a search for the uses of the mesh axes knows it: an operand, or the result last.
 struct use_tensor {
   std::int64_t elem_bytes = 0;                    // 0: whatever it takes is free, as for a constant
   std::int64_t elems = 0;                         // operand: of the shard that a device holds; result: of the one it must hold
@@ -28,19 +28,19 @@ struct use_tensor {
 ///    several starts.
 ///
 /// A device receives what it needs and does not hold, over the fastest link; that is the bound:
-///     operand    needed - held elements; where an axis must leave its factor, needed (n-1)/n: the rest lies elsewhere
+///     operand    needed - held elements; where an axis must leave its factor, needed (n-1)/n: other devices hold the rest
 ///     result     likewise; every element of it if the operator leaves it partial
 class use_search {
  public:
   static constexpr int most_joint_uses = 256;
   static constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
-  using wishes = inline_vec<factor_splits, 2 * max_map_arity + max_results>;  // the result's, the operands', more
-  using use_tensors = inline_vec<use_tensor, max_map_arity + 1>;              // the operands, then the result
-  using axis_factors = inline_vec<std::int8_t, max_axes>;                     // by axis: the factor that it splits; -1: none
+  using preferences = inline_vec<factor_splits, 2 * max_map_arity + max_results>;  // the result's, the operands', more
+  using use_tensors = inline_vec<use_tensor, max_map_arity + 1>;                   // the operands, then the result
+  using axis_factors = inline_vec<std::int8_t, max_axes>;                          // by axis: the factor that it splits; -1: none
 
-  static constexpr wishes no_wishes{};
+  static constexpr preferences no_preferences{};
 
-  constexpr use_search(const mesh_shape& mesh, const op_rule& rule, const wishes& asked)
+  constexpr use_search(const mesh_shape& mesh, const op_rule& rule, const preferences& asked)
       : mesh_(mesh), rule_(rule), asked_(asked), fastest_per_kib_(mesh.network.fastest_per_kib()) {}
 
   /// Makes known what the tensors are: before `run` and `memory_of`.
@@ -208,8 +208,8 @@ class use_search {
           const int now = is_result ? chosen_[a] : tensor.factor_of[a];
           const int then = is_result ? tensor.factor_of[a] : chosen_[a];
           if (now < 0 || now == then || (in_[now] >> t & 1U) == 0) continue;
-          const auto elsewhere = needed - shard_extent(needed, mesh_.sizes[a]);
-          if (elsewhere > missing) missing = elsewhere;
+          const auto absent = needed - shard_extent(needed, mesh_.sizes[a]);
+          if (absent > missing) missing = absent;
         }
       }
       if (missing > 0) total += missing * tensor.elem_bytes;
@@ -231,9 +231,9 @@ class use_search {
   template <class Visit>
   constexpr void descend(Visit& visit) {
     const auto count = mesh_.axis_count();
-    inline_vec<inline_vec<std::int8_t, wishes::capacity + 1>, max_axes> options;
+    inline_vec<inline_vec<std::int8_t, preferences::capacity + 1>, max_axes> options;
     for (int a = 0; a < count; ++a) {
-      inline_vec<std::int8_t, wishes::capacity + 1> list;
+      inline_vec<std::int8_t, preferences::capacity + 1> list;
       list.push_back(-1);
       for (const auto& splits : asked_)
         for (const auto& use : splits) {
@@ -243,7 +243,7 @@ class use_search {
         }
       options.push_back(list);
     }
-    for (int start = -1; start <= asked_.count; ++start) {  // -1: the first wish of each axis; the last: nothing
+    for (int start = -1; start <= asked_.count; ++start) {  // -1: the first preference of each axis; the last: nothing
       axis_factors chosen(count, std::int8_t{-1});
       for (int s = asked_.count - 1; s >= 0; --s)
         if (start < 0 || start == s)
@@ -303,7 +303,7 @@ class use_search {
  private:
   const mesh_shape& mesh_;
   const op_rule& rule_;
-  const wishes& asked_;
+  const preferences& asked_;
   std::int64_t fastest_per_kib_;
   use_tensors tensors_;
   inline_vec<std::uint32_t, 2 * max_rank> in_;  // by factor: the tensors that have it, a bit each

@@ -6,7 +6,8 @@
 
 namespace gspmd::detail {
 
-/// What a written step makes of a layout on the way to another one: its axes leave what they did, and do what they do in the end.
+/// Returns the layout after a written step on the way from one layout to another one: its axes leave what they did, and do what they do in
+/// the end.
 constexpr sharding layout_after(const written_step& step, const sharding& from, const sharding& to) {
   sharding s = from;
   inline_vec<axis_use, max_axes> kept;
@@ -26,19 +27,19 @@ constexpr reshard_step planned_step(const mesh_shape& mesh, const extents& globa
   using kind = reshard_step::kind;
   const sharding after = layout_after(written, from, to);
   switch (written.what) {
-    case deed::sum:
-    case deed::gather_sum:
+    case device_action::sum:
+    case device_action::gather_sum:
       if (mesh.size_of(written.axes) > 1) return {kind::reduce, after, written.axes};
       break;
-    case deed::gather:
-    case deed::exchange:
+    case device_action::gather:
+    case device_action::exchange:
       if (const axis_mask axes = movement_axes(mesh, global, from, after); axes != 0) return {kind::move, after, axes};
       break;
-    case deed::keep_first:
-    case deed::pad_zeros: return {kind::terms, after, 0};
-    case deed::keep_own:
-    case deed::nothing:
-    case deed::permute: break;
+    case device_action::keep_first:
+    case device_action::pad_zeros: return {kind::terms, after, 0};
+    case device_action::keep_own:
+    case device_action::nothing:
+    case device_action::permute: break;
   }
   return {kind::slice, after, 0};
 }

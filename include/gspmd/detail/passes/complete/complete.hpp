@@ -72,7 +72,7 @@ struct split_origin {
 /// them have (batch dims) first, and then the larger operand before the smaller one.
 class completion {
  public:
-  /// `record`, if any, is told of every split that is passed on, in order.
+  /// `record`, if any, gets every split that is passed on, in order.
   constexpr completion(const graph& g, const mesh_shape& mesh, std::vector<split_origin>* record = nullptr)
       : graph_(g), mesh_(mesh), rules_(g), record_(record) {
     const auto count = g.nodes.size();
@@ -331,8 +331,8 @@ class completion {
       alike_by_[i] = static_cast<int>(i);
     }
   }
-  /// What a tensor gets, all that are to be sharded like it get at once, before anything else can come to them. Who has just
-  /// those splits then has nothing to offer them.
+  /// Gives the splits that a tensor got to all tensors that are to be sharded like it, at once, before anything else can come to them. A
+  /// tensor that has these splits then has nothing to offer to the others.
   constexpr void share(int from) {
     const annotation& source = found_[from];
     if (source.splits.empty() || offered_[from] != 0) return;

@@ -7,25 +7,25 @@
 
 namespace gspmd::detail {
 
-/// What the program asks for of every value: what completion found; or what the user asks for next, where a value that nobody annotated
-/// is only read to be resharded; or less. Where every reader of a value takes the same slice of it, the slice is all that is made:
-/// all_reduce and slice become reduce_scatter, through any elementwise operators in between.
+/// Returns the sharding that the program asks for of every value: the one that completion found; or the one that the user asks for next,
+/// where a value that nobody annotated is only read to be resharded; or a part of it. Where every reader of a value takes the same slice of
+/// it, the slice is all that is made: all_reduce and slice become reduce_scatter, through any elementwise operators in between.
 constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> completed) {
-  vec<sharding> wishes(completed.data(), completed.data() + completed.size());
+  vec<sharding> preferred(completed.data(), completed.data() + completed.size());
   const node* const nodes = g.nodes.data();
-  sharding* const wish = wishes.data();
+  sharding* const at = preferred.data();
   for (int i = static_cast<int>(g.nodes.size()); i-- > 0;) {
     const vec<int>& readers = uses.readers[i];
     const int count = static_cast<int>(readers.size());
     if (uses.needed[i] == 0 || facts_of(nodes[i].op).made == origin::given || count == 0 || readers[0] == i) continue;
     if (nodes[i].local_axes != 0 || facts_of(nodes[i].op).made == origin::viewed) continue;  // devices may hold other data
     if (count == 1 && !nodes[i].annotated && facts_of(nodes[i].op).made == origin::shards &&
-        facts_of(nodes[readers[0]].op).made == origin::renamed && wish[readers[0]].partial == 0) {
-      wish[i] = wish[readers[0]];
+        facts_of(nodes[readers[0]].op).made == origin::renamed && at[readers[0]].partial == 0) {
+      at[i] = at[readers[0]];
       continue;
     }
     bool alike = true;
-    sharding slice = wish[i];
+    sharding slice = at[i];
     for (int r = 0; r < count && alike; ++r) {
       const int reader = readers[r];
       const node& user = nodes[reader];
@@ -34,19 +34,18 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
       if (reader == i || !facts.keeps_slices) break;  // itself: an output
       sharding asked = slice;
       if (facts.uniform) {
-        asked.splits = wish[reader].splits;
+        asked.splits = at[reader].splits;
       } else {
         op_rule rule;
         facts.rule(g, user, rule);
-        asked.splits = to_dims(mesh, rule, rule.operand(0), to_factors(mesh, rule, rule.result(), wish[reader].splits));
+        asked.splits = to_dims(mesh, rule, rule.operand(0), to_factors(mesh, rule, rule.result(), at[reader].splits));
       }
       alike = r == 0 || asked.splits == slice.splits;
       slice = asked;
     }
-    if (alike && !(slice.splits == wish[i].splits) && lies_inside(mesh, nodes[i].shape, wish[i], slice))
-      wish[i].splits = slice.splits;
+    if (alike && !(slice.splits == at[i].splits) && lies_inside(mesh, nodes[i].shape, at[i], slice)) at[i].splits = slice.splits;
   }
-  return wishes;
+  return preferred;
 }
 /// The same, but that types are asked for as they are.
 constexpr vec<sharding> asked_for(const graph& g, const mesh_shape& mesh, span<const sharding> completed) {

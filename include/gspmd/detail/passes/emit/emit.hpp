@@ -34,10 +34,10 @@ class emitter {
   constexpr const sharding& layout_of(int i) const { return table_.nodes[i].result; }
   constexpr const node_choice& choice_for(int i) const { return table_.nodes[i]; }
   constexpr const sharding& wanted(int i, int k) const { return table_.wanted[table_.nodes[i].wanted + k]; }
-  constexpr const delivery& next_delivery(int, const sharding&) { return table_.deliveries[next_delivery_++]; }
-  constexpr const reshard_step& step(const delivery& way, int k) const { return table_.steps[way.step + k]; }
+  constexpr const reshard_path& next_path(int, const sharding&) { return table_.paths[next_path_++]; }
+  constexpr const reshard_step& step(const reshard_path& way, int k) const { return table_.steps[way.step + k]; }
 
-  // ---- what it is told, with the numbers of forms ----
+  // ---- what the walk makes, with the numbers of forms ----
   constexpr void input(int i, int form) {
     program_.inputs.push_back(form);
     named(i, form);
@@ -138,7 +138,7 @@ class emitter {
     program_.ops.push_back(op);
   }
 
-  /// What carries a value round a loop, or ends a branch, is kept.
+  /// Whether an instruction is kept: somebody reads a result of it, or it carries a value round a loop, or ends a branch.
   [[nodiscard]] static constexpr bool is_wanted(const instruction& op, const vec<std::uint8_t>& is_read) {
     bool is_any_read = op.what == instruction_kind::control || op.what == instruction_kind::copy || is_read[op.result] != 0;
     for (const int v : op.further_results) is_any_read = is_any_read || is_read[v] != 0;
@@ -177,7 +177,7 @@ class emitter {
   form_book book_;
   vec<int> given_;
   form_walk<emitter> walk_;
-  int next_delivery_ = 0;
+  int next_path_ = 0;
   vec<int> begins_;  // where the open bodies begin in the program
   local_program program_;
 };

@@ -79,7 +79,7 @@ class collective_joiner {
   [[nodiscard]] constexpr std::int64_t size_of(int v) const {
     return elements(program_.value(v).local) * bytes_of(program_.value(v).type);
   }
-  /// What the memory of its operand and its result takes, whichever is more.
+  /// Returns the bytes of its operand or its result, whichever are more.
   [[nodiscard]] constexpr std::int64_t size_of(const instruction& op) const {
     const auto before = size_of(op.operands[0]), after = size_of(op.result);
     return before < after ? after : before;
@@ -217,7 +217,7 @@ class collective_joiner {
     int place = -1;
     for (int g = 0; g < static_cast<int>(groups_.size()); ++g)
       if (can_take(groups_[g], k)) place = g;
-    // What a full group frees may be what another one of the kind begins with: look again.
+    // A group without room is sent now, and its readers may be what another group of the kind begins with: look again.
     if (place >= 0 && !has_room(groups_[place], bytes)) {
       let_go(std::uint64_t{1} << place);
       place = -1;

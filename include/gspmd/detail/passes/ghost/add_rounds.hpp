@@ -54,7 +54,7 @@ class ghost_rounds {
   [[nodiscard]] constexpr bool is_field(std::size_t result) const { return s_.at(s_.results[result]).shape.count > 0; }
   [[nodiscard]] constexpr span<const ghost_blocks> blocks() const { return {round_.blocks.data(), round_.blocks.size()}; }
 
-  /// What does not change is computed before the loop.
+  /// Adds a node that does not change before the loop.
   constexpr void add_before(int i) {
     node n = s_.at(i);
     for (auto& o : n.operands) o = number_[o];
@@ -118,7 +118,7 @@ class ghost_rounds {
         next[k] = add_reshard(out_, add_without_ghosts(out_, next[k], blocks(), s_.shape, start.at), layout_of(0), start.at);
     return next;
   }
-  /// What stands for a node in a sweep.
+  /// Returns the node that stands for node `i` in a sweep.
   constexpr int in_sweep(block_reads& reads, int i) {
     if (made_[i] >= 0) return made_[i];
     const bool is_light = s_.varies[i] == 0 && s_.at(i).shape.count > 0 && reach_.is_light(i);

@@ -44,7 +44,7 @@ class ghost_sweep {
   [[nodiscard]] static constexpr bool is_computed_in_loops(const node& n) {
     return facts_of(n.op).made == origin::shards && facts_of(n.op).runs == realisation::loop;
   }
-  /// The identity: a wish for a sharding, or a reshape to the shape that it has.
+  /// The identity: a reshard, or a reshape to the shape that it has.
   [[nodiscard]] constexpr bool is_renamed(const node& n) const {
     return facts_of(n.op).made == origin::renamed || (may_be_moved(program, n) && at(n.operands[0]).shape == n.shape);
   }

@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// What a round takes: its exchanges, and its sweeps on all of the blocks. To copy an element takes what an operator takes.
+/// Returns the time of a round: of its exchanges, and of its sweeps on all of the blocks. To copy an element takes what an operator takes.
 constexpr std::int64_t time_of_round(const ghost_reach& reach, std::int64_t sweeps) {
   const ghost_sweep& s = reach.sweep;
   const ghost_round round = reach.round_of(sweeps);

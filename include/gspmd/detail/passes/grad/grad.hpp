@@ -63,7 +63,7 @@ class differentiator {
       if (is_region_result(at(i).op)) visit_region(i);
       else if (has_gradient(i)) visit(i);
       for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].in_gradient = true;
-      // What a user says of an operator holds for its gradient, which moves the same data back.
+      // The policy of an operator holds for its gradient, which moves the same data back.
       if (const policy said = policy_of(at(i)); said != policy{}) set_policy(graph_, before, said);
       if (const axis_mask axes = at(i).exchange_axes; axes != 0) allow_exchange(graph_, before, axes);
     }
@@ -209,7 +209,7 @@ class differentiator {
     for (std::size_t k = 0; k < sums.size(); ++k) gradients_.give(body.outside[k], sums[k]);
   }
 
-  /// What every iteration of a loop finds in a carried value, stacked.
+  /// Returns the values that a carried value has at the begin of every iteration of a loop, stacked.
   constexpr int stack(int loop, int carry) {
     const node held = at(carry);
     const node start = at(loop);

@@ -59,8 +59,8 @@ class loop_fuser {
       } else if (s_.waits_virtual(o)) {
         path_.push_back(visit{o, 0, top.stamp, false});
       } else if (!s_.is_virtual(op) && s_.program_.value(o).local == s_.program_.value(top.value).local) {  // in the same loop
-        if (s_.seen_[o] == top.stamp) continue;
-        s_.seen_[o] = top.stamp;
+        if (s_.visited_[o] == top.stamp) continue;
+        s_.visited_[o] = top.stamp;
         path_.push_back(visit{o, 0, top.stamp, false});
       } else {
         begin_loop(o);
@@ -70,7 +70,7 @@ class loop_fuser {
   constexpr void begin_loop(int v) {
     v = s_.base[v];
     if (!s_.waits(v)) return;
-    s_.seen_[v] = ++s_.stamp_;
+    s_.visited_[v] = ++s_.stamp_;
     path_.push_back(visit{v, 0, s_.stamp_, true});
   }
 
@@ -154,7 +154,7 @@ class loop_fuser {
   /// The waiting operators that lead to `v`, operands first.
   constexpr void collect(int v, vec<int>& members, int stamp) {
     vec<visit> path;
-    s_.seen_[v] = stamp;
+    s_.visited_[v] = stamp;
     path.push_back(visit{v, 0, stamp, false});
     while (!path.empty()) {
       visit& top = path.back();
@@ -165,8 +165,8 @@ class loop_fuser {
         continue;
       }
       const int o = op.operands[top.next++];
-      if (!s_.waits(o) || s_.waits_virtual(o) || s_.seen_[o] == stamp) continue;
-      s_.seen_[o] = stamp;
+      if (!s_.waits(o) || s_.waits_virtual(o) || s_.visited_[o] == stamp) continue;
+      s_.visited_[o] = stamp;
       path.push_back(visit{o, 0, stamp, false});
     }
   }
@@ -178,9 +178,9 @@ class loop_fuser {
       const int v = members[m];
       for (int r = s_.readers_from_[v]; r < s_.readers_from_[v + 1]; ++r) {
         const int w = s_.readers_[r];
-        if (w < 0 || !s_.waits(w) || s_.seen_[w] == stamp || !can_join(w, stamp) || !(s_.program_.value(w).local == loop))
+        if (w < 0 || !s_.waits(w) || s_.visited_[w] == stamp || !can_join(w, stamp) || !(s_.program_.value(w).local == loop))
           continue;
-        s_.seen_[w] = stamp;
+        s_.visited_[w] = stamp;
         members.push_back(w);
       }
     }
@@ -189,12 +189,12 @@ class loop_fuser {
                 [this](int a, int b) { return s_.maker_[a] < s_.maker_[b]; });
   }
 
-  /// Whether an operator that waits and reads something of the group can join: it reads nothing that still waits elsewhere.
+  /// Whether an operator that waits and reads something of the group can join: it reads nothing outside of the group that still waits.
   [[nodiscard]] constexpr bool can_join(int v, int stamp) const {
     const auto& op = s_.maker(v);
     if (s_.is_virtual(op)) return false;
     for (const int o : op.operands)
-      if (s_.seen_[o] != stamp && !is_ready(o)) return false;
+      if (s_.visited_[o] != stamp && !is_ready(o)) return false;
     return true;
   }
   [[nodiscard]] constexpr bool is_ready(int v) const {
@@ -205,7 +205,7 @@ class loop_fuser {
     return true;
   }
 
-  /// Makes the loop that computes `v`, whose operands from elsewhere lie in memory.
+  /// Makes the loop that computes `v`, whose operands from outside of it lie in memory.
   constexpr void flush(int v) {
     while (s_.waits(v)) emit_loop(v);
   }
@@ -248,7 +248,7 @@ class loop_fuser {
       for (const auto& f : reductions) {
         s_.waiting_[f.result] = 0;
         reduced.push_back(wide_.like(f.result));
-        const int reg = s_.seen_[f.operand] == stamp ? s_.register_[f.operand] : group.read(f.operand);
+        const int reg = s_.visited_[f.operand] == stamp ? s_.register_[f.operand] : group.read(f.operand);
         group.reduce(reg, reduced[reduced.size() - 1], reduction_spec{loop, f.dims, f.kind});
       }
     }
@@ -283,7 +283,7 @@ class loop_fuser {
     vec<waiting_reduction> reductions;
     if (reduced_ < 0 || !reduces_by_blocks(reduced_) || group.ops.size() + loop_group::most_of_one > loop_group::most_registers)
       return reductions;
-    const auto is_computed = [&](int v) { return s_.seen_[v] == stamp && !s_.waits(v); };
+    const auto is_computed = [&](int v) { return s_.visited_[v] == stamp && !s_.waits(v); };
     if (!is_computed(reduced_)) return reductions;
     for (std::size_t k = next_; k < open_->size() && reductions.size() < most_loop_reductions; ++k) {
       const auto& f = (*open_)[k];
@@ -347,9 +347,9 @@ class loop_fuser {
     for (std::size_t k = 0; k < open.size(); ++k)
       for (const int operand : s_.maker(open[k]).operands) {
         const int o = s_.base[operand];
-        if (!s_.waits(o) || s_.seen_[o] == stamp) continue;
+        if (!s_.waits(o) || s_.visited_[o] == stamp) continue;
         if (!s_.is_lazy(s_.maker(o)) || open.size() == most_looked_at) return false;
-        s_.seen_[o] = stamp;
+        s_.visited_[o] = stamp;
         open.push_back(o);
       }
     return true;

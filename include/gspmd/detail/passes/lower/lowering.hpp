@@ -9,7 +9,7 @@
 
 namespace gspmd::detail {
 
-/// What operators add their steps with, and what it does.
+/// The functions by which operators add their steps, implemented.
 class step_lowering final : public lowering {
  public:
   constexpr step_lowering(step_state& state, loop_fuser& loops)

@@ -32,7 +32,7 @@ struct margin_side {
   [[nodiscard]] constexpr bool is_constant() const { return width == 0 || beyond == continuation::none; }
 };
 
-/// What lies around the shards of a value along one dim, as far as its readers in one body go.
+/// The margins around the shards of a value along one dim, as far as its readers in one body go.
 struct shard_margins {
   int of = 0;      // a value of the local program
   int inner = -1;  // the margins of it that these lie around, of a dim that was shifted before; -1: around the shards themselves

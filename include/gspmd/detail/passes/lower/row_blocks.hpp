@@ -13,7 +13,7 @@
 
 namespace gspmd::detail {
 
-/// What kernels state of rows, for each.
+/// The facts about rows that each kernel states.
 struct row_facts {
   void (*find_rows)(const step_state& lowered, const plan_step& s, row_work& work);
   int (*take_rows)(step_state& lowered, plan_step& s, const row_part& part);  // so many dims fewer its bounds count

@@ -11,8 +11,8 @@
 
 namespace gspmd::detail {
 
-/// What is known of the values of a local program while it becomes steps, and the plan's tables that they fill. Those who make steps
-/// share it: loop_fuser, lowering, region_steps and scheduler.
+/// The values of a local program while it becomes steps, and the plan's tables that they fill. Those who make steps share it: loop_fuser,
+/// lowering, region_steps and scheduler.
 struct step_state {
   /// Whether all who read a value are loops, or values w for which fits(w).
   // It stands before its first use, for Clang: it instantiates a member template too late for constant evaluation if its body comes later.
@@ -34,7 +34,7 @@ struct step_state {
     maker_.resize(count, -1);
     uses_.resize(count, 0);
     waiting_.resize(count, 0);
-    seen_.resize(count, 0);
+    visited_.resize(count, 0);
     is_joined_.resize(count, 0);
     step_.resize(count, -1);
     register_.resize(count, -1);
@@ -143,7 +143,7 @@ struct step_state {
     base.push_back(static_cast<int>(base.size()));
     maker_.push_back(-1);
     uses_.push_back(1);
-    seen_.push_back(0);
+    visited_.push_back(0);
     waiting_.push_back(0);
     step_.push_back(-1);
     register_.push_back(-1);
@@ -153,9 +153,9 @@ struct step_state {
 
   const graph& graph_;
   local_program program_;
-  vec<int> maker_;  // by value: the op that makes it; -1 for inputs
-  vec<int> uses_;   // by value: by operators that are not in a group yet
-  vec<int> seen_;   // by value: the last walk that met it
+  vec<int> maker_;    // by value: the op that makes it; -1 for inputs
+  vec<int> uses_;     // by value: by operators that are not in a group yet
+  vec<int> visited_;  // by value: the last walk that met it
   int stamp_ = 0;
   vec<std::uint8_t> waiting_;      // by value: a lazy op that is not done
   vec<int> readers_from_;          // by value: its first one in readers_

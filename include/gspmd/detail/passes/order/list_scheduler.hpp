@@ -190,7 +190,7 @@ class list_scheduler {
     heap_.push_back(entry{most_, s, place_[s]});
     std::push_heap(heap_.begin(), heap_.end());
   }
-  /// What run_ holds has run: looks at what that may have changed.
+  /// Puts the steps of run_ into the order, and looks again at the steps whose gain they may have changed.
   constexpr void finish_run() {
     int steps[longest_run]{};
     const int count = run_count_;

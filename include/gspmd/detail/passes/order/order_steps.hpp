@@ -42,7 +42,7 @@ class step_orderer {
     buffer_ = ints_.take(value_count_);
     first_ = ints_.take(value_count_);
     last_ = ints_.take(value_count_);
-    seen_ = ints_.take(value_count_);
+    visited_ = ints_.take(value_count_);
     made_ = ints_.take(value_count_);
     number_ = ints_.take(value_count_);
     overwriter_ = ints_.take(value_count_);
@@ -131,8 +131,8 @@ class step_orderer {
           if (is_outside_[v] == 0 && is_joined(s)) bytes_[b] += elements(value.local) * bytes_of(value.type);
           else if (is_outside_[v] == 0 && b == v) bytes_[b] = elements(value.local) * bytes_of(value.type);
         }
-        if (seen_[b] == i + 1) continue;
-        seen_[b] = i + 1;
+        if (visited_[b] == i + 1) continue;
+        visited_[b] = i + 1;
         last_[b] = i + 1;
         touched_[next++] = b;
       }
@@ -141,7 +141,7 @@ class step_orderer {
     for (int b = 0; b < value_count_; ++b) bytes_[b] = (bytes_[b] + 63) / 64 * 64;
   }
 
-  /// What becomes an output in place is made there.
+  /// Places the operand of which a step makes an output in place in the memory of that output.
   constexpr void compute_in_output(int i) {
     const auto& s = steps_[i];
     const int r = result(s, 0);
@@ -186,7 +186,7 @@ class step_orderer {
     }
   }
 
-  /// What makes the next one of a carried value, or an output out of an input, is the last one that reads it.
+  /// Finds the steps that make the next one of a carried value, or an output out of an input: each is the last step that reads it.
   constexpr void find_overwriters() {
     for (int i = 0; i < step_count_; ++i)
       if (steps_[i].target >= 0 && facts_of(steps_[i]).role == step_role::hands_on)
@@ -226,8 +226,8 @@ class step_orderer {
           const int b = touched_[t];
           if (bytes_[b] == 0) continue;
           own += bytes_[b];
-          if (first_[b] <= s.begin && seen_[b] != here) through -= bytes_[b];
-          seen_[b] = here;
+          if (first_[b] <= s.begin && visited_[b] != here) through -= bytes_[b];
+          visited_[b] = here;
           if (t == first || in_place_[i] == 0 || bytes_[b] != bytes_[r]) continue;
           could_share = bytes_[r];
           if (first_[b] <= i && last_[b] == i + 1 && first_[r] == i + 1 && last_[r] > i + 1) shared = bytes_[r];
@@ -302,7 +302,7 @@ class step_orderer {
   int* buffer_ = nullptr;        // by value whose memory it is: the first one of what lies together
   int* first_ = nullptr;         // by buffer: the step from which it lies there; 0: none, and so below
   int* last_ = nullptr;          // by buffer
-  int* seen_ = nullptr;          // by buffer: the last step, or stretch, that met it
+  int* visited_ = nullptr;       // by buffer: the last step, or stretch, that met it
   int* made_ = nullptr;          // by value: the step that makes it
   int* number_ = nullptr;        // by buffer: in the stretch that is ordered now
   int* overwriter_ = nullptr;    // by value: the step that may write where it lies

@@ -21,7 +21,7 @@ namespace gspmd::detail {
 /// Margins are joined where nobody needs the first ones before the last ones are brought: all are under way at once, in the same
 /// messages, and small loops wait once. The loop is the first one that reads them, and reads what they lie around; the steps between the
 /// movement and the loop are no bounds of a body. The inner part and the rim have the operands and results of the loop, each at
-/// indices of its own, so that nothing lies elsewhere than it did, and what the loop may do in place it still may. Loops of which no
+/// indices of its own, so that everything lies where it did, and what the loop may do in place it still may. Loops of which no
 /// `least` elements can be computed before stay as they are, as do those that reduce what they compute, in order.
 class move_overlapper {
  public:

@@ -19,7 +19,7 @@ namespace gspmd::detail {
 ///    elementwise loop makes of a carried value that is read still, as a stencil does, is not copied: the two take turns in two
 ///    places, of which the number of trips done tells which one is whose.
 /// 5. What one message reduces together lies in one piece of the arena, each value behind the one before it. The piece is held
-///    from when the first of them is made until the last of the results dies; inputs, outputs and carried values lie elsewhere.
+///    from when the first of them is made until the last of the results dies; inputs, outputs and carried values lie outside of the arena.
 /// 6. First fit: at each step the results and the scratch get the lowest gap that is free, then what died is given back.
 class memory_planner {
  public:

@@ -17,7 +17,7 @@ struct operand_on_axis {
 };
 using operands_on_axis = inline_vec<operand_on_axis, max_map_arity>;
 
-/// What becomes of a result on one axis, or why nothing can.
+/// The state of a result on one axis, or the reason why it has none.
 struct axis_result {
   axis_state is;
   std::int8_t factor = -1;  // that the axis splits

@@ -15,7 +15,7 @@ struct border_crossing {
   text what;
 };
 
-/// A dim that the region's axes cut is cut evenly by others too: its parts would begin elsewhere than those of the whole dim do.
+/// A dim that the region's axes cut is cut evenly by others too: its parts would begin at other indices than those of the whole dim do.
 ///     12 elements over x:2, y:4       parts of 2, the second device along x begins at 8; parts of what it has, 6, begin at 6, 8, 10
 constexpr bool is_cut_evenly(const mesh_info& mesh, const border_spec& spec, const extents& local,
                              const inline_vec<axis_use, max_axes>& others, border_crossing& to) {

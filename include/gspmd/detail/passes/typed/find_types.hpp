@@ -66,7 +66,7 @@ constexpr bool note_types(graph& g, const program_typer& typer) {
   for (const auto& s : typer.steps) {
     node& n = g.nodes[static_cast<std::size_t>(s.node)];
     if (facts_of(n.op).made != origin::renamed || (n.local_axes != 0 && (s.axes & ~n.local_axes) == 0)) continue;
-    if (const deed d = transitions[s.row].forward; d != deed::nothing || s.to.is == state::partial)
+    if (const device_action d = transitions[s.row].forward; d != device_action::nothing || s.to.is == state::partial)
       written_step{d, s.axes}.keep(n);
   }
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
@@ -76,7 +76,7 @@ constexpr bool note_types(graph& g, const program_typer& typer) {
   return true;
 }
 
-/// What `graph::find_types` is of a program in the explicit mode.
+/// The function for `graph::find_types` of a program in the explicit mode.
 constexpr void find_types(graph& g, bool annotate) {
   const program_typer typer = typed_program(g);
   if (typer.mistakes.empty()) {

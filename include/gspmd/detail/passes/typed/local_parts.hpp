@@ -12,7 +12,7 @@ namespace gspmd::detail {
 ///
 ///   0 1 2 3 4 5 over x:2, y:3      gathered along y: 0 1 2 | 3 4 5      along x: 0 3 | 1 4 | 2 5, of which no part lies as S(0) says
 ///
-/// What is not known is not there, and not asked for.
+/// An order that is not known is not stored, and not asked for.
 class local_parts {
   // It stands before its callers: Clang reads bodies in their order, and for a constant of one calls nothing that it has not read yet.
   template <class Keeps>
@@ -65,9 +65,13 @@ class local_parts {
   }
   /// After a transition along axes of the local view. What is taken for varying is stacked along a dim 0 of its own, or cut along it.
   constexpr void change(const state_change& c) {
-    const bool joins = c.by == verb::all_gather || c.by == verb::all_to_all || c.by == verb::convert;
-    const bool cuts = c.by == verb::reduce_scatter || c.by == verb::all_to_all || c.by == verb::convert;
-    if (c.by == verb::permute || (c.by == verb::reinterpret && c.to.is == state::varying && c.from.is != state::varying)) return;
+    const bool joins =
+        c.by == transition_kind::all_gather || c.by == transition_kind::all_to_all || c.by == transition_kind::convert;
+    const bool cuts =
+        c.by == transition_kind::reduce_scatter || c.by == transition_kind::all_to_all || c.by == transition_kind::convert;
+    if (c.by == transition_kind::permute ||
+        (c.by == transition_kind::reinterpret && c.to.is == state::varying && c.from.is != state::varying))
+      return;
     for (int a = 0; a < max_axes; ++a)
       if ((c.axes & axis_bit(a)) != 0) join(a);
     if (joins && c.from.is == state::varying)
@@ -95,7 +99,7 @@ class local_parts {
       }
     }
   }
-  /// What both know alike; whether that is less than this one knew.
+  /// Keeps the orders that both know alike; returns whether that is less than this one knew.
   constexpr bool keep_common(const local_parts& o, int rank) {
     bool is_less = false;
     for (int d = 0; d < rank; ++d) {

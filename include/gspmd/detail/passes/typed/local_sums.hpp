@@ -81,11 +81,11 @@ class local_sums {
     if (const int number = names_.number_of(k); number >= 0 && names_.held(number) >= 0) {
       remedy_list list(t_.on_mesh, a, true, is_called());
       if (is_called())
-        list.add(number, row_of(verb::all_reduce, state::partial, state::invariant), partial_by(monoid::add), {state::invariant},
-                 t_.held(n.operands[k]));
+        list.add(number, row_of(transition_kind::all_reduce, state::partial, state::invariant), partial_by(monoid::add),
+                 {state::invariant}, t_.held(n.operands[k]));
       else
-        list.add(number, row_of(verb::reinterpret, state::varying, state::partial), {state::varying}, partial_by(monoid::add),
-                 t_.held(n.operands[k]));
+        list.add(number, row_of(transition_kind::reinterpret, state::varying, state::partial), {state::varying},
+                 partial_by(monoid::add), t_.held(n.operands[k]));
       ways = list.texts();
     }
     propose_own(axis, "what is summed", "one device's own sum");

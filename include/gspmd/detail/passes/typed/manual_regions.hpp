@@ -63,9 +63,10 @@ class region_planner {
       for (auto k = before; k < made_.nodes.size(); ++k) {
         made_.nodes[k].tag = n.tag;
         made_.nodes[k].is_started = n.is_started;
-        if (leaves_axes_) leave_axes(static_cast<int>(k), is_written ? seen_by(n) : 0);
+        if (leaves_axes_) leave_axes(static_cast<int>(k), is_written ? planned_axes(n) : 0);
       }
-      // What a collective sees in the global view lies as its layout says; of what stands for it in the local one the type speaks.
+      // A value that a collective makes in the global view lies as its layout says; the type speaks of the value that stands for it in
+      // the local view.
       if (is_written && !collective_of(transitions[state_change::of(was).row()].forward).empty())
         for (auto k = before; k < made_.nodes.size(); ++k) made_.nodes[k].equal_axes = n.local_axes;
       if (is_written && made_.nodes.size() > before) made_.nodes[number[i]].equal_axes = n.equal_axes;
@@ -81,24 +82,24 @@ class region_planner {
 
  private:
   /// Of a program in which a region leaves axes to the planner: along its own axes a value lies as is written, and along these as completion
-  /// finds. What is computed in a region is hidden along its axes; while a transition goes on it is seen along the axes `seen`.
-  constexpr void leave_axes(int i, axis_mask seen) {
+  /// finds. What is computed in a region is hidden along its axes; while a transition goes on it is visible along the axes `visible`.
+  constexpr void leave_axes(int i, axis_mask visible) {
     node& n = made_.nodes[i];
     const bool is_border = facts_of(n.op).made == origin::viewed;
     const node* const x = n.operands.count > 0 ? &made_.nodes[n.operands[0]] : nullptr;
     n.hidden_axes = n.local_axes;
-    if (seen != 0 && x != nullptr) {
-      const bool is_seen = x->hidden_axes != x->local_axes;
-      if (is_border != is_seen) n.hidden_axes &= ~seen;  // it goes in, or stays in
+    if (visible != 0 && x != nullptr) {
+      const bool is_visible = x->hidden_axes != x->local_axes;
+      if (is_border != is_visible) n.hidden_axes &= ~visible;  // it goes in, or stays in
     } else if (!n.annotation.splits.empty()) {
-      n.hidden_axes &= ~seen;  // the places of the devices
+      n.hidden_axes &= ~visible;  // the places of the devices
     }
     n.closed_axes |= n.local_axes;
     if (is_border) n.closed_axes |= x->local_axes;
-    if (n.annotated && (seen != 0 || is_border)) n.annotation.open = ~dim_mask{0};
+    if (n.annotated && (visible != 0 || is_border)) n.annotation.open = ~dim_mask{0};
   }
   /// The axes along which a transition is planned in the global view.
-  [[nodiscard]] static constexpr axis_mask seen_by(const node& n) {
+  [[nodiscard]] static constexpr axis_mask planned_axes(const node& n) {
     const state_change c = state_change::of(n);
     const bool is_sent = n.operands.count > 0 && !collective_of(transitions[c.row()].forward).empty();
     return is_sent ? n.local_axes : c.axes;
@@ -145,7 +146,9 @@ class region_planner {
     return true;
   }
   /// The same memory under another shape and layout.
-  constexpr int seen_as(int x, const extents& shape, const sharding& s) { return laid(add_seen_as(made_, x, shape, at_), s); }
+  constexpr int with_shape(int x, const extents& shape, const sharding& s) {
+    return laid(add_with_shape(made_, x, shape, at_), s);
+  }
   constexpr int brought(int x, const sharding& s) { return add_reshard(made_, x, s, at_); }
 
   /// Chunks of dim `d` on the devices along the axes, which cut it before others do.
@@ -191,7 +194,7 @@ class region_planner {
     extents all;
     all.push_back(made_.mesh->shape.size_of(axes));
     const int numbers = laid(add_iota(made_, dtype::s32, all, 0, at_), chunks({}, axes, 0));
-    return seen_as(numbers, {}, {});
+    return with_shape(numbers, {}, {});
   }
   /// Zeros but for what one device has, or for each device's own part of dim `d`.
   constexpr int first_or_zeros(int x, axis_mask axes, monoid kind, const sharding& s) {
@@ -234,16 +237,18 @@ class region_planner {
       return others != 0 ? chunks(behind_new_dim(s, 0), others, 0) : s;
     }
     constexpr int enter(int x, const extents& s, const sharding& lies) const {
-      return of.is_even(shape(s), layout(lies), axes) ? of.seen_as(x, shape(s), layout(lies)) : -1;
+      return of.is_even(shape(s), layout(lies), axes) ? of.with_shape(x, shape(s), layout(lies)) : -1;
     }
     constexpr int leave(int x, const extents& s, const sharding& lies) const {
       if (x < 0) return -1;
-      return of.is_even(of.shape(x), of.made_.nodes[x].annotation, axes) ? of.seen_as(x, s, lies) : -1;
+      return of.is_even(of.shape(x), of.made_.nodes[x].annotation, axes) ? of.with_shape(x, s, lies) : -1;
     }
     constexpr int bring(int x, const sharding& s) const { return of.brought(x, layout(s)); }
   };
-  /// What varies, as its part of a dim 0 that it is stacked along.
-  constexpr int stacked_by_itself(int x, const sharding& s) { return seen_as(x, stacked(shape(x), 0, 1), behind_new_dim(s, 0)); }
+  /// Returns a varying value as its part of a dim 0 along which it is stacked.
+  constexpr int stacked_by_itself(int x, const sharding& s) {
+    return with_shape(x, stacked(shape(x), 0, 1), behind_new_dim(s, 0));
+  }
   constexpr int permuted(const collective_view& view, int x, const device_shift& shift, const sharding& s) {
     const extents of = shape(x);
     const sharding rows = chunks(behind_new_dim(s, 0), view.axes, 0);
@@ -265,16 +270,16 @@ class region_planner {
     const sharding after = lies(i);
     if (n.operands.count == 0) return place(c.axes);
     const int x = n.operands[0];
-    const deed does = transitions[c.row()].forward;
+    const device_action does = transitions[c.row()].forward;
     const bool is_sent = !collective_of(does).empty();
-    const collective_view view{*this, c.axes, seen_by(n) & ~c.axes};
+    const collective_view view{*this, c.axes, planned_axes(n) & ~c.axes};
     if (shape(x).count + 2 > max_rank && is_sent)
       return made_.fail(at_, name_of(c.by), mistake::rank,
                         "in a manual region a tensor that is sent has at most 30 dims; reshape it");
     const auto parts = made_.mesh->shape.size_of(c.axes);
     const sharding rest = made_.nodes[x].annotation;
     const auto chunked = [&](int d) { return chunks(rest, c.axes, d); };
-    // What varies is stacked. Behind one another along its first dim its elements lie as they do along a dim before it; a scalar has no
+    // A varying value is stacked. Behind one another along its first dim its elements lie as they do along a dim before it; a scalar has no
     // dim to be joined along, and gets one.
     const auto whole = [&](int d) {
       return view.enter(x, shape(x).count == 0 ? stacked(shape(x), 0, parts) : joined(shape(x), d, parts), chunked(d));
@@ -282,17 +287,17 @@ class region_planner {
     const auto terms = [&] { return view.enter(x, shape(x), partial_over(rest, c.axes, c.from.reduced_by)); };
     const auto left = [&](int y) { return view.leave(y, n.shape, after); };
     switch (does) {
-      case deed::nothing: return brought(x, after);
-      case deed::keep_own: return left(view.bring(leaves_axes_ ? view.enter(x, shape(x), rest) : x, chunked(c.to.dim)));
-      case deed::keep_first: return first_or_zeros(x, c.axes, c.to.reduced_by, after);
-      case deed::pad_zeros:
+      case device_action::nothing: return brought(x, after);
+      case device_action::keep_own: return left(view.bring(leaves_axes_ ? view.enter(x, shape(x), rest) : x, chunked(c.to.dim)));
+      case device_action::keep_first: return first_or_zeros(x, c.axes, c.to.reduced_by, after);
+      case device_action::pad_zeros:
         return among_zeros(c.from.is == state::varying ? stacked_by_itself(x, rest) : x, c.axes, c.from.dim, c.to.reduced_by,
                            after);
-      case deed::gather: return left(view.bring(whole(c.from.dim), rest));
-      case deed::gather_sum: return left(view.bring(terms(), chunked(c.to.dim)));
-      case deed::sum: return left(view.bring(terms(), after));
-      case deed::exchange: return left(view.bring(whole(c.from.dim), chunked(c.to.dim)));
-      case deed::permute: return permuted(view, x, device_shift::of(n), after);
+      case device_action::gather: return left(view.bring(whole(c.from.dim), rest));
+      case device_action::gather_sum: return left(view.bring(terms(), chunked(c.to.dim)));
+      case device_action::sum: return left(view.bring(terms(), after));
+      case device_action::exchange: return left(view.bring(whole(c.from.dim), chunked(c.to.dim)));
+      case device_action::permute: return permuted(view, x, device_shift::of(n), after);
     }
     return -1;
   }
@@ -305,7 +310,7 @@ class region_planner {
   bool leaves_axes_ = false;  // a region of an automatic program does not take all axes
 };
 
-/// What `graph::type_local` is of a program with manual regions.
+/// The function for `graph::type_local` of a program with manual regions.
 constexpr void type_local(graph& g, bool annotate) {
   program_typer typer(g, *g.mesh, 0, g.find_types == nullptr);
   if (g.find_types != nullptr)

@@ -77,8 +77,8 @@ class remedy_search {
       const axis_state is = t_.type(x).on[axis_];
       for (int row = 0; row < transition_count; ++row) {
         const auto& t = transitions[row];
-        if (t.from != is.is || t.is_for_experts || t.to == state::varying || t.by == verb::permute) continue;
-        if (only_gathers && t.by != verb::all_gather) continue;
+        if (t.from != is.is || t.is_for_experts || t.to == state::varying || t.by == transition_kind::permute) continue;
+        if (only_gathers && t.by != transition_kind::all_gather) continue;
         const int dims = t.to == state::shard ? t_.at(x).shape.count : 1;
         for (int d = 0; d < dims; ++d)
           if (const axis_state to = t.to == state::shard ? shard_of(d) : axis_state{t.to}; !(to == is) && is_way_out(x, row, to))

@@ -29,7 +29,7 @@ class operator_typer {
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
       const axis_rule& along = t_.is_local(a) ? locally : globally;
       operands_on_axis in;
-      for (int k = 0; k < n.operands.count; ++k) in.push_back(seen(n, rule, k, a));
+      for (int k = 0; k < n.operands.count; ++k) in.push_back(operand_on(n, rule, k, a));
       const axis_result found = along.of(in);
       if (found.broken != mode_mistake::none) {
         complain(t_, i, rule, along, in, a, found);
@@ -69,16 +69,16 @@ class operator_typer {
       if (result.on[a].is == state::varying || result.on[a].is == state::shard) varying |= axis_bit(a);
     result.parts.keep_axes(varying);
   }
-  [[nodiscard]] constexpr operand_on_axis seen(const node& n, const op_rule& rule, int k, int a) {
+  [[nodiscard]] constexpr operand_on_axis operand_on(const node& n, const op_rule& rule, int k, int a) {
     const value_type& t = t_.type(n.operands[k]);
-    operand_on_axis seen{t.on[a], -1, t_.may_be_zeros(n.operands[k]), is_positive_number(t_.program, n.operands[k])};
-    if (!is_floating(t_.at(n.operands[k]).type)) seen.is = without_gradient(seen.is);
-    if (!t_.is_local(a)) seen.repeated = repeated(rule, k, t_.at(n.operands[k]));
-    if (t_.is_local(a) || seen.is.is != state::shard) return seen;
-    seen.factor = -2;
+    operand_on_axis operand{t.on[a], -1, t_.may_be_zeros(n.operands[k]), is_positive_number(t_.program, n.operands[k])};
+    if (!is_floating(t_.at(n.operands[k]).type)) operand.is = without_gradient(operand.is);
+    if (!t_.is_local(a)) operand.repeated = repeated(rule, k, t_.at(n.operands[k]));
+    if (t_.is_local(a) || operand.is.is != state::shard) return operand;
+    operand.factor = -2;
     for (const auto& use : to_factors(t_.mesh(), rule, rule.operand(k), t.splits))
-      if (use.axis == a) seen.factor = use.dim;
-    return seen;
+      if (use.axis == a) operand.factor = use.dim;
+    return operand;
   }
   /// The factors of the dims along which every element of x is repeated: those that it did not have before.
   [[nodiscard]] constexpr std::uint64_t repeated(const op_rule& rule, int k, const node& x) const {
@@ -163,7 +163,7 @@ class operator_typer {
     }
     return true;
   }
-  /// What an operator reads of an operand, which lies as `from` says, for a result that lies as `to` says.
+  /// The part or tile of an operand, which lies as `from` says, that an operator reads for a result that lies as `to` says.
   struct tile_or_part {
     const node& n;
     int operand;
@@ -199,8 +199,8 @@ class operator_typer {
     text exchange("with_exchange<`");
     exchange << axes_text(t_.on_mesh, axes) << "`>(f, ...) around this "
              << (names.is_in_call() ? names.function() : name_of(n.op)) << ": ";
-    say_bytes(exchange, deed::permute, bytes, "forward, ");
-    say_bytes(exchange, deed::permute, bytes, "backward");
+    say_bytes(exchange, device_action::permute, bytes, "forward, ");
+    say_bytes(exchange, device_action::permute, bytes, "backward");
     t_.mistakes.back().remedies.push_back(exchange);
     if (t_.is_trying) return;
     std::vector<text> gathers = remedy_search(t_, i, axis).run(true);

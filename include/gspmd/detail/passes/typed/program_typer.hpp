@@ -37,11 +37,11 @@ class program_typer {
   std::vector<typed_mistake> mistakes;
 
   constexpr void give(int input, const value_type& t) { types[static_cast<std::size_t>(input)] = t; }
-  /// What a result must be, exactly; a constant or a replica is cut for it.
+  /// Requires a result to be of exactly this type; a constant or a replica is cut for it.
   constexpr void want(int node, const value_type& t) {
     if (static_cast<std::size_t>(node) >= wanted.size()) wanted.resize(program.nodes.size(), -1);
-    wanted[static_cast<std::size_t>(node)] = static_cast<int>(wishes.size());
-    wishes.push_back(t);
+    wanted[static_cast<std::size_t>(node)] = static_cast<int>(wanted_types.size());
+    wanted_types.push_back(t);
   }
   /// Types what was added to the program since the last call.
   constexpr void run();
@@ -66,7 +66,7 @@ class program_typer {
     mistakes.push_back({kind, i, operand, axis, where << what, {}});
     return mistakes.back();
   }
-  /// What a user wrote to get a node.
+  /// Returns the name of the function that a user wrote to get a node.
   [[nodiscard]] static constexpr const char* name_in_program(const node& n) {
     if (n.op == opcode::loop_result) return "loop";
     if (n.op == opcode::cond_result) return "cond";
@@ -74,7 +74,7 @@ class program_typer {
     if (n.local_axes != 0 && facts_of(n.op).made == origin::renamed && state_change::is_one(n))
       return n.operands.count == 0 ? "axis_index" : name_of(state_change::of(n).by).data();
     if (facts_of(n.op).made != origin::renamed || state_change::is_one(n)) return name_of(n.op);
-    return is_cotangent(n) ? "grad" : state_wish::is_one(n) && state_wish::of(n).is_out ? "out" : "reshard";
+    return is_cotangent(n) ? "grad" : requested_state::is_one(n) && requested_state::of(n).is_out ? "out" : "reshard";
   }
   [[nodiscard]] static constexpr bool is_cotangent(const node& n) {
     return n.operands.count == 2 && n.attributes.count <= 1 && n.in_gradient;
@@ -152,7 +152,7 @@ class program_typer {
   std::vector<carried_value> carried;
   std::vector<int> zeros;   // inputs that stand for what a loop carries, and may be believed to be zeros
   std::vector<int> wanted;  // by node
-  std::vector<value_type> wishes;
+  std::vector<value_type> wanted_types;
   inline_vec<value_type, max_results> further;        // results of the operator typed last, but the first
   bool is_trying = false;                             // what a way out of a mistake would lead to
   void (*type_again)(program_typer&, int) = nullptr;  // of a node, for those that try

@@ -34,7 +34,7 @@ class region_typer {
   }
 
  private:
-  /// What a predicate that varies chooses varies, or is no value that can be differentiated.
+  /// Types a result that a varying predicate chooses: it varies, or is refused as no value that can be differentiated.
   constexpr bool chosen_by(int i, int branch, value_type& joined) {
     const axis_mask axes = t_.varying_predicate(branch);
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
@@ -51,8 +51,8 @@ class region_typer {
     }
     return true;
   }
-  /// What a loop carries is what its body gives it: where that is more than it began with, the body is typed again. It is once more when
-  /// all that is carried is known, where zeros that were believed to become sums did not.
+  /// Gives a carried value the type that the body gives it: where that is more than it began with, the body is typed again. It is typed
+  /// once more when all that is carried is known, where zeros that were believed to become sums did not.
   constexpr void end_loop(int i) {
     const int carry = t_.at(i).operands[0], loop = t_.at(carry).region;
     value_type carried = t_.type(carry);
@@ -83,7 +83,8 @@ class region_typer {
       }
     t_.carried.push_back({carry, is, is_settled});
   }
-  /// What the loop carries and is constant on some axis is no sum there; whether any of it was believed to become one.
+  /// Types the values that the loop carries as no sums on the axes where they are constant; returns whether any of them was believed to
+  /// become one.
   constexpr bool settle_zeros(int loop) {
     bool any = false;
     for (int c = loop + 1; t_.at(c).op == opcode::carry && t_.at(c).region == loop; ++c) {
@@ -103,14 +104,14 @@ class region_typer {
       if (on.is == state::constant) return true;
     return false;
   }
-  /// What a loop begins with, as an operand of it, brought to what its body gives.
+  /// Returns the ways to bring the value that a loop begins with, an operand of it, to the state that its body gives.
   [[nodiscard]] constexpr std::vector<text> ways_to_begin(int carry, int a, const axis_state& is, const axis_state& to) const {
     const node& n = t_.at(carry);
     remedy_list list(t_.on_mesh, a, t_.is_local(a), (n.local_axes & axis_bit(a)) != 0);
     const axis_state begun = t_.is_local(a) && varies(to) ? axis_state{state::varying} : to;
     for (int row = 0; row < transition_count; ++row) {
       const auto& t = transitions[row];
-      if (t.from != is.is || t.to != begun.is || t.is_for_experts || t.by == verb::permute) continue;
+      if (t.from != is.is || t.to != begun.is || t.is_for_experts || t.by == transition_kind::permute) continue;
       const bool cuts_or_joins = t.from == state::shard || t.to == state::shard;  // which changes a shape of the local view
       if (!t_.is_local(a) || !cuts_or_joins) list.add(carry - n.region - 1, row, is, begun, t_.held(n.operands[0]));
     }

@@ -39,10 +39,10 @@ constexpr text reshard_text(const mesh_info& mesh, const sharding& after, int ra
   return t << ">>";
 }
 
-/// What brings an operand of a manual region to a state, as a user writes it; nothing: no function does.
+/// The calls that bring an operand of a manual region to a state, as a user writes them; empty: no function does.
 ///
 ///   local::all_reduce<`x`, state::replica>(operand 0)   local::to_varying<`x`>(local::to_replica<`x`>(operand 1))
-constexpr text local_call_text(const text& axis, verb by, const axis_state& from, const axis_state& to, int operand) {
+constexpr text local_call_text(const text& axis, transition_kind by, const axis_state& from, const axis_state& to, int operand) {
   const auto call = [&](const char* name, const char* parameter, const text& of, const text& rest) {
     return text("local::") << name << "<`" << axis << '`' << parameter << ">(" << of << rest << ')';
   };
@@ -50,8 +50,8 @@ constexpr text local_call_text(const text& axis, verb by, const axis_state& from
   const char* const as_replica = to.is == state::replica ? ", state::replica" : "";
   text kind;
   if (from.is == state::partial && from.reduced_by != monoid::add) kind << ", monoid::" << name_of(from.reduced_by);
-  if (by == verb::all_reduce) return call("all_reduce", as_replica, x, kind);
-  if (by == verb::all_gather) return call("all_gather", as_replica, x, ", dim");
+  if (by == transition_kind::all_reduce) return call("all_reduce", as_replica, x, kind);
+  if (by == transition_kind::all_gather) return call("all_gather", as_replica, x, ", dim");
   if (to.is == state::replica) return call("to_replica", "", x, {});
   if (to.is == state::varying && from.is == state::invariant) return call("to_varying", "", call("to_replica", "", x, {}), {});
   if (to.is == state::varying) return call("to_varying", "", x, {});
@@ -61,7 +61,7 @@ constexpr text local_call_text(const text& axis, verb by, const axis_state& from
 }
 
 /// `24 bytes (all_gather) forward`
-constexpr void say_bytes(text& words, deed d, std::int64_t bytes, std::string_view where) {
+constexpr void say_bytes(text& words, device_action d, std::int64_t bytes, std::string_view where) {
   words << bytes << " bytes ";
   if (bytes > 0) words << '(' << collective_of(d) << ") ";
   words << where;
@@ -83,11 +83,11 @@ struct remedy {
 /// Whether a value may be brought to another state on one axis of the global view: the axis that leaves a dim is the last one of it, and no
 /// uneven part needs elements that the axis does not bring.
 constexpr bool may_be_brought(const mesh_shape& mesh, const extents& shape, const value_type& from, const value_type& to,
-                              int axis, deed does) {
+                              int axis, device_action does) {
   for (int k = 0; k + 1 < from.splits.count; ++k)
     if (from.splits[k].axis == axis && from.splits[k + 1].dim == from.splits[k].dim) return false;
   const axis_mask over = movement_axes(mesh, shape, sharding{from.splits}, sharding{to.splits});
-  return (over & ~(does == deed::keep_own ? 0 : axis_bit(axis))) == 0;
+  return (over & ~(does == device_action::keep_own ? 0 : axis_bit(axis))) == 0;
 }
 
 /// The cheapest ways out of a mistake on one axis, three at most.
@@ -103,7 +103,7 @@ class remedy_list {
     std::int64_t before = local_elements(mesh_.shape, held.shape, held.layout), after = before;
     sharding s = held.layout;
     if (is_local_) {
-      if (t.forward == deed::gather) after = before * n;
+      if (t.forward == device_action::gather) after = before * n;
     } else {
       inline_vec<axis_use, max_axes> kept;
       for (const auto& use : s.splits)
@@ -158,8 +158,8 @@ constexpr std::vector<text> local_remedies(const mesh_info& mesh, const axis_rul
       const auto& t = transitions[row];
       const bool varies = in[k].is.is == state::varying || in[k].is.is == state::shard;
       // Chunks are nothing but values that vary; a shape does not change.
-      const bool is_from = varies ? t.from == state::varying || t.by == verb::all_gather : in[k].is.is == t.from;
-      if (!is_from || t.is_for_experts || t.by == verb::permute || t.to == state::shard) continue;
+      const bool is_from = varies ? t.from == state::varying || t.by == transition_kind::all_gather : in[k].is.is == t.from;
+      if (!is_from || t.is_for_experts || t.by == transition_kind::permute || t.to == state::shard) continue;
       if (is_called && local_call_text({}, t.by, in[k].is, {t.to}, k).view().empty()) continue;
       operands_on_axis trial = in;
       trial[k] = {{t.to}};

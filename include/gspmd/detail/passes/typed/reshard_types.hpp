@@ -6,7 +6,7 @@
 
 namespace gspmd::detail {
 
-/// What brings a value to a type that is asked for as a whole: reshards, `out`, gradients on their way back, and what a result must be.
+/// Brings a value to a type that is asked for as a whole: reshards, `out`, gradients on their way back, and what a result must be.
 class reshard_typer {
  public:
   explicit constexpr reshard_typer(program_typer& t) : t_(t), writes_(t) {}
@@ -14,20 +14,22 @@ class reshard_typer {
   /// A reshard of the global view: one row for each way that axes change, those first that leave less. What it does not name stays.
   constexpr void visit_reshard(int i) {
     const node& n = t_.at(i);
-    const state_wish wish = state_wish::is_one(n) ? state_wish::of(n) : state_wish{n.annotation, 0, 0, true};
-    if (names_local_axes(i, wish.layout.split_axes() | wish.layout.partial | wish.replica | wish.invariant)) return;
+    const requested_state requested =
+        requested_state::is_one(n) ? requested_state::of(n) : requested_state{n.annotation, 0, 0, true};
+    if (names_local_axes(i, requested.layout.split_axes() | requested.layout.partial | requested.replica | requested.invariant))
+      return;
     value_type wanted = t_.type(n.operands[0]);
-    if (wish.has_splits) {
+    if (requested.has_splits) {
       for (int a = 0; a < t_.mesh().axis_count(); ++a)
         if (wanted.on[a].is == state::shard && !t_.is_local(a)) wanted.set(a, {state::invariant});
-      for (const auto& use : wish.layout.splits) wanted.set(use.axis, shard_of(use.dim));
+      for (const auto& use : requested.layout.splits) wanted.set(use.axis, shard_of(use.dim));
     }
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
-      if ((wish.layout.partial & axis_bit(a)) != 0) wanted.set(a, partial_by(wish.layout.reduced_by));
-      if ((wish.replica & axis_bit(a)) != 0) wanted.set(a, {state::replica});
-      if ((wish.invariant & axis_bit(a)) != 0) wanted.set(a, {state::invariant});
+      if ((requested.layout.partial & axis_bit(a)) != 0) wanted.set(a, partial_by(requested.layout.reduced_by));
+      if ((requested.replica & axis_bit(a)) != 0) wanted.set(a, {state::replica});
+      if ((requested.invariant & axis_bit(a)) != 0) wanted.set(a, {state::invariant});
     }
-    if (!wish.is_out || fits_out(i, wanted)) reshard_to(i, wanted);
+    if (!requested.is_out || fits_out(i, wanted)) reshard_to(i, wanted);
   }
   /// In a region of a program without types: for axes that the region leaves to the planner.
   constexpr void visit_annotation(int i) {
@@ -68,12 +70,13 @@ class reshard_typer {
   constexpr void reshard_to(int i, const value_type& wanted) {
     const int operand = t_.at(i).operands[0];
     value_type now = t_.type(operand);
-    constexpr deed order[] = {deed::nothing, deed::keep_own, deed::keep_first, deed::gather_sum,
-                              deed::sum,     deed::exchange, deed::gather,     deed::pad_zeros};
-    for (const deed d : order) {
+    constexpr device_action order[] = {device_action::nothing,    device_action::keep_own, device_action::keep_first,
+                                       device_action::gather_sum, device_action::sum,      device_action::exchange,
+                                       device_action::gather,     device_action::pad_zeros};
+    for (const device_action d : order) {
       for (int a = 0; a < t_.mesh().axis_count(); ++a) {
         if (now.on[a] == wanted.on[a]) continue;
-        state_change c{verb::convert, 0, now.on[a], wanted.on[a]};
+        state_change c{transition_kind::convert, 0, now.on[a], wanted.on[a]};
         const int row = row_between(now.on[a], wanted.on[a]);
         if (row < 0) {
           t_.refuse(mode_mistake::wrong_target, i, 0, a,
@@ -104,7 +107,7 @@ class reshard_typer {
     }
     t_.type(i) = now;
   }
-  /// What must be of a result: nothing is sent for it.
+  /// Cuts a value to the type that a result must have: nothing is sent for it.
   constexpr void cut_for(int i, const value_type& wanted) {
     value_type& t = t_.type(i);
     value_type cut = t;
@@ -182,8 +185,8 @@ class reshard_typer {
   }
   [[nodiscard]] static constexpr int row_between(const axis_state& from, const axis_state& to) {
     const state is = from.is == state::constant ? (to.is == state::replica ? state::invariant : state::replica) : from.is;
-    for (const verb by :
-         {verb::convert, verb::all_gather, verb::all_to_all, verb::all_reduce, verb::reduce_scatter, verb::reinterpret})
+    for (const transition_kind by : {transition_kind::convert, transition_kind::all_gather, transition_kind::all_to_all,
+                                     transition_kind::all_reduce, transition_kind::reduce_scatter, transition_kind::reinterpret})
       if (const int row = row_of(by, is, to.is); row >= 0) return row;
     return -1;
   }

@@ -66,7 +66,7 @@ class transition_typer {
         return;
       }
     int row = c.row();
-    if (row >= 0 && c.by == verb::all_to_all && c.from.dim == c.to.dim) row = -1;
+    if (row >= 0 && c.by == transition_kind::all_to_all && c.from.dim == c.to.dim) row = -1;
     if (c.from.is == state::constant && c.to.is == state::constant) row = -1;
     extents shape = t_.at(n.operands[0]).shape;
     if (row < 0 || (is_inside && !change_local_shape(c, t_.mesh().size_of(c.axes), shape))) {
@@ -88,7 +88,7 @@ class transition_typer {
     if (is_inside) {
       if (!n.in_gradient && !is_innermost(i, c, from.parts)) return;
       to.parts.change(c);
-      if (c.by != verb::permute) to.terms &= ~c.axes;
+      if (c.by != transition_kind::permute) to.terms &= ~c.axes;
       for (int a = 0; a < t_.mesh().axis_count(); ++a) {
         if ((c.axes & axis_bit(a)) == 0) continue;
         to.on[a] = c.to;
@@ -140,7 +140,7 @@ class transition_typer {
     const bool is_equal = is.is == state::constant || (!is_floating(type) && without_gradient(is).is == state::constant);
     return is_equal && (named.is == state::constant || named.is == state::replica || named.is == state::invariant);
   }
-  [[nodiscard]] static constexpr text known_rows(verb by) {
+  [[nodiscard]] static constexpr text known_rows(transition_kind by) {
     text t(name_of(by));
     t << " leads";
     bool is_first = true;

@@ -52,7 +52,7 @@ constexpr void program_typer::visit(int i) {
       if (state_change::is_one(n)) transition_typer(*this).visit(i);
       else if (is_cotangent(n)) reshard_typer(*this).visit_cotangent(i);
       else if (wanted[static_cast<std::size_t>(i)] >= 0)
-        return reshard_typer(*this).reshard_to(i, wishes[static_cast<std::size_t>(wanted[static_cast<std::size_t>(i)])]);
+        return reshard_typer(*this).reshard_to(i, wanted_types[static_cast<std::size_t>(wanted[static_cast<std::size_t>(i)])]);
       else if (n.annotated && !only_regions) reshard_typer(*this).visit_reshard(i);
       else if (n.annotated) reshard_typer(*this).visit_annotation(i);
       else type(i) = type(n.operands[0]);
@@ -65,7 +65,7 @@ constexpr void program_typer::visit(int i) {
     case origin::region: region_typer(*this).visit(i); break;
   }
   if (const int w = wanted[static_cast<std::size_t>(i)]; w >= 0 && type(i).is_known)
-    reshard_typer(*this).cut_for(i, wishes[static_cast<std::size_t>(w)]);
+    reshard_typer(*this).cut_for(i, wanted_types[static_cast<std::size_t>(w)]);
 }
 
 constexpr void program_typer::run() {

@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// What a user calls the values around a node: who wrote one operator has its operands, and who called a function that is several of them
+/// The user's names of the values around a node: who wrote one operator has its operands, and who called a function that is several of them
 /// (ops/one_call.hpp) has its arguments.
 class user_names {
  public:
@@ -21,7 +21,7 @@ class user_names {
   [[nodiscard]] constexpr int begin() const { return is_in_call() ? call_->begin : node_; }
   [[nodiscard]] constexpr int end() const { return is_in_call() ? call_->end : node_ + n().results; }
 
-  /// What the user has, by number: operands, or arguments; -1: a number, or what only the library has.
+  /// The number of values that the user has, operands or arguments; and the node of each, -1: a scalar, or a value of the library's.
   [[nodiscard]] constexpr int count() const { return is_in_call() ? call_->arguments.count : n().operands.count; }
   [[nodiscard]] constexpr int held(int number) const {
     if (is_in_call()) return call_->arguments[number];

@@ -9,7 +9,7 @@
 
 namespace gspmd::detail {
 
-/// What is known of a value on every axis of the mesh.
+/// The state of a value on every axis of the mesh.
 struct value_type {
   inline_vec<axis_state, max_axes> on;
   inline_vec<axis_use, max_axes> splits;  // the axes of the global view that shard it, by dim, then major to minor
@@ -93,7 +93,7 @@ struct value_type {
   return words;
 }
 
-/// What a program does to a value between two states: a row of the table along some axes, and what a device sends for it.
+/// A transition of a program, between two states of a value: a row of the table along some axes, and what a device sends for it.
 struct typed_step {
   int node = 0;
   int row = 0;

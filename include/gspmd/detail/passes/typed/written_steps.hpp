@@ -10,24 +10,27 @@ class step_writer {
  public:
   explicit constexpr step_writer(program_typer& t) : t_(t) {}
 
-  /// What a device sends for a deed between these types of the global view: what plans count.
-  [[nodiscard]] constexpr std::int64_t sent(deed d, int i, axis_mask axes, const value_type& from, const value_type& to) const {
+  /// Returns the bytes that a device sends for this action between these types of the global view, as plans count them.
+  [[nodiscard]] constexpr std::int64_t sent(device_action d, int i, axis_mask axes, const value_type& from,
+                                            const value_type& to) const {
     const extents& shape = t_.at(i).shape;
     const sharding before{from.splits}, after{to.splits};
     const auto size = bytes_of(t_.at(i).type);
-    if (d == deed::sum || d == deed::gather_sum) return bytes_sent(t_.mesh(), reduction{shape, before, after, axes}, size);
-    if (d != deed::gather && d != deed::exchange) return 0;
+    if (d == device_action::sum || d == device_action::gather_sum)
+      return bytes_sent(t_.mesh(), reduction{shape, before, after, axes}, size);
+    if (d != device_action::gather && d != device_action::exchange) return 0;
     return bytes_sent(t_.mesh(), movement(shape, before, after, movement_axes(t_.mesh(), shape, before, after)), size);
   }
   /// The same of the local view, from the elements that a device holds.
-  [[nodiscard]] constexpr std::int64_t sent(deed d, int i, axis_mask axes, std::int64_t before, std::int64_t after) const {
+  [[nodiscard]] constexpr std::int64_t sent(device_action d, int i, axis_mask axes, std::int64_t before,
+                                            std::int64_t after) const {
     return bytes_of(d, t_.mesh().size_of(axes), before * bytes_of(t_.at(i).type), after * bytes_of(t_.at(i).type));
   }
   constexpr void note(int i, int row, const state_change& c, std::int64_t forward, std::int64_t backward) {
     typed_step s{i, row, c.axes, c.from, c.to, forward, 0};
     const bool has_gradient = is_floating(t_.at(i).type) && (c.from.is != state::partial || c.from.reduced_by == monoid::add) &&
                               (c.to.is != state::partial || c.to.reduced_by == monoid::add);
-    const deed back = has_gradient ? transitions[row].backward : deed::nothing;
+    const device_action back = has_gradient ? transitions[row].backward : device_action::nothing;
     s.is_sent_back = !collective_of(back).empty();
     refuse_if_devices_part(s);
     if (has_gradient) s.sent_back = backward;
@@ -35,8 +38,8 @@ class step_writer {
   }
   /// Parts of an operator get what others hold: so many bytes on each device, and as many back.
   constexpr void note_exchange(int i, axis_mask axes, std::int64_t bytes) {
-    constexpr int row = row_of(verb::permute, state::varying, state::varying);
-    note(i, row, {verb::permute, axes, {state::varying}, {state::varying}}, bytes, bytes);
+    constexpr int row = row_of(transition_kind::permute, state::varying, state::varying);
+    note(i, row, {transition_kind::permute, axes, {state::varying}, {state::varying}}, bytes, bytes);
   }
   constexpr void refuse_if_devices_part(const typed_step& s) {
     const std::string_view sent = collective_of(transitions[s.row].forward);
@@ -92,7 +95,7 @@ class step_writer {
         is_rest = is_rest && leaves;
       }
     }
-    if (!holds_it(i, transitions[row].forward == deed::keep_own ? 0 : c.axes, from, to)) return false;
+    if (!holds_it(i, transitions[row].forward == device_action::keep_own ? 0 : c.axes, from, to)) return false;
     note(i, row, c, sent(transitions[row].forward, i, c.axes, from, to), sent(transitions[row].backward, i, c.axes, to, from));
     return true;
   }

@@ -17,7 +17,7 @@
 
 namespace gspmd::detail {
 
-/// The members of a group over some axes of a mesh, seen by one of them, and where they meet. Ranks in their communicator are member
+/// The members of a group over some axes of a mesh, as one of them knows them, and where they meet. Ranks in their communicator are member
 /// numbers. What the collectives of a group share.
 class mpi_members {
  public:
@@ -65,7 +65,7 @@ class mpi_members {
     if (window_) window_->leave();
   }
 
-  /// What a member shows of its buffers: the address of each in node_memory, or 0.
+  /// The addresses of a member's buffers that it shows to the others: the address of each in node_memory, or 0.
   template <std::size_t N>
   struct addresses {
     node_address of[N];

@@ -33,7 +33,7 @@ class growing_buffer {
   std::size_t bytes_ = 0;
 };
 
-/// What all groups of a communicator use in turn.
+/// The workspace that all groups of a communicator use in turn.
 struct mpi_workspace {
   std::int64_t largest_count;  // the most elements that one MPI call counts, on all members together
   bool shared_memory;

@@ -180,11 +180,11 @@ class node_window {
   static constexpr std::int64_t page_bytes = 4096;
   static constexpr auto segment_bytes = static_cast<std::size_t>(page_bytes + 4 * half_bytes);
 
-  /// What a segment begins with.
+  /// The head of a segment.
   struct meeting_place {
     meeting_slot slot;
     std::atomic<bool> is_left{false};
-    std::atomic<std::uint64_t> told{0};  // the number of the meeting at which `subject` is what its owner came for
+    std::atomic<std::uint64_t> announced{0};  // the number of the meeting at which `subject` is what its owner came for
     char subject[1024] = {};
   };
   static_assert(sizeof(meeting_place) <= page_bytes);
@@ -212,9 +212,9 @@ class node_window {
     const auto meeting = mine.slot.meetings;
     const auto text = subject_.text();
     mine.subject[text.copy(mine.subject, sizeof mine.subject - 1)] = '\0';
-    mine.told.store(meeting, std::memory_order_release);
-    const auto has_told = [&] { return place(j).told.load(std::memory_order_acquire) == meeting; };
-    while (!has_told()) idle(j, has_told);
+    mine.announced.store(meeting, std::memory_order_release);
+    const auto is_announced = [&] { return place(j).announced.load(std::memory_order_acquire) == meeting; };
+    while (!is_announced()) idle(j, is_announced);
     const auto rank = [this](std::int64_t member) { return ranks_[static_cast<std::size_t>(member)]; };
     throw error(different_collectives(rank(self_), text, rank(j), place(j).subject), rank(self_));
   }

@@ -12,7 +12,8 @@
 
 #include "gspmd/error.hpp"
 
-/// What the processes of a communicator tell each other when it is made. They talk before they check, so all find the same.
+/// The first exchange of a communicator's processes: each sends a card with its facts to all. They check the cards only when all have them,
+/// so all find the same.
 namespace gspmd::detail {
 
 struct rank_card {

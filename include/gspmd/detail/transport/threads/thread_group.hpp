@@ -28,7 +28,7 @@ class stopped_by_peer : public error {
   explicit stopped_by_peer(int rank) : error("stopped because another rank failed", rank) {}
 };
 
-/// What the threads of one launch share.
+/// The state that the threads of one launch share.
 ///
 /// When one of them fails the others stop at their next meeting, or at the one they are waiting in. Their buffers vanish
 /// when they unwind, and a third thread may be reading them: so who stops waits until all threads have stopped, ended or

@@ -8,36 +8,37 @@ namespace gspmd::detail {
 /// True when a value is sure to be brought to the sharding that is asked for: an output, or what is computed with it has the same one.
 constexpr bool is_kept(const form_prices& known, int i) {
   for (const int reader : known.readers_of(i))
-    if (reader == i || (facts_of(known.at(reader).op).uniform && known.wish_of(reader).splits == known.wish_of(i).splits))
+    if (reader == i ||
+        (facts_of(known.at(reader).op).uniform && known.preferred_of(reader).splits == known.preferred_of(i).splits))
       return true;
   return false;
 }
 
 constexpr std::int64_t bytes_of_all(const node& n) { return bounded_bytes(n.shape, bytes_of(n.type)); }
 
-/// What elementwise readers, and outputs, will ask of the values of a program. Found once for each value: it may have as many readers
-/// as the program has operators.
-class reader_wishes {
+/// The shardings that elementwise readers, and outputs, will ask of the values of a program. Found once for each value: it may have as many
+/// readers as the program has operators.
+class reader_preferences {
  public:
-  struct wish {
+  struct preference {
     sharding wanted;
     int last = 0;  // node that asks for it
   };
 
-  constexpr const vec<wish>& of(const form_prices& known, int o) {
+  constexpr const vec<preference>& of(const form_prices& known, int o) {
     if (at_.empty()) at_.resize(known.program.nodes.size(), -1);
     if (at_[o] >= 0) return lists_[at_[o]];
     at_[o] = static_cast<int>(lists_.size());
-    vec<wish> found;
+    vec<preference> found;
     for (const int reader : known.readers_of(o)) {  // the last one first
       const node& user = known.at(reader);
       if (!facts_of(user.op).uniform || !is_kept(known, reader)) continue;
       if (bytes_of_all(user) < bytes_of_all(known.at(o))) continue;  // moves its result
-      wish w{{}, reader == o ? static_cast<int>(known.program.nodes.size()) : reader};
-      w.wanted.splits = known.wish_of(reader).splits;
+      preference one{{}, reader == o ? static_cast<int>(known.program.nodes.size()) : reader};
+      one.wanted.splits = known.preferred_of(reader).splits;
       bool is_known = false;
-      for (const auto& other : found) is_known = is_known || same_layout(other.wanted, w.wanted);
-      if (!is_known) found.push_back(w);
+      for (const auto& other : found) is_known = is_known || same_layout(other.wanted, one.wanted);
+      if (!is_known) found.push_back(one);
     }
     lists_.push_back(std::move(found));
     return lists_.back();
@@ -45,58 +46,60 @@ class reader_wishes {
 
  private:
   vec<int> at_;  // by node: its list; -1: not known yet
-  vec<vec<wish>> lists_;
+  vec<vec<preference>> lists_;
 };
 
-/// What readers after node `i` will want of its operands: a form that serves them too is worth more.
-class later_wishes {
+/// The shardings that readers after node `i` will ask of its operands: a form that serves them too is worth more.
+class later_preferences {
  public:
-  constexpr later_wishes(const form_prices& known, reader_wishes& readers, int i, const node& n) : known_(known), n_(n) {
+  constexpr later_preferences(const form_prices& known, reader_preferences& readers, int i, const node& n)
+      : known_(known), n_(n) {
     for (int k = 0; k < n.operands.count; ++k) {
       const int o = n.operands[k];
       if (known.is_again<operand_shardings>(n, k, nullptr) || known.readers_of(o).size() < 2 || !known.book.has_forms(o))
         continue;
-      for (const auto& wish : readers.of(known, o)) {
-        if (wish.last <= i) continue;
-        const auto time = known.time_in_all_trips(known.best_form(o, wish.wanted).price.time, known.level_of(o));
+      for (const auto& preference : readers.of(known, o)) {
+        if (preference.last <= i) continue;
+        const auto time = known.time_in_all_trips(known.best_form(o, preference.wanted).price.time, known.level_of(o));
         if (time == 0) continue;
-        wishes_.push_back({k, wish.wanted, time});
+        preferences_.push_back({k, preference.wanted, time});
         all_ = add_times(all_, time);
       }
     }
   }
 
-  /// What is left to take for them, at most, after operands were brought to what `p` wants: of the wishes for an operand one is
-  /// served, the one that gains most.
+  /// Returns the time of reshards for them that is left, at most, after operands were brought to what `p` wants: of the preferences for an
+  /// operand one is served, the one that gains most.
   [[nodiscard]] constexpr std::int64_t left_after(const operator_use& p) const {
     std::int64_t left = all_;
     int operand = -1;
     std::int64_t most = 0;
-    for (const auto& wish : wishes_) {
-      if (wish.operand != operand) {
+    for (const auto& preference : preferences_) {
+      if (preference.operand != operand) {
         left -= most;
         most = 0;
-        operand = wish.operand;
+        operand = preference.operand;
       }
       const auto& form = p.wanted[operand];
-      if ((wish.wanted.partial & ~form.partial) != 0) continue;
+      if ((preference.wanted.partial & ~form.partial) != 0) continue;
       const int o = n_.operands[operand];
-      const auto then = price_of_reshard(known_.mesh, known_.shape_of(o), form, wish.wanted, bytes_of(known_.at(o).type)).time;
-      const auto gain = wish.time - known_.time_in_all_trips(then, known_.level_of(o));
+      const auto then =
+          price_of_reshard(known_.mesh, known_.shape_of(o), form, preference.wanted, bytes_of(known_.at(o).type)).time;
+      const auto gain = preference.time - known_.time_in_all_trips(then, known_.level_of(o));
       if (gain > most) most = gain;
     }
     return left - most;
   }
 
  private:
-  struct later_wish {
+  struct later_preference {
     int operand = 0;
     sharding wanted;
     std::int64_t time = 0;  // what it would take
   };
   const form_prices& known_;
   const node& n_;
-  vec<later_wish> wishes_;
+  vec<later_preference> preferences_;
   std::int64_t all_ = 0;
 };
 
