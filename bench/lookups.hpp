@@ -5,7 +5,7 @@
 #pragma once
 
 #include <gspmd/gspmd.hpp>
-#include <gspmd/random.hpp>
+#include <gspmd/index/random.hpp>
 
 #include <algorithm>
 #include <cstdint>

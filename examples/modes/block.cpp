@@ -10,8 +10,8 @@
 #include <tuple>
 
 #include <gspmd/gspmd.hpp>
-#include <gspmd/manual.hpp>
-#include <gspmd/tensor.hpp>
+#include <gspmd/modes/manual.hpp>
+#include <gspmd/modes/tensor.hpp>
 
 #include "block.hpp"
 

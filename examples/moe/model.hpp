@@ -8,8 +8,8 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/grad.hpp>
+#include <gspmd/index/random.hpp>
 #include <gspmd/ops.hpp>
-#include <gspmd/random.hpp>
 
 /// The mixture of experts of GShard (Lepikhin et al. 2020), written for one giant device. Letters as there: G groups of S tokens, E experts
 /// with room for C tokens of each group, M numbers for a token, H in the hidden layer of an expert.

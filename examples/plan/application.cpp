@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include <gspmd/report.hpp>
-#include <gspmd/what_would_avoid.hpp>
-#include <gspmd/why.hpp>
+#include <gspmd/report/report.hpp>
+#include <gspmd/report/what_would_avoid.hpp>
+#include <gspmd/report/why.hpp>
 
 #include "deadline.hpp"
 #include "dot.hpp"

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include <gspmd/dynamic_monoid.hpp>
-#include <gspmd/inspect.hpp>
-#include <gspmd/xla_sharding.hpp>
+#include <gspmd/dynamic/monoid.hpp>
+#include <gspmd/layouts/xla_sharding.hpp>
+#include <gspmd/report/inspect.hpp>
 
 #include "mesh.hpp"
 #include "scopes.hpp"

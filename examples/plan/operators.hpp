@@ -14,9 +14,9 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/by_name.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/ops/by_name.hpp>
-#include <gspmd/random.hpp>
+#include <gspmd/index/random.hpp>
 
 #include "document.hpp"
 

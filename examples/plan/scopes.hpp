@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include <gspmd/dynamic_builder.hpp>
+#include <gspmd/dynamic/builder.hpp>
 
 #include "document.hpp"
 #include "visible.hpp"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <gspmd/modes.hpp>
+#include <gspmd/dynamic/strict_program.hpp>
 
 #include "strict_notes.hpp"
 

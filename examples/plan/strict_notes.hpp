@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <gspmd/modes.hpp>
+#include <gspmd/dynamic/strict_program.hpp>
 
 #include "mesh.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <gspmd/written_program.hpp>
+#include <gspmd/dynamic/written_program.hpp>
 
 #include "strict_document.hpp"
 

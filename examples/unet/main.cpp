@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include <gspmd/comm/threads.hpp>
-#include <gspmd/inspect.hpp>
+#include <gspmd/report/inspect.hpp>
 
 #include "model.hpp"
 

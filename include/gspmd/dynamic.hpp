@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "gspmd/detail/driver/trace_program.hpp"
-#include "gspmd/dynamic_builder.hpp"
-#include "gspmd/dynamic_mesh.hpp"
-#include "gspmd/dynamic_program.hpp"
+#include "gspmd/dynamic/builder.hpp"
+#include "gspmd/dynamic/mesh.hpp"
+#include "gspmd/dynamic/program.hpp"
 
 /// The run-time path: mesh, extents and shardings known when the program runs. The planner and the kernels are those of
 /// `compile`; what is a compile error there is a gspmd::error with the same words here, thrown before anything runs.

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// The header with everything that programs of one mesh and fixed shapes need: gspmd/core.hpp and the other operators, `explain`, random
-/// numbers, memory limits. Headers of their own: gspmd/comm/mpi.hpp (the MPI backend), gspmd/dynamic.hpp (meshes and shapes of the run
-/// time), gspmd/on_network.hpp and gspmd/network.hpp (plans for a network, estimated times), gspmd/xla_sharding.hpp, gspmd/placements.hpp
-/// and gspmd/draw.hpp (other notations),
-/// gspmd/placed_array.hpp (tensors that lie on the devices in other ways), gspmd/ops/by_name.hpp and gspmd/inspect.hpp (programs that
-/// are read from somewhere, and shown).
+/// The header for compiled programs: gspmd/core.hpp, all operators (gspmd/windows.hpp and gspmd/index.hpp among them), `explain`, memory
+/// limits and budgets, checked meshes, views of meshes. Headers of their own are gspmd/comm/mpi.hpp (the MPI backend), gspmd/dynamic.hpp
+/// (meshes and shapes of the run time), gspmd/modes.hpp (the explicit and the manual mode), gspmd/layouts.hpp (other ways to say how
+/// tensors lie), gspmd/report.hpp (plans as text and pictures, their times) and gspmd/on_network.hpp (plans for a network).
 
 #include "gspmd/error.hpp"
 
@@ -20,12 +18,11 @@
 
 #include "gspmd/core.hpp"
 
-#include "gspmd/checked.hpp"
-#include "gspmd/explain.hpp"
+#include "gspmd/layouts/mesh_views.hpp"
+#include "gspmd/memory_limit.hpp"
+#include "gspmd/modes/checked.hpp"
 #include "gspmd/ops.hpp"
-#include "gspmd/random.hpp"
-#include "gspmd/views.hpp"
-#include "gspmd/within.hpp"
+#include "gspmd/report/explain.hpp"
 #include "gspmd/within_budget.hpp"
 
 #endif

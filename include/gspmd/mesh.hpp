@@ -37,7 +37,7 @@ inline constexpr bool is_axis = false;
 template <fixed_string Name, int Size>
 inline constexpr bool is_axis<axis<Name, Size>> = true;
 
-/// False for meshes that are no views of each other (views.hpp).
+/// False for meshes that are no views of each other (layouts/mesh_views.hpp).
 template <class Mesh>
 inline constexpr bool accepts_meshes = true;
 

@@ -4,7 +4,7 @@
 // expect: `dp`; write reshard<split<`dp`,
 #include <gspmd/gspmd.hpp>
 
-#include <gspmd/distributed.hpp>
+#include <gspmd/modes/distributed.hpp>
 
 using namespace gspmd;
 

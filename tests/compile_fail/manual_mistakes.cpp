@@ -16,7 +16,7 @@
 #include <utility>
 
 #include <gspmd/gspmd.hpp>
-#include <gspmd/manual.hpp>
+#include <gspmd/modes/manual.hpp>
 
 using namespace gspmd;
 

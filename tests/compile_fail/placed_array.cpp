@@ -4,7 +4,7 @@
 // expect: placed strided<2>; bring it to the
 // expect: sharding: to_step<step,
 #include <gspmd/gspmd.hpp>
-#include <gspmd/placed_array.hpp>
+#include <gspmd/layouts/placed_array.hpp>
 
 using namespace gspmd;
 

@@ -2,7 +2,7 @@
 // alone: yes
 // expect: gspmd: placement: split and unsplit must be inverse to each other
 // expect: placement_law_holds<backwards>
-#include <gspmd/placed_array.hpp>
+#include <gspmd/layouts/placed_array.hpp>
 
 using namespace gspmd;
 

@@ -3,7 +3,7 @@
 // expect: placements_of: axis `model`
 // expect: dim 0 before axis `data`
 // expect: would be lost; give the mesh the
-#include <gspmd/placements.hpp>
+#include <gspmd/layouts/placements.hpp>
 
 using namespace gspmd;
 

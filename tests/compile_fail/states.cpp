@@ -10,7 +10,7 @@
 // expect: forward, 48 bytes (all_gather)
 // expect: backward; or
 #include <gspmd/gspmd.hpp>
-#include <gspmd/tensor.hpp>
+#include <gspmd/modes/tensor.hpp>
 
 using namespace gspmd;
 

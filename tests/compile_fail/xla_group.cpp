@@ -6,7 +6,7 @@
 // expect: leave it out
 // expect: shard_alike(x, other)
 #include <gspmd/gspmd.hpp>
-#include <gspmd/xla_sharding.hpp>
+#include <gspmd/layouts/xla_sharding.hpp>
 
 using namespace gspmd;
 

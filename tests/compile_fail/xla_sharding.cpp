@@ -5,7 +5,7 @@
 // expect: the axis `model` would split a dim
 // expect: [4,2]
 #include <gspmd/gspmd.hpp>
-#include <gspmd/xla_sharding.hpp>
+#include <gspmd/layouts/xla_sharding.hpp>
 
 using namespace gspmd;
 

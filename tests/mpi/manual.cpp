@@ -2,7 +2,7 @@
 // ranks: 2 4
 // group: run
 // Manual regions over MPI, on a communicator of the user's own, give what simulated devices give: values and gradients.
-#include "gspmd/manual.hpp"
+#include "gspmd/modes/manual.hpp"
 
 #include <doctest/doctest.h>
 

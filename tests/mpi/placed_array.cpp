@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ranks: 2 4
 // group: run
-#include "gspmd/placed_array.hpp"
+#include "gspmd/layouts/placed_array.hpp"
 
 #include <doctest/doctest.h>
 

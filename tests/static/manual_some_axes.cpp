@@ -3,7 +3,7 @@
 #include <tuple>
 
 #include <gspmd/gspmd.hpp>
-#include <gspmd/manual.hpp>
+#include <gspmd/modes/manual.hpp>
 
 using namespace gspmd;
 

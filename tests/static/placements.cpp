@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gspmd/placements.hpp"
+#include "gspmd/layouts/placements.hpp"
 
 #include <type_traits>
 

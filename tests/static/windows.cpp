@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gspmd/gspmd.hpp>
-#include <gspmd/network.hpp>
+#include <gspmd/report/network.hpp>
 
 // limit_gather on the static path: the plan is the one that goes round the ring, and its memory is a constant.
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gspmd/compile.hpp"
+#include "gspmd/layouts/xla_sharding.hpp"
 #include "gspmd/ops.hpp"
-#include "gspmd/xla_sharding.hpp"
 
 using namespace gspmd;
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/dynamic_mesh.hpp"
+#include "gspmd/dynamic/mesh.hpp"
 
 /// Random choices of tests that name axes as a user does.
 namespace reference {

@@ -3,7 +3,7 @@
 
 #include <gspmd/grad.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/tensor.hpp>
+#include <gspmd/modes/tensor.hpp>
 
 /// A program of the explicit mode for each kind of mistake that can be made there, and the bugs that other systems had: what compilers
 /// say of them (compile_fail/typed_mistakes.cpp) is what a program that is built at run time throws (unit/typed_mistakes.cpp).

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/strict_program.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/manual.hpp>
-#include <gspmd/modes.hpp>
+#include <gspmd/modes/manual.hpp>
 
 #include "support/error_of.hpp"
 

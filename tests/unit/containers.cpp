@@ -13,7 +13,7 @@
 #include <gspmd/gspmd.hpp>
 
 #include "gspmd/dynamic.hpp"
-#include "gspmd/placed_array.hpp"
+#include "gspmd/layouts/placed_array.hpp"
 #include "support/eigen_if_there.hpp"
 #include "support/error_of.hpp"
 

@@ -8,9 +8,9 @@
 #include <type_traits>
 #include <vector>
 
-#include <gspmd/distributed.hpp>
 #include <gspmd/grad.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/modes/distributed.hpp>
 
 using namespace gspmd;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
-#include "gspmd/draw.hpp"
+#include "gspmd/report/draw.hpp"
 
 #include <doctest/doctest.h>
 

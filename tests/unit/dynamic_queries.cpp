@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
-#include "gspmd/explain.hpp"
 #include "gspmd/gspmd.hpp"
+#include "gspmd/report/explain.hpp"
 #include "support/error_of.hpp"
 
 // A program of the run-time path is a value: what it can be asked, and when two are equal.

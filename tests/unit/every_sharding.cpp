@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/index/random.hpp"
 #include "gspmd/ops.hpp"
-#include "gspmd/random.hpp"
 #include "support/evaluate_program.hpp"
 #include "support/layouts.hpp"
 #include "support/run_random.hpp"

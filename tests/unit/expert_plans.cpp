@@ -10,7 +10,7 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/random.hpp>
+#include <gspmd/index/random.hpp>
 
 #include "support/error_of.hpp"
 #include "support/golden_plans.hpp"

@@ -11,7 +11,7 @@
 #include <string>
 
 #include <gspmd/dynamic.hpp>
-#include <gspmd/explain.hpp>
+#include <gspmd/report/explain.hpp>
 
 #include "golden/layouts.hpp"
 #include "golden/mlp.hpp"

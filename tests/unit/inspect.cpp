@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include <gspmd/dynamic/by_name.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/inspect.hpp>
-#include <gspmd/ops/by_name.hpp>
+#include <gspmd/report/inspect.hpp>
 
 #include "support/error_of.hpp"
 

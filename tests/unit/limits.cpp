@@ -10,9 +10,9 @@
 #include <gspmd/gspmd.hpp>
 
 #include "gspmd/dynamic.hpp"
-#include "gspmd/network.hpp"
-#include "gspmd/placed_array.hpp"
-#include "gspmd/placements.hpp"
+#include "gspmd/layouts/placed_array.hpp"
+#include "gspmd/layouts/placements.hpp"
+#include "gspmd/report/network.hpp"
 #include "support/error_of.hpp"
 
 using namespace gspmd;

@@ -11,7 +11,7 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/grad.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/manual.hpp>
+#include <gspmd/modes/manual.hpp>
 
 #include "support/error_of.hpp"
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/strict_program.hpp>
 #include <gspmd/grad.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/manual.hpp>
-#include <gspmd/modes.hpp>
+#include <gspmd/modes/manual.hpp>
 
 #include "support/by_hand.hpp"
 #include "support/error_of.hpp"

@@ -9,8 +9,8 @@
 
 #include <gspmd/comm/threads.hpp>
 #include <gspmd/dynamic.hpp>
-#include <gspmd/explain.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/report/explain.hpp>
 
 // pad, slice, reverse, roll and concatenate as a user writes them: what they give, what they send, and what they refuse.
 

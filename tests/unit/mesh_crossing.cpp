@@ -6,7 +6,7 @@
 #include <string>
 
 #include "gspmd/gspmd.hpp"
-#include "gspmd/placed_array.hpp"
+#include "gspmd/layouts/placed_array.hpp"
 
 // Values that go from a step on one mesh to a step on another one over the same devices.
 

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
-#include "gspmd/explain.hpp"
+#include "gspmd/layouts/mesh_views.hpp"
+#include "gspmd/layouts/placements.hpp"
+#include "gspmd/layouts/xla_sharding.hpp"
 #include "gspmd/ops.hpp"
-#include "gspmd/placements.hpp"
+#include "gspmd/report/explain.hpp"
 #include "gspmd/run.hpp"
-#include "gspmd/views.hpp"
-#include "gspmd/xla_sharding.hpp"
 
 using namespace gspmd;
 

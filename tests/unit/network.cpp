@@ -11,7 +11,7 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/network.hpp>
+#include <gspmd/report/network.hpp>
 
 #include "support/error_of.hpp"
 

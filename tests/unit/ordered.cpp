@@ -15,7 +15,7 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
-#include <gspmd/dynamic_monoid.hpp>
+#include <gspmd/dynamic/monoid.hpp>
 #include <gspmd/grad.hpp>
 #include <gspmd/gspmd.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: threads
 // group: map
-#include "gspmd/placed_array.hpp"
+#include "gspmd/layouts/placed_array.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner exhaustive
-#include "gspmd/placements.hpp"
+#include "gspmd/layouts/placements.hpp"
 
 #include <doctest/doctest.h>
 

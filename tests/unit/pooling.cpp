@@ -12,8 +12,8 @@
 
 #include <gspmd/comm/threads.hpp>
 #include <gspmd/dynamic.hpp>
-#include <gspmd/explain.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/report/explain.hpp>
 
 #include "gspmd/ops.hpp"
 #include "support/gradients.hpp"

@@ -14,7 +14,7 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/random.hpp>
+#include <gspmd/index/random.hpp>
 
 #include "support/error_of.hpp"
 

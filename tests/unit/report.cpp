@@ -10,9 +10,9 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/report.hpp>
-#include <gspmd/what_would_avoid.hpp>
-#include <gspmd/why.hpp>
+#include <gspmd/report/report.hpp>
+#include <gspmd/report/what_would_avoid.hpp>
+#include <gspmd/report/why.hpp>
 
 namespace {
 using namespace gspmd;

@@ -9,8 +9,8 @@
 #include <gspmd/comm/simulated.hpp>
 #include <gspmd/comm/threads.hpp>
 #include <gspmd/dynamic.hpp>
-#include <gspmd/explain.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/report/explain.hpp>
 
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/detail/run/bound_devices.hpp"

@@ -15,7 +15,7 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/network.hpp>
+#include <gspmd/report/network.hpp>
 
 #include "support/golden_plans.hpp"
 

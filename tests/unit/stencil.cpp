@@ -10,8 +10,8 @@
 
 #include <gspmd/comm/threads.hpp>
 #include <gspmd/dynamic.hpp>
-#include <gspmd/explain.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/report/explain.hpp>
 #include "gspmd/ops.hpp"
 
 // Stencils as a user writes them, against a reference that looks up one element after the other.

@@ -14,7 +14,7 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/placed_array.hpp>
+#include <gspmd/layouts/placed_array.hpp>
 
 #include "support/error_of.hpp"
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/strict_program.hpp>
+#include <gspmd/dynamic/written_program.hpp>
 #include <gspmd/grad.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/modes.hpp>
-#include <gspmd/written_program.hpp>
 
 #include "support/error_of.hpp"
 #include "support/typed_law.hpp"

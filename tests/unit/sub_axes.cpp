@@ -9,8 +9,8 @@
 
 #include "gspmd/compile.hpp"
 #include "gspmd/dynamic.hpp"
-#include "gspmd/explain.hpp"
 #include "gspmd/ops.hpp"
+#include "gspmd/report/explain.hpp"
 #include "gspmd/run.hpp"
 
 using namespace gspmd;

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include <gspmd/dynamic.hpp>
-#include <gspmd/modes.hpp>
+#include <gspmd/dynamic/strict_program.hpp>
 
 #include "support/error_of.hpp"
 #include "support/typed_mistakes.hpp"

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/strict_program.hpp>
 #include <gspmd/grad.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/modes.hpp>
-#include <gspmd/ops/pool.hpp>
+#include <gspmd/windows/pool.hpp>
 
 #include "support/error_of.hpp"
 

@@ -12,10 +12,10 @@
 
 #include <gspmd/comm/threads.hpp>
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/strict_program.hpp>
 #include <gspmd/grad.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/modes.hpp>
-#include <gspmd/ops/pool.hpp>
+#include <gspmd/windows/pool.hpp>
 
 #include "support/error_of.hpp"
 

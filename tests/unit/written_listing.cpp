@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include <gspmd/dynamic/strict_program.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/inspect.hpp>
-#include <gspmd/modes.hpp>
+#include <gspmd/report/inspect.hpp>
 
 using namespace gspmd;
 

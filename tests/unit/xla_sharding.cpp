@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
-#include "gspmd/xla_sharding.hpp"
+#include "gspmd/layouts/xla_sharding.hpp"
 #include "support/error_of.hpp"
 #include "support/layouts.hpp"
 

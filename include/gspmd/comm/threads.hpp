@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -132,7 +133,7 @@ class threads_communicator {
   };
   /// The place of this device in one of its groups.
   struct membership {
-    std::unique_ptr<detail::group_key> key;
+    std::optional<detail::group_key> key;  // none: all devices
     detail::coordinates me;
     detail::thread_group* group = nullptr;
     std::int64_t self = 0;
@@ -147,19 +148,18 @@ class threads_communicator {
     if (!everyone_) {
       std::vector<int> all(static_cast<std::size_t>(device_count()));
       for (int d = 0; d < device_count(); ++d) all[static_cast<std::size_t>(d)] = d;
-      everyone_ = std::make_unique<membership>(membership{{}, {}, &session_.group_of(all), rank_});
+      everyone_.emplace(membership{{}, {}, &session_.group_of(all), rank_});
     }
     return *everyone_;
   }
 
   membership& membership_of(const detail::mesh_shape& mesh, detail::axis_mask axes) {
     for (auto& known : memberships_)
-      if (known->key->names(mesh, axes)) return *known;
+      if (known.key->names(mesh, axes)) return known;
     const auto me = mesh.coordinates_of(rank_);
-    memberships_.push_back(std::make_unique<membership>(membership{std::make_unique<detail::group_key>(mesh, axes), me,
-                                                                   &session_.group_of(detail::members_of(mesh, axes, me)),
-                                                                   detail::group_index(mesh, axes, me)}));
-    return *memberships_.back();
+    return memberships_.emplace_back(membership{detail::group_key(mesh, axes), me,
+                                                &session_.group_of(detail::members_of(mesh, axes, me)),
+                                                detail::group_index(mesh, axes, me)});
   }
 
   static std::string describe_barrier(const detail::mesh_shape*, dtype, const void*) { return "a barrier"; }
@@ -249,8 +249,8 @@ class threads_communicator {
   }
   /// Ends what is under way among the devices of a group, by whatever axes it is called.
   void finish_elements(const membership& group) {
-    for (const auto& known : memberships_)
-      if (known->group == group.group && known->under_way) finish_movements(*known);
+    for (auto& known : memberships_)
+      if (known.group == group.group && known.under_way) finish_movements(known);
   }
   void finish_movements(membership& mine) {
     const movements_under_way& u = *mine.under_way;
@@ -308,8 +308,8 @@ class threads_communicator {
   }
 
   detail::thread_session& session_;
-  std::vector<std::unique_ptr<membership>> memberships_;
-  std::unique_ptr<membership> everyone_;
+  std::list<membership> memberships_;
+  std::optional<membership> everyone_;
   int rank_;
   bool stopped_ = false;
 };

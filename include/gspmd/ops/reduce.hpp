@@ -10,8 +10,8 @@
 #include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/integers.hpp"
 #include "gspmd/ops/elementwise.hpp"
+#include "gspmd/ops/integers.hpp"
 #include "gspmd/ops/shape.hpp"
 
 namespace gspmd {

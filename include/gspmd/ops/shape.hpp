@@ -6,7 +6,6 @@
 #include <string_view>
 #include <type_traits>
 
-#include "gspmd/boundary.hpp"
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/concatenate.hpp"
 #include "gspmd/detail/ops/pad.hpp"
@@ -21,7 +20,8 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 #include "gspmd/error.hpp"
-#include "gspmd/integers.hpp"
+#include "gspmd/ops/boundary.hpp"
+#include "gspmd/ops/integers.hpp"
 #include "gspmd/program.hpp"
 #include "gspmd/sharding.hpp"
 

@@ -51,7 +51,7 @@ class view_finder {
  private:
   static constexpr const char* remedy =
       "; compile one step for each of the meshes, and bring values from one to the other with to_step or redistribute "
-      "(gspmd/placed_array.hpp)";
+      "(gspmd/layouts/placed_array.hpp)";
 
   /// Where device `i` of the other mesh stands in the first one, as factors from major to minor.
   constexpr bool find_factors() {

@@ -15,7 +15,7 @@
 #include "gspmd/detail/ops/local_rule.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
 #include "gspmd/error.hpp"
-#include "gspmd/local_block.hpp"
+#include "gspmd/ops/local_block.hpp"
 
 /// How a user's function of blocks becomes a local_function: one entry for each choice of element types that it accepts.
 namespace gspmd::detail {

@@ -15,7 +15,7 @@
 #include "gspmd/detail/report/explain_plan.hpp"
 #include "gspmd/detail/report/scope_names.hpp"
 #include "gspmd/detail/report/svg_text.hpp"
-#include "gspmd/network.hpp"
+#include "gspmd/report/network.hpp"
 
 namespace gspmd::detail {
 

@@ -19,6 +19,7 @@
 #include "gspmd/detail/run/ready_step.hpp"
 #include "gspmd/detail/run/scan_step.hpp"
 #include "gspmd/detail/run/sort_step.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/transport/box.hpp"
 
 /// The kernels that work on one device, apart from fused loops. `Spec` is where a kernel's description comes from: constants in a compiled
@@ -51,7 +52,8 @@ inline void read_bounds(const plan_view& p, const plan_step& s, const device_mem
     valid[item.index] = valid_extent(p, item, device.at);
   }
 }
-inline prepared_contraction prepare_contraction(const contraction_plan& plan, dtype type) {
+template <class = once>  // not compiled where nobody plans at run time
+prepared_contraction prepare_contraction(const contraction_plan& plan, dtype type) {
   prepared_contraction prepared{&plan, nullptr};
   with_computing_type(signed_of(type), [&]<class T>(T) {
     if constexpr (!std::is_same_v<T, bool> && !std::is_unsigned_v<T>)

@@ -98,7 +98,7 @@ class vec {
   }
   constexpr void pop_back() {
     --size_;
-    if constexpr (!std::is_trivially_destructible_v<T>) std::destroy_at(begin_ + size_);
+    if constexpr (!std::is_trivially_destructible_v<T>) begin_[size_].~T();
   }
   constexpr void clear() { resize(0); }
   /// At most so many elements.
@@ -186,7 +186,7 @@ class vec {
   }
   constexpr void give_back() {
     if constexpr (!std::is_trivially_destructible_v<T>)
-      for (std::size_t i = 0; i < size_; ++i) std::destroy_at(begin_ + i);
+      for (std::size_t i = 0; i < size_; ++i) begin_[i].~T();
     std::allocator<T>{}.deallocate(begin_, room_);
   }
   constexpr void forget() {

@@ -4,8 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
-#include <map>
-#include <memory>
+#include <list>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -18,9 +17,9 @@ namespace gspmd::detail {
 
 /// Threads that meet (meeting.hpp).
 struct thread_group {
-  explicit thread_group(std::vector<int> members) : devices(std::move(members)), slots(new meeting_slot[devices.size()]) {}
+  explicit thread_group(const std::vector<int>& members) : devices(members), slots(members.size()) {}
   std::vector<int> devices;
-  std::unique_ptr<meeting_slot[]> slots;
+  std::vector<meeting_slot> slots;
 };
 
 /// Thrown on the devices that had to stop because another one failed. launch() reports the other one's error.
@@ -36,9 +35,7 @@ class stopped_by_peer : public error {
 /// failed, and leaves only then.
 class thread_session {
  public:
-  explicit thread_session(int count) : ended_(new std::atomic<bool>[static_cast<std::size_t>(count)]), count_(count) {
-    for (int i = 0; i < count; ++i) ended_[static_cast<std::size_t>(i)].store(false, std::memory_order_relaxed);
-  }
+  explicit thread_session(int count) : ended_(static_cast<std::size_t>(count)), count_(count) {}
 
   [[nodiscard]] int count() const { return count_; }
   [[nodiscard]] bool has_failed() const { return failed_.load(std::memory_order_acquire); }
@@ -47,9 +44,9 @@ class thread_session {
   /// The group of these members, the same for all that ask.
   thread_group& group_of(const std::vector<int>& members) {
     const std::lock_guard lock(mutex_);
-    auto& group = groups_[members];
-    if (!group) group = std::make_unique<thread_group>(members);
-    return *group;
+    for (auto& known : groups_)
+      if (known.devices == members) return known;
+    return groups_.emplace_back(members);
   }
 
   /// Keeps the first failure.
@@ -74,8 +71,8 @@ class thread_session {
   }
 
  private:
-  std::unique_ptr<std::atomic<bool>[]> ended_;
-  std::map<std::vector<int>, std::unique_ptr<thread_group>> groups_;
+  std::vector<std::atomic<bool>> ended_;
+  std::list<thread_group> groups_;  // devices keep their places
   std::mutex mutex_;
   std::exception_ptr failure_;
   std::atomic<bool> failed_{false};

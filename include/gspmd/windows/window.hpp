@@ -4,7 +4,7 @@
 #include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/reduce_window.hpp"
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/integers.hpp"
+#include "gspmd/ops/integers.hpp"
 #include "gspmd/ops/shape.hpp"
 #include "gspmd/program.hpp"
 

@@ -13,7 +13,7 @@
 #include "gspmd/detail/driver/given_shard.hpp"
 #include "gspmd/detail/edge/placed_tables.hpp"
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/open_placement.hpp"
+#include "gspmd/layouts/open_placement.hpp"
 #include "gspmd/row_major.hpp"
 #include "gspmd/sharded_array.hpp"
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/boundary.hpp"
 #include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/integers.hpp"
+#include "gspmd/ops/boundary.hpp"
 #include "gspmd/ops/elementwise.hpp"
+#include "gspmd/ops/integers.hpp"
 #include "gspmd/ops/shape.hpp"
-#include "gspmd/ops/window.hpp"
+#include "gspmd/windows/window.hpp"
 
 /// Pooling and its like: reduce_window as networks and grids use it. Lists have a number for each dim, 1 for those that stay (batch,
 /// channels), in whatever order the dims come; splits, communication, gradients and errors are reduce_window's.

@@ -19,8 +19,8 @@
 #include "gspmd/detail/run/step_checks.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/dynamic_mesh.hpp"
-#include "gspmd/placed_tensor.hpp"
+#include "gspmd/dynamic/mesh.hpp"
+#include "gspmd/dynamic/placed_tensor.hpp"
 #include "gspmd/run.hpp"
 
 namespace gspmd {

@@ -6,7 +6,7 @@
 
 #include "gspmd/detail/ops/named_convolution.hpp"
 #include "gspmd/detail/ops/one_call.hpp"
-#include "gspmd/integers.hpp"
+#include "gspmd/ops/integers.hpp"
 #include "gspmd/program.hpp"
 
 namespace gspmd {

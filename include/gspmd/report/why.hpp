@@ -13,7 +13,7 @@
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/passes/choose/plan_reasons.hpp"
 #include "gspmd/detail/report/explain_plan.hpp"
-#include "gspmd/inspect.hpp"
+#include "gspmd/report/inspect.hpp"
 
 /// Why operators were split as they were: what else was looked at, and what it would have taken.
 namespace gspmd {

@@ -16,9 +16,9 @@
 #include "gspmd/detail/passes/complete/complete.hpp"
 #include "gspmd/detail/passes/plan_passes.hpp"
 #include "gspmd/detail/report/scope_names.hpp"
-#include "gspmd/dynamic_builder.hpp"
-#include "gspmd/dynamic_program.hpp"
-#include "gspmd/placed_tensor.hpp"
+#include "gspmd/dynamic/builder.hpp"
+#include "gspmd/dynamic/placed_tensor.hpp"
+#include "gspmd/dynamic/program.hpp"
 
 /// The result of each stage of the planner for a program, for tools that show it: the sharding of every value and where it came from, and
 /// the program that every device runs. It speaks of values by the labels that builder::label gave them.

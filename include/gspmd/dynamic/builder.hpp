@@ -10,11 +10,11 @@
 
 #include "gspmd/detail/ops/kept_functions.hpp"
 #include "gspmd/detail/passes/program_to_plan.hpp"
-#include "gspmd/dynamic_program.hpp"
-#include "gspmd/integers.hpp"
+#include "gspmd/dynamic/program.hpp"
+#include "gspmd/layouts/xla_sharding.hpp"
+#include "gspmd/ops/integers.hpp"
 #include "gspmd/ops/named.hpp"
 #include "gspmd/ops/shape.hpp"
-#include "gspmd/xla_sharding.hpp"
 
 namespace gspmd::dynamic {
 

@@ -11,7 +11,7 @@
 
 #include "gspmd/detail/ops/fold.hpp"
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/ops/order.hpp"
+#include "gspmd/index/order.hpp"
 #include "gspmd/program.hpp"
 
 /// Reductions and running reductions of several tensors together by a monoid of the user's.

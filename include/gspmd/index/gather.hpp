@@ -9,10 +9,10 @@
 #include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/detail/ops/scatter.hpp"
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/integers.hpp"
 #include "gspmd/ops/elementwise.hpp"
+#include "gspmd/ops/integers.hpp"
 
-/// Gather and scatter with all of StableHLO's numbers, and slices at places that the program computes. ops/lookup.hpp has what most
+/// Gather and scatter with all of StableHLO's numbers, and slices at places that the program computes. index/lookup.hpp has what most
 /// programs need of them.
 namespace gspmd {
 

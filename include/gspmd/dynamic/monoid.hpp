@@ -12,8 +12,8 @@
 
 #include "gspmd/detail/kernels/fused_kernels.hpp"
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/dynamic_builder.hpp"
-#include "gspmd/ops/fold.hpp"
+#include "gspmd/dynamic/builder.hpp"
+#include "gspmd/index/fold.hpp"
 
 namespace gspmd::dynamic {
 
@@ -26,7 +26,7 @@ struct monoid_number {
 /// A monoid for reduce_by and scan_by that is written when the program runs: `combine` is a program of scalars whose inputs are the
 /// elements of the left value and then those of the right one, and whose outputs are those of the result, made by at most 64 elementwise
 /// operators and constants. The elements are f32 f64 s32 s64 u32 u64 or pred. `identity` changes nothing, and on the `samples`, or without
-/// any on small numbers, the law is tried, as it is when compiling of a monoid that is a type (ops/fold.hpp); floats may differ by a
+/// any on small numbers, the law is tried, as it is when compiling of a monoid that is a type (index/fold.hpp); floats may differ by a
 /// thousandth. Throws gspmd::error with the first mistake, in the words of the compile error.
 ///
 ///     dynamic::builder c(m);
@@ -273,7 +273,7 @@ std::vector<value> folded_at_run_time(const dynamic::value_monoid& m, detail::sp
 
 }  // namespace detail
 
-/// reduce_by and scan_by (ops/fold.hpp) by a monoid that is written at run time; the same bytes are sent.
+/// reduce_by and scan_by (index/fold.hpp) by a monoid that is written at run time; the same bytes are sent.
 inline std::vector<value> reduce_by(const dynamic::value_monoid& m, detail::span<const value> tensors, int dim,
                                     location at = location::current()) {
   return detail::folded_at_run_time<detail::reduce_by_op>(m, tensors, dim, {}, "reduce_by", at);

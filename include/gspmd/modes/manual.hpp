@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "gspmd/detail/passes/typed/manual_regions.hpp"
-#include "gspmd/local.hpp"
-#include "gspmd/tensor.hpp"
+#include "gspmd/modes/local.hpp"
+#include "gspmd/modes/tensor.hpp"
 #include "gspmd/tree.hpp"
 
 /// The manual mode: a part of a program that says what one device does. See examples/modes.

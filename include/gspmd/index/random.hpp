@@ -9,10 +9,10 @@
 #include <string_view>
 #include <type_traits>
 
+#include "gspmd/index/sort.hpp"
 #include "gspmd/ops/dims.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/shape.hpp"
-#include "gspmd/ops/sort.hpp"
 
 /// Random numbers from a key, by a counter-based generator over the global index: element i is a function of key and i. So the numbers are
 /// the same on every mesh and under every sharding, on devices and in programs of one device, and no device sends anything for them.

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "gspmd/detail/ops/one_call.hpp"
-#include "gspmd/ops/gather.hpp"
+#include "gspmd/index/gather.hpp"
 #include "gspmd/ops/shape.hpp"
 
 /// Rows of a table by their numbers, and sums of rows by their numbers: the everyday forms of gather and scatter. Indices are s32 or s64;

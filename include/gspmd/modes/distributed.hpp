@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "gspmd/compile.hpp"
+#include "gspmd/modes/tensor.hpp"
 #include "gspmd/ops.hpp"
 #include "gspmd/sharded_array.hpp"
-#include "gspmd/tensor.hpp"
 
 /// Tensors as variables of an ordinary program that runs on every device: operators are called one at a time, and types say what devices
 /// hold. See examples/modes.

@@ -12,7 +12,7 @@
 #include "gspmd/ops/shape.hpp"
 #include "gspmd/sharding.hpp"
 
-/// The collectives and changes of state that a manual region (gspmd/manual.hpp) writes. Each goes from one state to another one along
+/// The collectives and changes of state that a manual region (gspmd/modes/manual.hpp) writes. Each goes from one state to another one along
 /// `Axes` ("x" or "x,y", then in the order of the mesh, major first), and its gradient is its dual. Bytes are what one of n devices sends,
 /// of B that it holds.
 namespace gspmd {

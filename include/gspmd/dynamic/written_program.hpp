@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/manual.hpp"
-#include "gspmd/modes.hpp"
+#include "gspmd/dynamic/strict_program.hpp"
+#include "gspmd/modes/manual.hpp"
 
 namespace gspmd {
 

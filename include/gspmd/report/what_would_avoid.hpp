@@ -14,9 +14,9 @@
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/detail/report/cost_report.hpp"
-#include "gspmd/inspect.hpp"
-#include "gspmd/network.hpp"
-#include "gspmd/why.hpp"
+#include "gspmd/report/inspect.hpp"
+#include "gspmd/report/network.hpp"
+#include "gspmd/report/why.hpp"
 
 /// The dearest collectives of a program, and what would avoid each: found by planning the program again.
 namespace gspmd {

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/passes/typed/backward.hpp"
+#include "gspmd/detail/passes/typed/find_types.hpp"
+#include "gspmd/dynamic/builder.hpp"
+#include "gspmd/modes/tensor.hpp"
+
+/// Programs in which every movement is written: the explicit mode (the global view) and the manual mode (the local view), checked at run
+/// time. Nothing is inserted; what is not written is refused, with the ways to write it.
+namespace gspmd {
+
+/// The state of a value along one mesh axis, which says what the devices along it hold: `state::constant`, `replica`, `invariant`,
+/// `varying`, `shard` of a dim, `partial` by a monoid. See GLOSSARY.md.
+using detail::axis_state;
+using detail::state;
+/// The kind of a transition; `transition_kind::convert` keeps the value and sends nothing forward.
+using detail::transition_kind;
+
+namespace dynamic {
+
+/// The state of a value on every axis of the mesh, in its order. `order`: of axes that shard one dim in the global view, major to minor,
+/// by the numbers of axes; those that it leaves out follow in the order of the mesh.
+struct value_states {
+  std::vector<axis_state> on;
+  std::vector<std::pair<int, int>> order{};  // axis, dim
+  friend bool operator==(const value_states&, const value_states&) = default;
+};
+
+/// A mistake, with the ways out of it, cheapest first.
+struct mode_error {
+  std::string kind;  // of a closed list: "state_conflict"
+  int label = -1;    // of the value, see builder::label
+  int operand = -1;  // -1: none is meant
+  std::string axis;  // empty: none is meant
+  std::string text;
+  std::vector<std::string> remedies;
+};
+
+/// A collective that a program sends, forward or in its gradient.
+struct written_collective {
+  std::string kind;
+  int label = -1;
+  std::string axes;  // "x,y"
+  std::int64_t bytes = 0;
+};
+
+/// Checks a program of the explicit or the manual mode while it is built, and finds the states of its values.
+///
+///     dynamic::builder b(m);                             dynamic::strict_program p(b, "");        // no axis is manual: explicit
+///     auto x = b.input(dynamic::in<float>({8, 4}));      p.input(x, {{axis_state{state::partial}}});
+///     auto y = p.transition(x, transition_kind::all_reduce, "x", {state::partial}, {state::invariant});
+///     p.check();                                         // p.errors() is empty; p.collectives() is one all_reduce
+///
+/// Threads: one, that of the builder.
+class strict_program {
+ public:
+  /// `manual`: the axes of the local view, as "x,y". Along them shapes are those of shards.
+  strict_program(builder& b, std::string_view manual) : builder_(b), typer_(b.graph(), b.mesh().info(), 0) {
+    set_manual(manual);
+    if (manual.empty()) b.graph().find_types = &detail::find_types;
+  }
+  strict_program(const strict_program&) = delete;
+
+  /// Makes these axes manual from here on: the body of a region begins. Returns those that were.
+  std::string set_manual(std::string_view axes) {
+    const std::string before(detail::axes_text(mesh(), typer_.local()).view());
+    typer_.set_local(axes_named(axes));
+    return before;
+  }
+  /// Refuses from here on what sends over these axes, as devices along them may go different ways. Returns those of before.
+  std::string set_diverging(std::string_view axes) {
+    const std::string before(detail::axes_text(mesh(), typer_.diverging()).view());
+    typer_.set_diverging(axes_named(axes));
+    return before;
+  }
+
+  /// Sets the states in which an input comes.
+  void input(value x, const value_states& s, bool has_gradient = true) {
+    auto t = typed(s);
+    if (!has_gradient) {
+      without_gradient_.push_back(x.id());
+      for (auto& on : t.on) on = detail::without_gradient(on);
+    }
+    typer_.run();
+    typer_.give(x.id(), t);
+    if (builder_.graph().find_types != nullptr)
+      detail::keep_type_of_input(builder_.graph().nodes[static_cast<std::size_t>(x.id())], t);
+  }
+  /// Marks a value that stands for another one: the input or the result of a region. Gradients go through it.
+  void stands_for(value x, value other) { links_.push_back({x.id(), other.id()}); }
+  /// Requires a result to be in exactly these states. A constant or a replica is cut for it, for which nothing is sent. Returns the value
+  /// that is so.
+  value want(value x, const value_states& s, location at = location::current()) {
+    const auto t = typed(s);
+    typer_.want(x.id(), t);
+    if (!is_planned() || typer_.local() != 0) return x;
+    typer_.run();
+    return states(x) ? requested(x, t, at) : x;
+  }
+  /// Brings a value to these states.
+  value reshard(value x, const value_states& s, location at = location::current()) {
+    const auto t = typed(s);
+    if (is_planned() && typer_.local() == 0) return requested(x, t, at);
+    const value made = builder_.reshard(x, std::vector<std::string>(static_cast<std::size_t>(x.rank())), at);
+    if (made.is_valid()) typer_.want(made.id(), t);
+    return made;
+  }
+
+  /// Brings a value from one state to another one, along `axes`. `pairs`, of a permutation: from which device to which, row-major over the
+  /// axes.
+  value transition(value x, transition_kind by, std::string_view axes, axis_state from, axis_state to,
+                   const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs = {}, location at = location::current()) {
+    const auto mask = axes_named(axes);
+    const bool is_local = mask != 0 && (mask & ~typer_.local()) == 0;
+    const value made{x.graph(), detail::add_transition(*x.graph(), x.id(), {by, mask, from, to}, is_local, at)};
+    if (by == transition_kind::permute && made.is_valid()) check_permutation(made, mesh().shape.size_of(mask), pairs);
+    return made;
+  }
+  /// f(arguments...), whose operators may exchange along `axes`: see gspmd::with_exchange.
+  template <class F, class... Arguments>
+  auto with_exchange(std::string_view axes, F f, const Arguments&... arguments) {
+    return detail::exchanging(axes, f, arguments...);
+  }
+  /// The place of a device along an axis; it varies.
+  value axis_index(std::string_view axis, location at = location::current()) {
+    int a = 0;
+    while (a < mesh().shape.axis_count() && (axes_named(axis) & detail::axis_bit(a)) == 0) ++a;
+    return {&builder_.graph(), detail::add_axis_index(builder_.graph(), a, at)};
+  }
+  /// The class of a function of which nothing else is known: it is linear in no operand, in all of them at once, or in each one by itself;
+  /// or it chooses by its operands and does not compute with them.
+  enum class opaque_class { nonlinear, linear, multilinear, selects };
+  value opaque(dtype type, integers shape, const std::vector<value>& operands, opaque_class is,
+               location at = location::current()) {
+    std::vector<int> ids;
+    for (const auto& o : operands) ids.push_back(o.id());
+    using detail::partial_class;
+    detail::operator_class c;
+    if (is == opaque_class::linear) c.takes = partial_class::all;
+    if (is == opaque_class::multilinear) c.takes = partial_class::one;
+    if (is == opaque_class::selects) c.selectors = detail::every_operand;
+    return {&builder_.graph(), detail::add_opaque(builder_.graph(), type, detail::extents_of(shape), ids, c, at)};
+  }
+
+  /// One of several values by a predicate: what a conditional gives. `kind` of mistakes is branch_mismatch where the predicate is the
+  /// same on all devices.
+  value choice(value predicate, const std::vector<value>& of, location at = location::current()) {
+    std::vector<int> ids{predicate.id()};
+    for (const auto& v : of) ids.push_back(v.id());
+    const value made{&builder_.graph(), detail::add_choice(builder_.graph(), ids, at)};
+    const auto before = typer_.mistakes.size();
+    typer_.run();
+    const auto p = states(predicate);
+    for (auto k = before; k < typer_.mistakes.size(); ++k)
+      if (auto& m = typer_.mistakes[k];
+          m.node == made.id() && m.axis >= 0 && p->on[static_cast<std::size_t>(m.axis)].is != state::varying && m.operand > 0)
+        m.kind = detail::mode_mistake::branch_mismatch;
+    return made;
+  }
+  /// Whether every element of a value is known to be 0, or is believed to be.
+  [[nodiscard]] bool may_be_zeros(value x) const { return typer_.may_be_zeros(x.id()); }
+  /// Believes it of an input that stands for what a loop carries: terms of a sum may be added to it. What begins with zeros is such a sum
+  /// then; where it turns out to carry none, the body is to be checked again without that.
+  void believe_zeros(value x) { typer_.zeros.push_back(x.id()); }
+
+  /// Checks what was built since the last call; it is the values' types that the next operators meet.
+  void check() { typer_.run(); }
+  /// Forgets what was built since the last call: it has a mistake of another kind.
+  void skip() { typer_.skip(); }
+  /// The program, of the explicit mode, without a region of another: it sends what was written. Throws gspmd::error: the first mistake.
+  [[nodiscard]] program compile() {
+    if (!is_planned()) throw error("a program with manual axes is checked and not planned");
+    return builder_.compile();
+  }
+  /// The states of a value; nothing where it was refused.
+  [[nodiscard]] std::optional<value_states> states(value x) const {
+    if (!x.is_valid() || static_cast<std::size_t>(x.id()) >= typer_.types.size()) return {};
+    const auto& t = typer_.types[static_cast<std::size_t>(x.id())];
+    if (!t.is_known) return {};
+    value_states s;
+    s.on.assign(t.on.begin(), t.on.end());
+    for (const auto& use : t.splits) s.order.emplace_back(use.axis, use.dim);
+    return s;
+  }
+  /// Those that the value would have which was built last, before anything is wanted of it.
+  [[nodiscard]] std::optional<value_states> states_of_last(value x) const {
+    auto tried = typer_;
+    tried.run();
+    if (!x.is_valid() || !tried.types[static_cast<std::size_t>(x.id())].is_known) return {};
+    value_states s;
+    for (const auto& on : tried.types[static_cast<std::size_t>(x.id())].on) s.on.push_back(on);
+    return s;
+  }
+  /// Returns the collectives that the program sends forward, in order.
+  [[nodiscard]] std::vector<written_collective> collectives() const {
+    std::vector<written_collective> list;
+    for (const auto& s : typer_.steps)
+      if (const auto kind = detail::collective_of(detail::transitions[s.row].forward); !kind.empty())
+        list.push_back(collective(s, kind, s.sent));
+    return list;
+  }
+  /// Returns the collectives that the gradient of a value with respect to all inputs sends, in order.
+  [[nodiscard]] std::vector<written_collective> backward_collectives(value of) const {
+    std::vector<written_collective> list;
+    for (const auto& s : detail::backward_steps(builder_.graph(), typer_.steps, of.id(), without_gradient_, links_))
+      list.push_back(collective(s, detail::collective_of(detail::transitions[s.row].backward), s.sent_back));
+    return list;
+  }
+  /// Whether a loss may be differentiated: its gradient is begun with 1 on each device, which is right where it is invariant or partial.
+  void check_loss(value loss) {
+    const auto s = states(loss);
+    if (!s) return;
+    if (loss.rank() != 0 || !detail::is_floating(loss.type()))
+      refuse("loss_state", loss, -1, "", "a loss is a float of rank 0; sum it, or name a cotangent");
+    for (std::size_t a = 0; a < s->on.size(); ++a) {
+      const auto is = s->on[a].is;
+      if (is == state::invariant || is == state::constant || (is == state::partial && s->on[a].reduced_by == monoid::add))
+        continue;
+      const auto axis = axis_name(static_cast<int>(a));
+      refuse("loss_state", loss, -1, axis,
+             std::string("the loss is ") + std::string(detail::long_text(s->on[a]).view()) + " over `" + axis +
+                 "`: begun with 1 on each device, its gradient would be another one; make it a partial sum, or invariant");
+    }
+  }
+  /// Adds a mistake that the caller found.
+  void refuse(const char* kind, value x, int operand, const std::string& axis, const std::string& what) {
+    found_.push_back({kind, x.is_valid() ? x.node().tag : -1, operand, axis, what, {}});
+    found_at_.push_back(typer_.mistakes.size());
+  }
+  [[nodiscard]] std::vector<mode_error> errors() const {
+    std::vector<mode_error> list;
+    std::size_t mine = 0;
+    for (std::size_t k = 0; k <= typer_.mistakes.size(); ++k) {
+      for (; mine < found_.size() && found_at_[mine] <= k; ++mine) list.push_back(found_[mine]);
+      if (k == typer_.mistakes.size()) break;
+      const auto& m = typer_.mistakes[k];
+      mode_error e{std::string(detail::name_of(m.kind)),
+                   tag_of(m.node),
+                   m.operand,
+                   m.axis < 0 ? "" : axis_name(m.axis),
+                   std::string(m.what.view()),
+                   {}};
+      for (const auto& r : m.remedies) e.remedies.emplace_back(r.view());
+      list.push_back(std::move(e));
+    }
+    return list;
+  }
+  [[nodiscard]] std::size_t error_count() const { return typer_.mistakes.size() + found_.size(); }
+  /// Forgets the errors and collectives since then: of a body that is checked again.
+  struct mark {
+    std::size_t mistakes, found, steps;
+  };
+  [[nodiscard]] mark here() const { return {typer_.mistakes.size(), found_.size(), typer_.steps.size()}; }
+  void back_to(const mark& m) {
+    typer_.mistakes.resize(m.mistakes);
+    found_.resize(m.found);
+    found_at_.resize(m.found);
+    typer_.steps.resize(m.steps);
+  }
+
+ private:
+  [[nodiscard]] const detail::mesh_info& mesh() const { return builder_.mesh().info(); }
+  [[nodiscard]] bool is_planned() { return builder_.graph().find_types != nullptr; }
+  value requested(value x, const detail::value_type& t, location at) {
+    detail::requested_state asked{t.layout(), 0, 0, true};
+    for (int a = 0; a < t.on.count; ++a) {
+      if (t.on[a].is == state::replica) asked.replica |= detail::axis_bit(a);
+      if (t.on[a].is == state::invariant || t.on[a].is == state::constant) asked.invariant |= detail::axis_bit(a);
+    }
+    return {x.graph(), detail::add_requested_state(*x.graph(), x.id(), asked, at)};
+  }
+  [[nodiscard]] std::string axis_name(int a) const { return std::string(detail::axes_text(mesh(), detail::axis_bit(a)).view()); }
+  [[nodiscard]] int tag_of(int node) const { return node < 0 ? -1 : builder_.graph().nodes[static_cast<std::size_t>(node)].tag; }
+  /// Throws gspmd::error: an axis that is not there.
+  [[nodiscard]] detail::axis_mask axes_named(std::string_view names) const {
+    detail::axis_mask axes = 0;
+    while (!names.empty()) {
+      const auto name = names.substr(0, names.find(','));
+      names.remove_prefix(name.size() < names.size() ? name.size() + 1 : name.size());
+      const auto found = builder_.mesh().find(std::string(name));
+      if (found.empty())
+        throw error("`" + std::string(name) + "` is not an axis of the mesh; its axes are: " + builder_.mesh().names());
+      for (const auto a : found) axes |= detail::axis_bit(static_cast<int>(a));
+    }
+    return axes;
+  }
+  [[nodiscard]] detail::value_type typed(const value_states& s) const {
+    auto t = detail::value_type::all(mesh().shape, {state::invariant});
+    const auto is_local = [&](std::size_t a) { return (typer_.local() & detail::axis_bit(static_cast<int>(a))) != 0; };
+    for (std::size_t a = 0; a < s.on.size(); ++a) t.on[static_cast<int>(a)] = s.on[a];
+    for (const auto& [axis, dim] : s.order)
+      if (is_local(static_cast<std::size_t>(axis))) t.parts.cut(axis, dim);
+      else t.set(axis, detail::shard_of(dim));
+    for (std::size_t a = 0; a < s.on.size(); ++a) {
+      bool is_there = is_local(a) || s.on[a].is != state::shard;
+      for (const auto& use : t.splits) is_there = is_there || use.axis == static_cast<int>(a);
+      if (!is_there) t.set(static_cast<int>(a), s.on[a]);
+      is_there = false;
+      for (const auto& [axis, dim] : s.order) is_there = is_there || axis == static_cast<int>(a);
+      if (!is_there && is_local(a) && s.on[a].is == state::shard)
+        t.parts.cut(static_cast<int>(a), s.on[a].dim);  // in the order of the mesh
+    }
+    return t;
+  }
+  [[nodiscard]] written_collective collective(const detail::typed_step& s, std::string_view kind, std::int64_t bytes) const {
+    return {std::string(kind), tag_of(s.node), std::string(detail::axes_text(mesh(), s.axes).view()), bytes};
+  }
+  void check_permutation(value made, std::int64_t n, const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs) {
+    std::vector<char> from(static_cast<std::size_t>(n), 0), to(static_cast<std::size_t>(n), 0);
+    for (const auto& [a, b] : pairs) {
+      const bool is_there = a >= 0 && a < n && b >= 0 && b < n;
+      if (!is_there || from[static_cast<std::size_t>(a)]++ != 0 || to[static_cast<std::size_t>(b)]++ != 0) {
+        typer_.refuse(detail::mode_mistake::bad_permutation, made.id(), 0, -1,
+                      detail::text("the pair [") << a << ", " << b << "]: each of the " << n
+                                                 << " devices sends to one at most and gets from one at most");
+        return;
+      }
+    }
+  }
+
+  builder& builder_;
+  detail::program_typer typer_;
+  std::vector<int> without_gradient_;
+  std::vector<detail::stand_for> links_;
+  std::vector<mode_error> found_;
+  std::vector<std::size_t> found_at_;  // how many mistakes the library had found before
+};
+
+}  // namespace dynamic
+}  // namespace gspmd
