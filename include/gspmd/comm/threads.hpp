@@ -17,6 +17,7 @@
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/kernels/blas_threads.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/group_key.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
@@ -144,36 +145,19 @@ class threads_communicator {
     [[nodiscard]] detail::meeting_lane& lane(std::int64_t j, unsigned parity) const { return slot(j).lanes[parity]; }
   };
 
-  membership& everyone() {
-    if (!everyone_) {
-      std::vector<int> all(static_cast<std::size_t>(device_count()));
-      for (int d = 0; d < device_count(); ++d) all[static_cast<std::size_t>(d)] = d;
-      everyone_.emplace(membership{{}, {}, &session_.group_of(all), rank_});
-    }
-    return *everyone_;
-  }
+  template <class = detail::once>
+  membership& everyone();
 
-  membership& membership_of(const detail::mesh_shape& mesh, detail::axis_mask axes) {
-    for (auto& known : memberships_)
-      if (known.key->names(mesh, axes)) return known;
-    const auto me = mesh.coordinates_of(rank_);
-    return memberships_.emplace_back(membership{detail::group_key(mesh, axes), me,
-                                                &session_.group_of(detail::members_of(mesh, axes, me)),
-                                                detail::group_index(mesh, axes, me)});
-  }
+  template <class = detail::once>
+  membership& membership_of(const detail::mesh_shape& mesh, detail::axis_mask axes);
 
   static std::string describe_barrier(const detail::mesh_shape*, dtype, const void*) { return "a barrier"; }
   static std::string describe_exchange(const detail::mesh_shape*, dtype, const void*) { return "an exchange of blocks"; }
 
   /// Arrives with these pointers and waits for the group; returns the lane that holds everybody's. The subject is there until
   /// this device has passed the meeting or stopped.
-  unsigned meet(membership& mine, const detail::meeting_subject& subject, const void* in, void* out) {
-    finish_elements(mine);
-    auto& lane = mine.slot(mine.self).next_lane();
-    lane.in = in;
-    lane.out = out;
-    return arrive(mine, subject);
-  }
+  template <class = detail::once>
+  unsigned meet(membership& mine, const detail::meeting_subject& subject, const void* in, void* out);
 
   /// Arrives and waits for the group. The pointers that the device shows stand in its lane, written after finish_elements().
   unsigned arrive(membership& mine, const detail::meeting_subject& subject) {
@@ -220,92 +204,26 @@ class threads_communicator {
     throw detail::stopped_by_peer(rank_);
   }
 
-  void move_elements(const detail::mesh_shape& mesh, const detail::movement& m, dtype type, const void* in, void* out) {
-    auto& mine = membership_of(mesh, m.axes);
-    const auto work = [&](detail::peer_inputs peer_in) {
-      detail::move_from_peers(mesh, m, mine.me, peer_in, out, detail::bytes_of(type));
-    };
-    if (mine.size() == 1) return work([&](std::int64_t) { return in; });
-    const auto subject = detail::subject_of(mesh, m, type);
-    const auto parity = meet(mine, subject, in, out);
-    work([&](std::int64_t j) { return mine.lane(j, parity).in; });
-    meet(mine, subject, nullptr, nullptr);
-  }
-  void start_elements(const movements_under_way& made) {
-    auto& mine = membership_of(*made.mesh, made.all[0].axes);
-    if (mine.size() == 1) {
-      for (std::size_t k = 0; k < made.all.size(); ++k)
-        move_elements(*made.mesh, made.all[k], made.type, made.in[k], made.out[k]);
-      return;
-    }
-    finish_elements(mine);
-    mine.under_way.emplace(made);
-    auto& u = *mine.under_way;
-    u.subject = detail::subject_of(*u.mesh, u.all[0], u.type);
-    auto& lane = mine.slot(mine.self).next_lane();
-    lane.in = u.in;
-    lane.out = nullptr;
-    arrive_alone(mine, u.subject);
-  }
+  template <class = detail::once>
+  void move_elements(const detail::mesh_shape& mesh, const detail::movement& m, dtype type, const void* in, void* out);
+  template <class = detail::once>
+  void start_elements(const movements_under_way& made);
   /// Ends what is under way among the devices of a group, by whatever axes it is called.
   void finish_elements(const membership& group) {
     for (auto& known : memberships_)
       if (known.group == group.group && known.under_way) finish_movements(known);
   }
-  void finish_movements(membership& mine) {
-    const movements_under_way& u = *mine.under_way;
-    const auto parity = wait(mine, u.subject);
-    for (std::size_t k = 0; k < u.all.size(); ++k)
-      detail::move_from_peers(
-          *u.mesh, u.all[k], mine.me, [&](std::int64_t j) { return static_cast<const void* const*>(mine.lane(j, parity).in)[k]; },
-          u.out[k], detail::bytes_of(u.type));
-    arrive(mine, u.subject);
-    mine.under_way.reset();
-  }
+  template <class = detail::once>
+  void finish_movements(membership& mine);
 
+  template <class = detail::once>
   void reduce_elements(const detail::mesh_shape& mesh, const detail::reduction& r, dtype type, const detail::row_combiner& op,
-                       const void* in, void* out) {
-    auto& mine = membership_of(mesh, r.axes);
-    if (mine.size() == 1) return detail::reduce_alone(mesh, r, mine.me, in, out, op.elem_bytes);
-    const auto subject = detail::subject_of(mesh, r, type);
-    unsigned parity = 0;
-    const auto theirs = [&](std::int64_t j) { return mine.lane(j, parity).in; };
-    if (classify(mesh, r) == detail::collective_kind::reduce_scatter) {
-      parity = meet(mine, subject, in, out);
-      detail::reduce_scatter_from_peers(op, mesh, r, mine.me, theirs, out);
-    } else {
-      const auto elems = detail::elements(detail::local_extents(mesh, r.global, r.from));
-      const auto bytes = static_cast<std::size_t>(elems * op.elem_bytes);
-      if (bytes <= detail::mail_bytes) {
-        finish_elements(mine);
-        if (bytes > 0) std::memcpy(mine.slot(mine.self).next_lane().mail, in, bytes);
-        parity = arrive(mine, subject);
-        return detail::reduce_row(
-            op, out, mine.size(), [&](std::int64_t j) { return mine.lane(j, parity).mail; }, 0, elems, false);
-      }
-      parity = meet(mine, subject, in, out);
-      detail::all_reduce_from_peers(op, elems, mine.size(), mine.self, theirs,
-                                    [&](std::int64_t j) { return mine.lane(j, parity).out; });
-    }
-    meet(mine, subject, nullptr, nullptr);
-  }
+                       const void* in, void* out);
 
   /// The members show lists of their buffers.
+  template <class = detail::once>
   void reduce_elements_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, dtype type,
-                                const detail::row_combiner& op, const void** in, void** out) {
-    auto& mine = membership_of(mesh, all[0].axes);
-    if (mine.size() == 1) {
-      for (std::size_t k = 0; k < all.size(); ++k) detail::reduce_alone(mesh, all[k], mine.me, in[k], out[k], op.elem_bytes);
-      return;
-    }
-    const auto subject = detail::subject_of(mesh, all[0], type);
-    const auto parity = meet(mine, subject, in, out);
-    for (std::size_t k = 0; k < all.size(); ++k)
-      detail::reduce_from_peers(
-          op, mesh, all[k], mine.me, [&](std::int64_t j) { return static_cast<const void* const*>(mine.lane(j, parity).in)[k]; },
-          [&](std::int64_t j) { return static_cast<void* const*>(mine.lane(j, parity).out)[k]; });
-    meet(mine, subject, nullptr, nullptr);
-  }
+                                const detail::row_combiner& op, const void** in, void** out);
 
   detail::thread_session& session_;
   std::list<membership> memberships_;
@@ -314,13 +232,145 @@ class threads_communicator {
   bool stopped_ = false;
 };
 
+template <class Once>
+threads_communicator::membership& threads_communicator::everyone() {
+  if (!everyone_) {
+    std::vector<int> all(static_cast<std::size_t>(device_count()));
+    for (int d = 0; d < device_count(); ++d) all[static_cast<std::size_t>(d)] = d;
+    everyone_.emplace(membership{{}, {}, &session_.group_of(all), rank_});
+  }
+  return *everyone_;
+}
+GSPMD_COMPILED_ONCE(threads_communicator::membership& threads_communicator::everyone<detail::once>());
+
+template <class Once>
+threads_communicator::membership& threads_communicator::membership_of(const detail::mesh_shape& mesh, detail::axis_mask axes) {
+  for (auto& known : memberships_)
+    if (known.key->names(mesh, axes)) return known;
+  const auto me = mesh.coordinates_of(rank_);
+  return memberships_.emplace_back(membership{detail::group_key(mesh, axes), me,
+                                              &session_.group_of(detail::members_of(mesh, axes, me)),
+                                              detail::group_index(mesh, axes, me)});
+}
+GSPMD_COMPILED_ONCE(threads_communicator::membership& threads_communicator::membership_of<detail::once>(const detail::mesh_shape&,
+                                                                                                        detail::axis_mask));
+
+template <class Once>
+unsigned threads_communicator::meet(membership& mine, const detail::meeting_subject& subject, const void* in, void* out) {
+  finish_elements(mine);
+  auto& lane = mine.slot(mine.self).next_lane();
+  lane.in = in;
+  lane.out = out;
+  return arrive(mine, subject);
+}
+GSPMD_COMPILED_ONCE(unsigned threads_communicator::meet<detail::once>(threads_communicator::membership&,
+                                                                      const detail::meeting_subject&, const void*, void*));
+
+template <class Once>
+void threads_communicator::move_elements(const detail::mesh_shape& mesh, const detail::movement& m, dtype type, const void* in,
+                                         void* out) {
+  auto& mine = membership_of(mesh, m.axes);
+  const auto work = [&](detail::peer_inputs peer_in) {
+    detail::move_from_peers(mesh, m, mine.me, peer_in, out, detail::bytes_of(type));
+  };
+  if (mine.size() == 1) return work([&](std::int64_t) { return in; });
+  const auto subject = detail::subject_of(mesh, m, type);
+  const auto parity = meet(mine, subject, in, out);
+  work([&](std::int64_t j) { return mine.lane(j, parity).in; });
+  meet(mine, subject, nullptr, nullptr);
+}
+GSPMD_COMPILED_ONCE(void threads_communicator::move_elements<detail::once>(const detail::mesh_shape&, const detail::movement&,
+                                                                           dtype, const void*, void*));
+
+template <class Once>
+void threads_communicator::start_elements(const movements_under_way& made) {
+  auto& mine = membership_of(*made.mesh, made.all[0].axes);
+  if (mine.size() == 1) {
+    for (std::size_t k = 0; k < made.all.size(); ++k) move_elements(*made.mesh, made.all[k], made.type, made.in[k], made.out[k]);
+    return;
+  }
+  finish_elements(mine);
+  mine.under_way.emplace(made);
+  auto& u = *mine.under_way;
+  u.subject = detail::subject_of(*u.mesh, u.all[0], u.type);
+  auto& lane = mine.slot(mine.self).next_lane();
+  lane.in = u.in;
+  lane.out = nullptr;
+  arrive_alone(mine, u.subject);
+}
+GSPMD_COMPILED_ONCE(void threads_communicator::start_elements<detail::once>(const threads_communicator::movements_under_way&));
+
+template <class Once>
+void threads_communicator::finish_movements(membership& mine) {
+  const movements_under_way& u = *mine.under_way;
+  const auto parity = wait(mine, u.subject);
+  for (std::size_t k = 0; k < u.all.size(); ++k)
+    detail::move_from_peers(
+        *u.mesh, u.all[k], mine.me, [&](std::int64_t j) { return static_cast<const void* const*>(mine.lane(j, parity).in)[k]; },
+        u.out[k], detail::bytes_of(u.type));
+  arrive(mine, u.subject);
+  mine.under_way.reset();
+}
+GSPMD_COMPILED_ONCE(void threads_communicator::finish_movements<detail::once>(threads_communicator::membership&));
+
+template <class Once>
+void threads_communicator::reduce_elements(const detail::mesh_shape& mesh, const detail::reduction& r, dtype type,
+                                           const detail::row_combiner& op, const void* in, void* out) {
+  auto& mine = membership_of(mesh, r.axes);
+  if (mine.size() == 1) return detail::reduce_alone(mesh, r, mine.me, in, out, op.elem_bytes);
+  const auto subject = detail::subject_of(mesh, r, type);
+  unsigned parity = 0;
+  const auto theirs = [&](std::int64_t j) { return mine.lane(j, parity).in; };
+  if (classify(mesh, r) == detail::collective_kind::reduce_scatter) {
+    parity = meet(mine, subject, in, out);
+    detail::reduce_scatter_from_peers(op, mesh, r, mine.me, theirs, out);
+  } else {
+    const auto elems = detail::elements(detail::local_extents(mesh, r.global, r.from));
+    const auto bytes = static_cast<std::size_t>(elems * op.elem_bytes);
+    if (bytes <= detail::mail_bytes) {
+      finish_elements(mine);
+      if (bytes > 0) std::memcpy(mine.slot(mine.self).next_lane().mail, in, bytes);
+      parity = arrive(mine, subject);
+      return detail::reduce_row(
+          op, out, mine.size(), [&](std::int64_t j) { return mine.lane(j, parity).mail; }, 0, elems, false);
+    }
+    parity = meet(mine, subject, in, out);
+    detail::all_reduce_from_peers(op, elems, mine.size(), mine.self, theirs,
+                                  [&](std::int64_t j) { return mine.lane(j, parity).out; });
+  }
+  meet(mine, subject, nullptr, nullptr);
+}
+GSPMD_COMPILED_ONCE(void threads_communicator::reduce_elements<detail::once>(const detail::mesh_shape&, const detail::reduction&,
+                                                                             dtype, const detail::row_combiner&, const void*,
+                                                                             void*));
+
+template <class Once>
+void threads_communicator::reduce_elements_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all,
+                                                    dtype type, const detail::row_combiner& op, const void** in, void** out) {
+  auto& mine = membership_of(mesh, all[0].axes);
+  if (mine.size() == 1) {
+    for (std::size_t k = 0; k < all.size(); ++k) detail::reduce_alone(mesh, all[k], mine.me, in[k], out[k], op.elem_bytes);
+    return;
+  }
+  const auto subject = detail::subject_of(mesh, all[0], type);
+  const auto parity = meet(mine, subject, in, out);
+  for (std::size_t k = 0; k < all.size(); ++k)
+    detail::reduce_from_peers(
+        op, mesh, all[k], mine.me, [&](std::int64_t j) { return static_cast<const void* const*>(mine.lane(j, parity).in)[k]; },
+        [&](std::int64_t j) { return static_cast<void* const*>(mine.lane(j, parity).out)[k]; });
+  meet(mine, subject, nullptr, nullptr);
+}
+GSPMD_COMPILED_ONCE(void threads_communicator::reduce_elements_together<detail::once>(
+    const detail::mesh_shape&, detail::span<const detail::reduction>, dtype, const detail::row_combiner&, const void**, void**));
+
 /// Backend: one thread per device, in this process. More devices than cores work, more slowly.
 struct threads {};
 
 namespace detail {
 
 /// launch on threads for any function: `call(f, comm)` calls it. Not a template, because programs launch many.
-[[gnu::noinline, gnu::cold]] inline void launch_threads(int devices, void* f, void (*call)(void* f, threads_communicator& comm)) {
+template <class = once>
+[[gnu::noinline, gnu::cold]] void launch_threads(int devices, void* f, void (*call)(void* f, threads_communicator& comm)) {
   thread_session session(devices);
   std::optional<single_threaded_blas> one_thread_each;
   if (devices > 1) one_thread_each.emplace();
@@ -350,6 +400,7 @@ namespace detail {
   for (auto& other : others) other.join();
   session.rethrow_failure();
 }
+GSPMD_COMPILED_ONCE(void launch_threads<once>(int, void*, void (*)(void*, threads_communicator&)));
 
 }  // namespace detail
 

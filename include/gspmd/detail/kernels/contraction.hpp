@@ -13,6 +13,7 @@
 #include "gspmd/detail/kernels/gemm.hpp"
 #include "gspmd/detail/kernels/permute.hpp"
 #include "gspmd/detail/kernels/reduce.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/target.hpp"
 
 /// The local einsum of two operands.
@@ -339,6 +340,12 @@ void run_contraction(const contraction_plan& plan, const std::int64_t* valid, co
   if constexpr (std::is_empty_v<Spec>) run(Spec{});
   else run(Spec{&plan});
 }
+GSPMD_COMPILED_ONCE(void run_contraction<float, plain_spec<contraction_plan>>(const contraction_plan&, const std::int64_t*,
+                                                                              const void*, const void*, void*, std::byte*, bool,
+                                                                              bool));
+GSPMD_COMPILED_ONCE(void run_contraction<double, plain_spec<contraction_plan>>(const contraction_plan&, const std::int64_t*,
+                                                                               const void*, const void*, void*, std::byte*, bool,
+                                                                               bool));
 
 }  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

@@ -92,24 +92,29 @@ class checked_memory {
 
   /// Checks the memory of `devices` devices: `inputs[d * plan.inputs.size() + k]` is input k of device d, outputs likewise. Throws
   /// gspmd::error.
-  [[gnu::noinline]] void check(const plan_view& plan, std::size_t devices, const void* const* inputs, void* const* outputs) {
-    const std::size_t in = devices * plan.inputs.size(), out = devices * plan.outputs.size();
-    const auto is_known = [&](const std::vector<const void*>& known) {
-      return known.size() == in + out && std::equal(inputs, inputs + in, known.begin()) &&
-             std::equal(outputs, outputs + out, known.begin() + static_cast<std::ptrdiff_t>(in));
-    };
-    if (is_known(last_)) return;
-    last_.swap(before_);
-    if (is_known(last_)) return;
-    last_.clear();  // is good only when it was looked at to the end
-    require_usable_memory(plan, devices, inputs, outputs, written_);
-    last_.assign(inputs, inputs + in);
-    last_.insert(last_.end(), outputs, outputs + out);
-  }
+  template <class = once>
+  void check(const plan_view& plan, std::size_t devices, const void* const* inputs, void* const* outputs);
 
  private:
   std::vector<const void*> last_, before_;  // found good: the shards of the inputs, then of the outputs
   std::vector<shard_place> written_;
 };
+
+template <class Once>
+void checked_memory::check(const plan_view& plan, std::size_t devices, const void* const* inputs, void* const* outputs) {
+  const std::size_t in = devices * plan.inputs.size(), out = devices * plan.outputs.size();
+  const auto is_known = [&](const std::vector<const void*>& known) {
+    return known.size() == in + out && std::equal(inputs, inputs + in, known.begin()) &&
+           std::equal(outputs, outputs + out, known.begin() + static_cast<std::ptrdiff_t>(in));
+  };
+  if (is_known(last_)) return;
+  last_.swap(before_);
+  if (is_known(last_)) return;
+  last_.clear();  // is good only when it was looked at to the end
+  require_usable_memory(plan, devices, inputs, outputs, written_);
+  last_.assign(inputs, inputs + in);
+  last_.insert(last_.end(), outputs, outputs + out);
+}
+GSPMD_COMPILED_ONCE(void checked_memory::check<once>(const plan_view&, std::size_t, const void* const*, void* const*));
 
 }  // namespace gspmd::detail

@@ -8,6 +8,7 @@
 
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/error.hpp"
 
 /// Runs the steps of a plan one after the other, those of compiled programs and of sessions; loops and conditionals are
@@ -139,9 +140,11 @@ void run_plan(const plan_view& plan, const ready_step* ready, const devices_here
     throw;
   }
 }
-inline void run_plan(const plan_view& plan, const ready_step* ready, const devices_here& devices) {
+template <class = once>
+void run_plan(const plan_view& plan, const ready_step* ready, const devices_here& devices) {
   no_checks none;
   run_plan(plan, ready, devices, none);
 }
+GSPMD_COMPILED_ONCE(void run_plan<once>(const plan_view&, const ready_step*, const devices_here&));
 
 }  // namespace gspmd::detail

@@ -10,6 +10,7 @@
 #include "gspmd/detail/run/local_step.hpp"
 #include "gspmd/detail/run/loop_reduction_step.hpp"
 #include "gspmd/detail/run/runner.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/span.hpp"
 
 /// The static path: a function per step, without decisions that the plan has made. `Program` is a type that holds the plan:
@@ -61,9 +62,10 @@ struct static_group {
 };
 
 /// The loop of a fused step; `inputs`, `outputs` and `offsets` have room for its operands, results and bounds.
-[[gnu::noinline]] inline void run_fused_step(const plan_view& plan, const plan_step& s, const device_memory& device,
-                                             fused_rows_function compute, const fused_rows& at, const void** inputs,
-                                             void** outputs, std::int64_t* offsets) {
+template <class = once>
+[[gnu::noinline]] void run_fused_step(const plan_view& plan, const plan_step& s, const device_memory& device,
+                                      fused_rows_function compute, const fused_rows& at, const void** inputs, void** outputs,
+                                      std::int64_t* offsets) {
   for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(plan.operand(s, k).where);
   for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(plan.result(s, k).where);
   find_offsets(plan, s, device, offsets);
@@ -73,6 +75,8 @@ struct static_group {
                [&](const loop_box& box) { run_fused_rows(group_of(plan, s), loop, box, compute, at, inputs, outputs, offsets); });
   if (group.cut != 0 && !is_inner_part(plan, s)) clear_results(plan, s, device);
 }
+GSPMD_COMPILED_ONCE(void run_fused_step<once>(const plan_view&, const plan_step&, const device_memory&, fused_rows_function,
+                                              const fused_rows&, const void**, void**, std::int64_t*));
 template <class Row, int Operands, int Results, int Bounds>
 struct constant_loop {
   static void run(const plan_view& plan, const plan_step& s, const device_memory& device) {
@@ -121,7 +125,7 @@ inline void for_each_box_of_range(const extents& loop, std::int64_t first, std::
   }
 }
 
-template <class = void>
+template <class = once>
 [[gnu::noinline]] void run_reduced_step(const plan_view& plan, const plan_step& s, const device_memory& device,
                                         fused_rows_function compute, bool is_for_any_length, fused_rows_function accumulate,
                                         const fused_rows& at, const void** inputs, void** outputs, std::int64_t* offsets,
@@ -165,6 +169,9 @@ template <class = void>
                       {run, &reduced, accumulates ? +add_up : nullptr, loop.count == 1 ? 1 : unit}, outputs);
   if (cut != 0) clear_results(plan, s, device);
 }
+GSPMD_COMPILED_ONCE(void run_reduced_step<once>(const plan_view&, const plan_step&, const device_memory&, fused_rows_function,
+                                                bool, fused_rows_function, const fused_rows&, const void**, void**, std::int64_t*,
+                                                const reduction_kernel* const*));
 template <class Row, int Operands, int Results, int Bounds>
 struct constant_reduced_loop {
   const reduction_kernel* kernels[most_loop_reductions]{};
