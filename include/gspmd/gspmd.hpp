@@ -18,11 +18,13 @@
 
 #include "gspmd/core.hpp"
 
+#include "gspmd/index.hpp"
 #include "gspmd/layouts/mesh_views.hpp"
 #include "gspmd/memory_limit.hpp"
 #include "gspmd/modes/checked.hpp"
-#include "gspmd/ops.hpp"
+#include "gspmd/ops/local_op.hpp"
 #include "gspmd/report/explain.hpp"
+#include "gspmd/windows.hpp"
 #include "gspmd/within_budget.hpp"
 
 #endif
