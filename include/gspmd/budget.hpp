@@ -175,7 +175,7 @@ template <class = once>
 traffic_count count_traffic_at_run_time(const plan_view& p, const collective_filter& which) {
   return count_traffic_of(p, which);
 }
-GSPMD_COMPILED_ONCE(traffic_count count_traffic_at_run_time<once>(const plan_view&, const collective_filter&));
+GSPMD_PLANNED_ONCE(traffic_count count_traffic_at_run_time<once>(const plan_view&, const collective_filter&));
 
 /// Returns the traffic of a run of the program.
 constexpr traffic_count count_traffic(const plan_view& p, const collective_filter& which = {}) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// The planner, the kernels and the texts that programs planned at run time need, compiled here and not in every file.
+/// The functions that depend on no type of a program's, compiled here and not in every file: what compiled programs run with, and the
+/// planner and the kernels of programs that are planned at run time.
 ///
 /// Define GSPMD_PRECOMPILED for all files of a program, with the same flags for the processor and one BLAS, and include this in one
 /// of them, before any other header of gspmd:
@@ -9,13 +10,21 @@
 ///     // gspmd.cpp, the whole file
 ///     #include <gspmd/precompiled.hpp>
 ///
-/// The CMake target gspmd::precompiled does both. A program with files of other flags does not link.
+/// GSPMD_PRECOMPILED_PART 1 or 2, defined before, is the first half or the second alone: two files are compiled at once, and a program
+/// that plans nothing at run time needs the first one only. The CMake targets gspmd::precompiled and gspmd::precompiled_run, which is part
+/// 1 alone, do all of it. A program with files of other flags does not link.
 #if !defined(GSPMD_PRECOMPILED)
 #error "gspmd: precompiled.hpp: define GSPMD_PRECOMPILED for all files of the program (CMake: link gspmd::precompiled)"
 #elif defined(GSPMD_COMPILED_ONCE)
 #error "gspmd: precompiled.hpp: include this header before any other header of gspmd"
 #endif
-#define GSPMD_PRECOMPILED_HERE 1
+#if !defined(GSPMD_PRECOMPILED_PART)
+#define GSPMD_PRECOMPILED_HERE 3
+#else
+#define GSPMD_PRECOMPILED_HERE GSPMD_PRECOMPILED_PART
+#endif
 
+#if GSPMD_PRECOMPILED_HERE != 1
 #include "gspmd/dynamic.hpp"
+#endif
 #include "gspmd/gspmd.hpp"

@@ -57,17 +57,17 @@ std::shared_ptr<const plan> planned(dynamic::mesh& m, const graph& g) {
   if (!made->error.empty()) throw error(std::string(made->error.view()));
   return made;
 }
-GSPMD_COMPILED_ONCE(std::shared_ptr<const plan> planned<once>(dynamic::mesh&, const graph&));
+GSPMD_PLANNED_ONCE(std::shared_ptr<const plan> planned<once>(dynamic::mesh&, const graph&));
 
 template <class = once>
 plan_view view_of(const plan& p) {
   return plan_view(p);
 }
-GSPMD_COMPILED_ONCE(plan_view view_of<once>(const plan&));
+GSPMD_PLANNED_ONCE(plan_view view_of<once>(const plan&));
 
 inline namespace GSPMD_TARGET {
-GSPMD_COMPILED_ONCE(ready_step::joint_function joint_function_of<threads_communicator>(const plan_step&));
-GSPMD_COMPILED_ONCE(ready_step::joint_function joint_function_of<simulated_communicator>(const plan_step&));
+GSPMD_PLANNED_ONCE(ready_step::joint_function joint_function_of<threads_communicator>(const plan_step&));
+GSPMD_PLANNED_ONCE(ready_step::joint_function joint_function_of<simulated_communicator>(const plan_step&));
 }  // namespace GSPMD_TARGET
 
 }  // namespace detail
@@ -225,9 +225,8 @@ void program::run_on(Comm& comm, const void* const* inputs, void* const* outputs
   detail::run_whole<true>(view_, comm, inputs, outputs,
                           [&steps](auto& devices, const void* const* in, void* const* out) { steps.run(devices, in, out); });
 }
-GSPMD_COMPILED_ONCE(void program::run_on<threads_communicator>(threads_communicator&, const void* const*, void* const*) const);
-GSPMD_COMPILED_ONCE(void program::run_on<simulated_communicator>(simulated_communicator&, const void* const*, void* const*)
-                        const);
+GSPMD_PLANNED_ONCE(void program::run_on<threads_communicator>(threads_communicator&, const void* const*, void* const*) const);
+GSPMD_PLANNED_ONCE(void program::run_on<simulated_communicator>(simulated_communicator&, const void* const*, void* const*) const);
 
 }  // namespace dynamic
 }  // namespace gspmd

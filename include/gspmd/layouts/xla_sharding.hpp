@@ -141,7 +141,7 @@ template <class = once>
 resolved_sharding resolve_xla_at_run_time(const mesh_info& mesh, std::string_view written, int rank) {
   return resolve_xla(mesh, written, rank);
 }
-GSPMD_COMPILED_ONCE(resolved_sharding resolve_xla_at_run_time<once>(const mesh_info&, std::string_view, int));
+GSPMD_PLANNED_ONCE(resolved_sharding resolve_xla_at_run_time<once>(const mesh_info&, std::string_view, int));
 
 }  // namespace detail
 

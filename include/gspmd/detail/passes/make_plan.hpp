@@ -82,7 +82,7 @@ template <class = once>
 plan plan_at_run_time(const graph& g, const mesh_shape& mesh) {
   return plan_within_memory(g, mesh);
 }
-GSPMD_COMPILED_ONCE(plan plan_at_run_time<once>(const graph&, const mesh_shape&));
+GSPMD_PLANNED_ONCE(plan plan_at_run_time<once>(const graph&, const mesh_shape&));
 
 /// The whole way from a graph to what every device runs.
 // Apart from pipeline.hpp, because it instantiates much that a program compiled for a mesh does without.

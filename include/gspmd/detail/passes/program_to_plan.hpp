@@ -33,6 +33,6 @@ template <class = once>
 graph program_to_plan_at_run_time(const graph& traced) {
   return program_to_plan(traced);
 }
-GSPMD_COMPILED_ONCE(graph program_to_plan_at_run_time<once>(const graph&));
+GSPMD_PLANNED_ONCE(graph program_to_plan_at_run_time<once>(const graph&));
 
 }  // namespace gspmd::detail
