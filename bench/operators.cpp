@@ -118,7 +118,7 @@ class runner {
       : plan_(detail::make_plan(detail::canonical_order(g), g.mesh->shape)), view_(plan_), steps_(view_) {
     for (const int i : view_.inputs) in_.push_back(buffer(view_.value(i)));
     for (const int o : view_.outputs) out_.push_back(buffer(view_.value(o)));
-    arena_ = detail::aligned_bytes(view_.arena_bytes);
+    arena_ = detail::aligned_bytes(view_.arena_bytes, "the arena");
     device_ = {in_.data(), out_.data(), arena_.get(), g.mesh->shape.coordinates_of(0)};
   }
   void operator()() {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/support/no_memory.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/text.hpp"
 #include "gspmd/error.hpp"
@@ -28,7 +29,7 @@ inline std::int64_t checked_elements(const extents& shape, std::size_t elem_byte
 }  // namespace detail
 
 /// A whole (global) tensor in host memory: dense, row-major. What `run` takes and returns. One that was moved from has no elements.
-/// Throws gspmd::error: a negative extent, more than 2^60 bytes.
+/// Throws gspmd::error: a negative extent, more than 2^60 bytes, more than there is memory for.
 ///
 ///     array<float> w({64, 256});   w[0] = 1;   w.fill(0);
 ///
@@ -39,9 +40,9 @@ class array {
   array() = default;
   /// Zeros.
   explicit array(const detail::extents& shape)
-      : shape_(shape), size_(detail::checked_elements(shape, sizeof(T))), data_(new T[static_cast<std::size_t>(size_)]()) {}
+      : shape_(shape), size_(detail::checked_elements(shape, sizeof(T))), data_(allocate<true>()) {}
   array(std::initializer_list<std::int64_t> shape) : array(to_extents(shape)) {}
-  array(const array& other) : shape_(other.shape_), size_(other.size_), data_(new T[static_cast<std::size_t>(size_)]) {
+  array(const array& other) : shape_(other.shape_), size_(other.size_), data_(allocate<false>()) {
     std::copy_n(other.data(), size_, data());
   }
   array(array&& other) noexcept
@@ -71,6 +72,14 @@ class array {
     detail::extents e;
     for (const auto x : shape) e.push_back(x);
     return e;
+  }
+
+  template <bool IsZeroed>
+  [[nodiscard]] T* allocate() const {
+    const auto count = static_cast<std::size_t>(size_);
+    return detail::taken(
+        size_ * static_cast<std::int64_t>(sizeof(T)), [&] { return IsZeroed ? new T[count]() : new T[count]; },
+        [&] { return "an array of " + std::string(detail::shape_text(shape_).view()); });
   }
 
   detail::extents shape_;

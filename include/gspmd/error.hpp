@@ -14,7 +14,9 @@
 
 namespace gspmd {
 
-/// Everything that goes wrong at run time is reported by this one type.
+/// Everything that goes wrong at run time is reported by this one type. So is memory that cannot be had for arrays, shards, arenas, messages
+/// and what operators compute with. As they are arrive only what a user's own function throws inside of `launch`, and the std::bad_alloc of
+/// tables that grow with a program and not with its tensors.
 ///
 /// The text of `what()` is `gspmd: <op> at <file>:<line> on rank <r>: <text>`; what is not known is left out. The place
 /// that finds the fault knows the text, the places it passes on its way up add the operator and the rank:

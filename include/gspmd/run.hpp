@@ -13,6 +13,7 @@
 #include "gspmd/comm/threads.hpp"
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/edge/scatter.hpp"
+#include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/row_major.hpp"
 
 namespace gspmd::detail {
@@ -138,15 +139,19 @@ void run_whole(const plan_view& plan, Comm& comm, const void* const* inputs, voi
   std::vector<void*> out;
   const auto shard_bytes = [](const planned_value& v) { return elements(v.local) * bytes_of(v.type); };
   for (std::size_t d = 0; d < count; ++d) {
-    const auto at = plan.mesh->coordinates_of(comm.device(static_cast<int>(d)));
+    const int device = comm.device(static_cast<int>(d));
+    const auto at = plan.mesh->coordinates_of(device);
+    const auto take = [&](const planned_value& v, const char* what) {
+      taken_for(plan, device, [&] { memory.emplace_back(shard_bytes(v), what); });
+    };
     for (std::size_t k = 0; k < plan.inputs.size(); ++k) {
       const auto& v = plan.value(plan.inputs[k]);
-      memory.emplace_back(shard_bytes(v));
+      take(v, "a shard of an input");
       cut_shard(*plan.mesh, v, at, inputs[k], memory.back().get());
       in.push_back(memory.back().get());
     }
     for (const int o : plan.outputs) {
-      memory.emplace_back(shard_bytes(plan.value(o)));
+      take(plan.value(o), "a shard of an output");
       out.push_back(memory.back().get());
     }
   }

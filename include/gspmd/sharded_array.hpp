@@ -26,7 +26,8 @@ class sharded_memory {
   sharded_memory() = default;
   [[gnu::noinline]] sharded_memory(int count, const mesh_shape& mesh, const planned_value& value)
       : held_(new held{&mesh, &value, {}}) {
-    for (int i = 0; i < count; ++i) held_->shards.emplace_back(elements(value.local) * bytes_of(value.type));
+    for (int i = 0; i < count; ++i)
+      held_->shards.emplace_back(elements(value.local) * bytes_of(value.type), "a shard of a sharded_array");
   }
   sharded_memory(sharded_memory&&) = default;
   sharded_memory& operator=(sharded_memory&&) = default;

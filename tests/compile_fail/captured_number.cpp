@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A number of the run time in a compiled program, captured by value or by reference. (A closure that is `constexpr` has the compiler's
-// own error before it: captured_constant.cpp.)
-// mistakes: 2
+// A number of the run time in a compiled program, captured by value or by reference, also by a lambda inside of the template argument. (By
+// value that one, which is no constant, is the compiler's own error: docs/errors.md. A closure that is `constexpr` has
+// the compiler's own error before it: captured_constant.cpp.)
+// mistakes: 3
 // expect: gspmd: compile: the callable captures what is known at run time only; make that number an input, `in<float, dims<>>`
 // expect: or give the callable to dynamic::compile
 #include <cstdlib>
@@ -26,8 +27,10 @@ int main(int, char** argv) {
   const auto scaled_by_reference = [&](auto a) { return a * rate; };
   using step = compile<scaled, pod, rows>;
   using step_by_reference = compile<scaled_by_reference, pod, rows>;
+  using step_in_place = compile<[&](auto a) { return a * rate; }, pod, rows>;
   auto y = run<step>(simulated{}, x);               // <- here
   auto z = run<step_by_reference>(simulated{}, x);  // <- here
-  return y[0] > z[0];
+  auto u = run<step_in_place>(simulated{}, x);      // <- here
+  return y[0] + u[0] > z[0];
 #endif
 }

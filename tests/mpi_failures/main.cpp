@@ -4,6 +4,7 @@
 //
 //   mpi_failures NAME
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <gspmd/comm/mpi.hpp>
 #include <gspmd/gspmd.hpp>
@@ -33,6 +34,11 @@ constexpr auto lookup = [](auto table, auto ids) { return sum(take(table, ids, 0
 using lookup_of_two =
     compile<lookup, checked<mesh<axis<"x", 2>>>, in<float, dims<3>, split<_>>, in<std::int64_t, dims<4>, split<"x">>>;
 using step_of_two = compile<program, mesh<axis<"x", 2>>, in<double, dims<8>, split<"x">>>;
+/// 64 MiB of running sums on each device.
+using step_of_much = compile<[](auto x) {
+  return sum(cumsum(broadcast_in_dim(x, {2, 1 << 23}, {0}), 1));
+},
+                             mesh<axis<"x", 2>>, in<double, dims<2>, split<"x">>>;
 
 namespace {
 
@@ -115,6 +121,20 @@ void take_much(rlim_t limit) {
   if (comm.device(0) == 0) std::puts("summed, and ended well");
 }
 
+/// Rank 1 can neither share memory nor get any: it has the address space that it has, and little more.
+void be_short_of_memory() {
+  if (rank_of_process() != 1) return;
+  const rlimit files{rlim_t{1} << 20, rlim_t{1} << 20};
+  setrlimit(RLIMIT_FSIZE, &files);
+  unsigned long pages = 0;
+  std::FILE* const sizes = std::fopen("/proc/self/statm", "r");
+  if (sizes == nullptr || std::fscanf(sizes, "%lu", &pages) != 1) throw error("no /proc/self/statm");
+  std::fclose(sizes);
+  const rlim_t most = static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{24} << 20);
+  const rlimit space{most, most};
+  setrlimit(RLIMIT_AS, &space);
+}
+
 void run_case(std::string_view what) {
   const mpi world{MPI_COMM_WORLD};
   if (what == "throws" || what == "dies") {
@@ -170,6 +190,15 @@ void run_case(std::string_view what) {
     leave_alone({.shared_memory = false});
   } else if (what == "all_leave") {
     leave_together();
+  } else if (what == "no_arena") {
+    launch(mpi{}, 2, [](mpi_communicator& comm) {
+      be_short_of_memory();
+      step_of_much step;
+      const std::vector<double> x(1);
+      std::vector<double> y(1);
+      step(comm, x, y);
+    });
+    std::puts("went on");
   } else if (what == "memory") {
     take_much(RLIM_INFINITY);
   } else if (what == "no_memory") {

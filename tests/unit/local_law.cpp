@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
@@ -62,7 +64,7 @@ TEST_CASE("a function that mixes a letter that may be split") {
   contains(text, "gspmd: local_op at ");
   contains(text, "local_law.cpp:");
   contains(text, "the function of `bt->bt` does not work part by part along `t`");
-  contains(text, "side by side, are not its result for the whole (`t` of 2, cut at 1); mark `t` as whole: [t]");
+  contains(text, "side by side, are not its result for the whole (`t` of 2, cut at 1; `b` of 1); mark `t` as whole: [t] or");
   CHECK(said_of(local_op<"b[t]->b[t]">(running), {{4, 4}}) == "no error");
   CHECK(said_of(local_op<"b[t]->bt">(running), {{4, 4}}) == "no error");  // one pair of brackets says it for all
 }
@@ -134,7 +136,86 @@ TEST_CASE("functions that do not write their result, or more than that, or throw
                      for (int64_t i = 0; i < x.extent(0); ++i) y(i) = x(i);
                    }),
                    {{4}}),
-           "threw on small blocks: too many");
+           "threw on small blocks (`n` of 3): too many");
+}
+
+namespace {
+
+/// Sums that are none from a limit on: on small numbers it keeps the law.
+struct bounded_sum {
+  float limit;
+  std::vector<double> tried;
+
+  void operator()(in_2 x, out_1 y) const {
+    for (int64_t r = 0; r < x.extent(0); ++r) {
+      y(r) = 0;
+      for (int64_t j = 0; j < x.extent(1); ++j) y(r) = y(r) + x(r, j) < limit ? y(r) + x(r, j) : x(r, j);
+    }
+  }
+  [[nodiscard]] const std::vector<double>& samples() const { return tried; }
+};
+/// The row that an index says: other indices than those of rows may not be tried.
+struct picked_row {
+  int one;
+
+  void operator()(local_block<const float, 2> x, local_block<const int64_t, 1> row, local_block<float, 2> y) const {
+    for (int64_t i = 0; i < y.extent(0); ++i) {
+      if (row(i) < 0 || row(i) >= x.extent(0)) throw std::runtime_error("no row " + std::to_string(row(i)));
+      for (int64_t d = 0; d < y.extent(1); ++d) y(i, d) = x(row(i), d) * static_cast<float>(one);
+    }
+  }
+  [[nodiscard]] static std::vector<std::tuple<float, int>> samples() { return {{1.5F, 0}, {-2.0F, 1}, {7.0F, 0}}; }
+};
+
+}  // namespace
+
+TEST_CASE("numbers that the user states are tried") {
+  const auto bounded = [](std::vector<double> tried) {
+    return said_of(local_op<"rj->r">(bounded_sum{static_cast<float>(333'333 * unknown), std::move(tried)}), {{4, 4}});
+  };
+  CHECK(bounded({}) == "no error");  // small numbers
+  CHECK(bounded({1, 2, 200'000}) == "no error");
+  contains(bounded({1, 600'000, 900'000}), "combined by add, are not its result for the whole (`j` of 3, cut at 2; `r` of 1)");
+  // each of the samples comes to a place where it shows
+  CHECK(bounded({1, 2, 3, 4, 5, 6, 7, 999'998, 4}) != "no error");
+
+  const auto picked = [](const auto& op) {
+    return error_of([&] {
+      dynamic::compile([&](auto x, auto i) { return op(x, i); }, dynamic::mesh({{"x", 2}}), dynamic::in<float>({3, 4}),
+                       dynamic::in<int64_t>({5}));
+    });
+  };
+  using signature = types<float(float, int64_t)>;
+  CHECK(picked(local_op<"[v]d,n->nd", signature>(picked_row{unknown - 2})) == "no error");
+  contains(picked(local_op<"[v]d,n->nd", signature>([p = picked_row{1}](auto x, auto i, auto y) { p(x, i, y); })),
+           "threw on small blocks (`v` of ");
+}
+
+TEST_CASE("extents that must be equal are stated, and what failed says with which it was tried") {
+  const float one = static_cast<float>(unknown - 2);
+  const auto solve = [one](in_2 b, in_2 l, out_2 x) {  // L x = b for each row b
+    for (int64_t r = 0; r < x.extent(0); ++r)
+      for (int64_t k = 0; k < x.extent(1); ++k) {
+        x(r, k) = b(r, k) * one;
+        for (int64_t j = 0; j < k; ++j) x(r, k) = x(r, k) - l(k, j) * x(r, j);
+        x(r, k) = x(r, k) / l(k, k);
+      }
+  };
+  const std::vector<std::vector<int64_t>> shapes{{5, 4}, {4, 4}};
+  const std::string text = said_of(local_op<"r[j],[k][j]->r[k]">(solve), shapes);
+  contains(text,
+           "(`r` of 2, cut at 1; `j` of 3, `k` of 4); mark `r` as whole: [r], state that `k` is as long as `j` if it is: [k=j],");
+  CHECK(said_of(local_op<"r[j],[k=j][j]->r[k]">(solve), shapes) == "no error");
+  contains(said_of(local_op<"r[j],[k=j][j]->r[k]">(solve), {{5, 4}, {3, 4}}),
+           "dim `k` of `r[j],[k][j]->r[k]` is 3 and the rule states 4");
+  // where the extents are not the reason, nothing is said of them
+  const auto mixed = [one](in_2 x, in_2 w, out_2 y) {
+    for (int64_t r = 0; r < y.extent(0); ++r)
+      for (int64_t k = 0; k < y.extent(1); ++k) y(r, k) = x(0, 0) * w(0, 0) * one;
+  };
+  CHECK(!detail::parse_local_rule("r[j],[k=j][j]->r[k]").error);
+  CHECK(said_of(local_op<"r[j],[k=j][j]->r[k]">(mixed), shapes).find("as long as") == std::string::npos);
+  contains(said_of(local_op<"r[j],[k=j][j]->r[k]">(mixed), shapes), "cut at 1; `j` of 3, `k` of 3)");
 }
 
 TEST_CASE("rules that are none, with the column") {
@@ -372,5 +453,5 @@ TEST_CASE("a function of large blocks is tried on few of them") {
   CHECK(said_of(own, {{8, 64, 64}}) == "no error");
   CHECK(calls < 8);
   const auto before = local_op<"g[i=64][j=64]->g[i][j]">([&](in_3 x, out_3 y) { mixing(x, y, 1); });
-  contains(said_of(before, {{8, 64, 64}}), "(`g` of 2, cut at 1)");
+  contains(said_of(before, {{8, 64, 64}}), "(`g` of 2, cut at 1; `i` of 64, `j` of 64)");
 }

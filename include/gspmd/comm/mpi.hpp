@@ -100,7 +100,7 @@ class mpi_communicator {
   /// call gives it out again, or frees it. It may outlive the communicator.
   [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) {
     if (!work_.shared_memory) {
-      auto own = std::make_shared<detail::aligned_bytes>(static_cast<std::int64_t>(bytes));
+      auto own = std::make_shared<detail::aligned_bytes>(static_cast<std::int64_t>(bytes), "a device");
       return {own, own->get()};
     }
     auto& memory = work_.memories[detail::free_memory(work_.memories, comm_, bytes)];

@@ -161,19 +161,25 @@ class program {
   /// The same from pointers to whole arrays, one for each input, whose sizes and types the caller answers for.
   template <class Backend>
   std::vector<any_array> run_pointers(const Backend& backend, const std::vector<const void*>& inputs) const {
-    std::vector<any_array> arrays;
+    auto arrays = detail::before_launch(backend, [&] {
+      std::vector<any_array> made;
+      for (const int o : view_.outputs) made.push_back(zeros(view_.value(o)));
+      return made;
+    });
     std::vector<void*> outputs;
-    for (const int o : view_.outputs) {
-      const auto& v = view_.value(o);
-      arrays.push_back({v.type, std::vector<std::int64_t>(v.global.begin(), v.global.end()),
-                        std::vector<std::byte>(static_cast<std::size_t>(detail::elements(v.global) * detail::bytes_of(v.type)))});
-    }
     for (auto& a : arrays) outputs.push_back(a.bytes.data());
     launch(backend, static_cast<int>(mesh_.device_count()), [&](auto& comm) { run_on(comm, inputs.data(), outputs.data()); });
     return arrays;
   }
 
  private:
+  static any_array zeros(const detail::planned_value& v) {
+    const auto bytes = detail::elements(v.global) * detail::bytes_of(v.type);
+    return {v.type, std::vector<std::int64_t>(v.global.begin(), v.global.end()),
+            detail::taken(
+                bytes, [&] { return std::vector<std::byte>(static_cast<std::size_t>(bytes)); },
+                [&] { return "a result of " + std::string(detail::shape_text(v.global).view()); })};
+  }
   template <class Comm>
   void run_on(Comm& comm, const void* const* inputs, void* const* outputs) const;
 

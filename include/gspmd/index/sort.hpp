@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 
+#include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/sort.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/program.hpp"
@@ -74,6 +75,7 @@ constexpr value argsort(value x, int dim = -1, sort_options options = {}, locati
   auto& g = *x.graph();
   const int d = detail::sorted_dim(x, dim, 1, {&x, 1}, "argsort", at);
   if (d < 0) return detail::made(g, -1, dtype::s32, x.shape());
+  const detail::one_call call(&g, "argsort", {x.id()});
   const int id = x.id(), sorted = detail::add_stable_sort(g, {&id, 1}, 1, d, options.descending, at);
   return sorted < 0 ? detail::made(g, -1, dtype::s32, x.shape()) : value{&g, sorted + 1};
 }
@@ -101,6 +103,7 @@ constexpr std::array<value, N> sort_together(const value (&tensors)[N], int keys
   const int d = has_keys ? detail::sorted_dim(tensors[0], dim, keys, tensors, "sort_together", at) : -1;
   int ids[N]{};
   for (std::size_t k = 0; k < N; ++k) ids[k] = tensors[k].id();
+  const detail::one_call call(&g, "sort_together", ids);
   const int sorted = d < 0 ? -1 : detail::add_stable_sort(g, ids, keys, d, options.descending, at);
   for (int k = 0; k < static_cast<int>(N); ++k)
     all[static_cast<std::size_t>(k)] = detail::sort_made(g, sorted < 0 ? -1 : sorted + k + (k < keys ? 0 : 1), tensors[k]);

@@ -88,7 +88,7 @@ class placed_array {
   placed_array(const Comm& comm, placed_layout<P...> layout) : layout_(std::move(layout)), local_(layout_.local_shape()) {
     detail::require_device_count(comm.device_count(), static_cast<int>(layout_.tables().mesh.device_count()));
     for (int i = 0; i < comm.local_count(); ++i)
-      shards_.emplace_back(detail::elements(local_) * static_cast<std::int64_t>(sizeof(T)));
+      shards_.emplace_back(detail::elements(local_) * static_cast<std::int64_t>(sizeof(T)), "a shard of a placed_array");
   }
 
   [[nodiscard]] const placed_layout<P...>& layout() const { return layout_; }
@@ -164,8 +164,8 @@ void redistribute_shards(Comm& comm, const placed_tables& from, const placed_tab
       all_sent += s.back();
       all_received += r.back();
     }
-    packed.emplace_back(new T[static_cast<std::size_t>(all_sent)]);
-    arrived.emplace_back(new T[static_cast<std::size_t>(all_received)]);
+    packed.emplace_back(new_elements<T>(all_sent, "what a device sends"));
+    arrived.emplace_back(new_elements<T>(all_received, "what a device receives"));
     T* to_pack = packed.back().get();
     for (int k = 0; k < devices; ++k)
       if (const auto runs = runs_between(from, to, comm.device(i), k); !runs.empty())
@@ -216,8 +216,7 @@ auto scatter(const Comm& comm, const placed_layout<P...>& layout, const Whole& w
   for (int i = 0; i < comm.local_count(); ++i) {
     const auto runs = detail::runs_between(source, tables, comm.device(i), comm.device(i));
     if (runs.empty()) continue;
-    const auto n = static_cast<std::size_t>(detail::elements(runs));
-    const std::unique_ptr<T[]> buffer(new T[n]);
+    const std::unique_ptr<T[]> buffer(detail::new_elements<T>(detail::elements(runs), "a part of an array"));
     detail::copy_runs<true>(runs, tables.global, std::data(whole), buffer.get());
     detail::copy_runs<false>(runs, result.local_shape(), result.shard(i).data(), buffer.get());
   }

@@ -284,7 +284,7 @@ class local_operator {
 /// reduced, by add or as `reduces<...>` says. A letter in brackets is whole on every device: an operand that is split along it is split
 /// along another letter instead, or gathered, which is an error that says so unless the call stands in allow_replication(...). A letter
 /// that only results have is whole, and its extent is stated: `b[t]->b[u=t-2]`, `n->[k=5]`, `[u=2t]`, `[u=t/2+1]`; stated in an operand, it
-/// is required there.
+/// is required there: `[k=j][j]` is a square.
 ///
 /// The function gets a local_block for each operand and then one for each result, whose every element it must write. It sees no padding:
 /// extents are those of what the device really holds, and where a device holds nothing of the result, or nothing to reduce (the
@@ -294,8 +294,9 @@ class local_operator {
 /// the `types<R(A...)>` that are stated.
 ///
 /// The law: f of the parts of a letter, side by side or reduced, is f of the whole, for every letter that may be split. It is
-/// tried on small blocks of whole numbers before the operator is accepted; integers must agree exactly, float to 1e-4 and double to
-/// 1e-9 of their size. The compiler tries it where it can run the function, and reports what is broken at this line; else, and for
+/// tried on small blocks of whole numbers from -4 to 9 before the operator is accepted, or on the numbers that a member `samples()` of the
+/// function gives, an array of numbers or of tuples with one for each operand; on others nothing is known. Integers must agree exactly, float
+/// to 1e-4 and double to 1e-9 of their size. The compiler tries it where it can run the function, and reports what is broken at this line; else, and for
 /// element types after the first, it is tried when a program is built at run time, or when a device first runs the operator of a
 /// compiled one, and a gspmd::error says the same. Functions with side effects see those calls.
 ///

@@ -70,7 +70,7 @@ std::vector<aligned_bytes> reduce_terms(Comm& comm, const mesh_shape& mesh, plan
   std::vector<aligned_bytes> sums;
   std::vector<void*> to;
   for (int d = 0; d < comm.local_count(); ++d) {
-    sums.emplace_back(elements(v.local) * bytes_of(v.type));
+    sums.emplace_back(elements(v.local) * bytes_of(v.type), "the sum of a partial result");
     to.push_back(sums.back().get());
   }
   sharding whole = v.layout;

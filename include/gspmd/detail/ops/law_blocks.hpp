@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -68,7 +69,8 @@ struct law_walk {
 
 /// The element of an operand at a global index: whole numbers, so that sums are exact. Pattern 0: 1 to 9; 1: -4 to 5, no 0.
 template <class T>
-constexpr T law_number(const local_rule& rule, int tensor, const letter_numbers& index, const letter_numbers& from, int pattern) {
+constexpr T small_number(const local_rule& rule, int tensor, const letter_numbers& index, const letter_numbers& from,
+                         int pattern) {
   std::uint32_t h = static_cast<std::uint32_t>(tensor) * 7U + 3U;
   for (const auto l : rule.tensors[tensor])
     h = (h ^ static_cast<std::uint32_t>(index[of_letter(l)] + from[of_letter(l)] + 1)) * 16777619U + 17U;
@@ -77,12 +79,49 @@ constexpr T law_number(const local_rule& rule, int tensor, const letter_numbers&
   else return static_cast<T>(pattern == 0 ? small + 1 : small < 4 ? small - 4 : small - 3);
 }
 
-/// Elements that a constant evaluation may allocate; of bool too.
+template <class F> concept has_samples = requires(const F& f) { f.samples(); };
+
+/// The numbers that the operands of a function are filled with, in one pattern after the other.
+template <class F>
+struct law_numbers {
+  constexpr explicit law_numbers(const F&) {}
+  [[nodiscard]] static constexpr int patterns() { return 2; }
+  template <class T, int Operand>
+  [[nodiscard]] constexpr T at(const local_rule& rule, const letter_numbers& index, const letter_numbers& from,
+                               int pattern) const {
+    return small_number<T>(rule, Operand, index, from, pattern);
+  }
+};
+/// Those that the user states. As many patterns as there are samples: in each another one comes first, and from one index to the
+/// next, of any letter, follows the next sample.
+template <has_samples F>
+struct law_numbers<F> {
+  using list = std::remove_cvref_t<decltype(std::declval<const F&>().samples())>;
+  list samples;
+
+  constexpr explicit law_numbers(const F& f) : samples(f.samples()) {}
+  [[nodiscard]] constexpr int patterns() const { return samples.empty() ? 2 : static_cast<int>(samples.size()); }
+  template <class T, int Operand>
+  [[nodiscard]] constexpr T at(const local_rule& rule, const letter_numbers& index, const letter_numbers& from,
+                               int pattern) const {
+    if (samples.empty()) return small_number<T>(rule, Operand, index, from, pattern);
+    auto i = static_cast<std::size_t>(pattern);
+    for (const auto l : rule.tensors[Operand]) i += static_cast<std::size_t>(index[of_letter(l)] + from[of_letter(l)]);
+    const auto& sample = samples[i % samples.size()];
+    if constexpr (requires { std::tuple_size<std::remove_cvref_t<decltype(sample)>>::value; })
+      return static_cast<T>(std::get<static_cast<std::size_t>(Operand)>(sample));
+    else return static_cast<T>(sample);
+  }
+};
+
+/// Elements that a constant evaluation may allocate; of bool too. Behind those that are asked for stand some more: a function that
+/// takes extents for equal which are not is to be told so, and not to read what is none of its memory.
 template <class T>
 class law_array {
  public:
-  constexpr law_array(std::int64_t count, T value) : items_(new T[static_cast<std::size_t>(count) + 1]) {
-    for (std::int64_t i = 0; i <= count; ++i) items_[i] = value;
+  static constexpr std::int64_t behind = 16;
+  constexpr law_array(std::int64_t count, T value) : items_(new T[static_cast<std::size_t>(count + behind)]) {
+    for (std::int64_t i = 0; i < count + behind; ++i) items_[i] = value;
   }
   constexpr law_array(law_array&& other) noexcept : items_(std::exchange(other.items_, nullptr)) {}
   law_array& operator=(law_array&&) = delete;
@@ -111,14 +150,15 @@ constexpr bool same_number(T a, T b) {
 }
 
 /// An operand of a call: the part that begins at `from`.
-template <class T>
+template <class T, int Operand>
 struct law_operand : law_array<T> {
-  constexpr law_operand(const local_rule& rule, int tensor, const law_place& place, const letter_numbers& sizes,
+  template <class Numbers>
+  constexpr law_operand(const local_rule& rule, const Numbers& numbers, const law_place& place, const letter_numbers& sizes,
                         const letter_numbers& from, int pattern)
       : law_array<T>(place.allocated, T(1)) {
-    const auto& dims = rule.tensors[tensor];
+    const auto& dims = rule.tensors[Operand];
     for (law_walk i(dims, sizes); i.is_there; i.step())
-      this->get()[place.offset(dims, i.index)] = law_number<T>(rule, tensor, i.index, from, pattern);
+      this->get()[place.offset(dims, i.index)] = numbers.template at<T, Operand>(rule, i.index, from, pattern);
   }
 };
 
@@ -157,7 +197,7 @@ class law_result {
   [[nodiscard]] constexpr bool left_padding(R fill) const {
     const law_array<bool> valid(place.allocated, false);
     for (law_walk i(dims_, sizes_); i.is_there; i.step()) valid.get()[place.offset(dims_, i.index)] = true;
-    for (std::int64_t i = 0; i <= place.allocated; ++i)
+    for (std::int64_t i = 0; i < place.allocated + law_array<R>::behind; ++i)
       if (!valid.get()[i] && !same_number(items_.get()[i], fill)) return false;
     return true;
   }

@@ -22,20 +22,58 @@
 /// for each of its results, and the function writes all of its result, and nothing else. One letter is cut at a time: what holds for any
 /// extents of the others holds for all cuts together. Ordinary code: the compiler runs it where it can run the function, else the program.
 ///
-/// Extents of 2, 3 and 4 are cut at every place, with two patterns of numbers, as far as that is cheap: after the first cut the
-/// next one is tried while the blocks tried for a letter have had fewer than `most_tried` elements. Stated extents of 64 by 64
-/// are so many at once: such a function is tried in halves, on one pattern.
+/// Extents of 2, 3 and 4 are cut at every place, with two patterns of numbers or one for each of the user's samples, as far as that is
+/// cheap: after the first cut the next one is tried while the blocks tried for a letter have had fewer than `most_tried` elements. Stated
+/// extents of 64 by 64 are so many at once: such a function is tried in halves, on one pattern.
 namespace gspmd::detail {
 
-/// The result of trying a law: whether it holds, or by which letter it is broken, with the extent and the cut that show it.
+/// The result of trying a law: whether it holds, or by which letter, or none, it is broken, with the extent, the cut and the pattern that
+/// show it.
 struct law_finding {
   enum class kind : std::uint8_t { holds, unknown, untried, unwritten, outside, parallel, reduction };
   kind broken = kind::holds;
-  int letter = 0;
-  std::int64_t extent = 0;
+  int letter = -1;
+  std::int64_t extent = 1;
   std::int64_t cut = 0;
+  int pattern = 0;
   friend constexpr bool operator==(const law_finding&, const law_finding&) = default;
 };
+
+/// ` (`t` of 2, cut at 1; `b` of 3)`: the extents with which a function was called.
+constexpr text tried_text(const local_rule& rule, const law_finding& at) {
+  letter_numbers sizes{};
+  choose_extents(rule, sizes, at.letter, at.extent, at.pattern);
+  text t;
+  const char* before = " (";
+  const auto add = [&](int l) {
+    t << before << '`' << rule.letters[l].name << "` of " << sizes[of_letter(l)];
+    before = ", ";
+  };
+  if (at.letter >= 0) {
+    add(at.letter);
+    if (at.cut > 0) t << ", cut at " << at.cut;
+    before = "; ";
+  }
+  for (int l = 0; l < rule.letters.count; ++l)
+    if (l != at.letter) add(l);
+  if (!t.empty()) t << ')';
+  return t;
+}
+/// Of whole letters that were tried with two extents: how a rule says that they have one.
+constexpr text equal_extents_text(const local_rule& rule, const law_finding& at) {
+  letter_numbers sizes{};
+  choose_extents(rule, sizes, at.letter, at.extent, at.pattern);
+  const auto is_free = [&](int l) {
+    return rule.letters[l].kind == factor_kind::whole && rule.letters[l].in_operand && !rule.letters[l].stated;
+  };
+  for (int l = 0; l < rule.letters.count; ++l)
+    for (int k = l + 1; k < rule.letters.count; ++k)
+      if (is_free(l) && is_free(k) && sizes[of_letter(l)] != sizes[of_letter(k)]) {
+        const char one = rule.letters[l].name, other = rule.letters[k].name;
+        return text(", state that `") << other << "` is as long as `" << one << "` if it is: [" << other << '=' << one << "],";
+      }
+  return {};
+}
 
 constexpr text law_text(const local_rule& rule, const law_finding& found) {
   text t("the function of ");
@@ -43,17 +81,18 @@ constexpr text law_text(const local_rule& rule, const law_finding& found) {
   const char name = found.broken >= law_finding::kind::parallel ? rule.letters[found.letter].name : ' ';
   if (found.broken == law_finding::kind::untried)
     return t << " cannot be tried on small blocks: the extents that the rule states are none there; state others";
+  const text tried = tried_text(rule, found), equal = equal_extents_text(rule, found);
   if (found.broken == law_finding::kind::unwritten)
-    return t << " leaves elements of its result as they were, or reads them; every call must write all of them";
+    return t << " leaves elements of its result as they were, or reads them" << tried << "; write all of them in every call"
+             << equal;
   if (found.broken == law_finding::kind::outside)
-    return t << " writes past the extents of its block; take the strides of the block";
+    return t << " writes past the extents of its block" << tried << "; take the extents and strides of the block" << equal;
   t << " does not work part by part along `" << name << "`: ";
   if (found.broken == law_finding::kind::parallel) t << "its results for the parts, side by side,";
   else t << "its results for the parts, combined by " << name_of(rule.reduced_by) << ',';
-  t << " are not its result for the whole (`" << name << "` of " << found.extent << ", cut at " << found.cut << "); mark `"
-    << name << "` as whole: [" << name << ']';
-  if (found.broken == law_finding::kind::reduction) t << ", state the monoid with reduces<...>,";
-  return t << " or correct the function";
+  t << " are not its result for the whole" << tried << "; mark `" << name << "` as whole: [" << name << ']';
+  if (found.broken == law_finding::kind::reduction) t << ", state the monoid with reduces<...>" << (equal.empty() ? "," : "");
+  return t << equal << " or correct the function";
 }
 
 /// The results of a call.
@@ -105,7 +144,6 @@ struct local_law {
   using F = typename Typed::function;
   using results = law_results<Typed>;
   static constexpr const local_rule& rule = Typed::rule;
-  static constexpr int pattern_count = 2;
 
   /// Calls the function on the part of the operands that begins at `from`.
   static constexpr void call(const F& f, const results& result, const letter_numbers& sizes, const letter_numbers& from,
@@ -114,30 +152,37 @@ struct local_law {
               std::make_index_sequence<static_cast<std::size_t>(rule.results)>{});
   }
 
+  // `at` has the place that is tried, then the one that is found.
+
   /// The function writes all of its result, and nothing else.
-  static constexpr law_finding try_writing(const F& f, int pattern) {
-    if (pattern > 0 && is_large(rule, -1)) return {};
+  static constexpr void try_writing(const F& f, int pattern, law_finding& at) {
+    if (pattern > 0 && is_large(rule, -1)) return;
+    at = {};
+    at.pattern = pattern;
     letter_numbers sizes{};
-    if (!choose_extents(rule, sizes, -1, 1, pattern)) return {law_finding::kind::untried};
+    if (!choose_extents(rule, sizes, -1, 1, pattern)) {
+      at.broken = law_finding::kind::untried;
+      return;
+    }
     const results first(rule, sizes, for_all_letters(rule, 1), 0);
     const results second(rule, sizes, for_all_letters(rule, 1), 1);
     call(f, first, sizes, letter_numbers{}, for_all_letters(rule, 1), pattern);
     call(f, second, sizes, letter_numbers{}, for_all_letters(rule, 1), pattern);
-    if (!first.equals(second)) return {law_finding::kind::unwritten};
-    if (!first.left_padding(0) || !second.left_padding(1)) return {law_finding::kind::outside};
-    return {};
+    if (!first.equals(second)) at.broken = law_finding::kind::unwritten;
+    else if (!first.left_padding(0) || !second.left_padding(1)) at.broken = law_finding::kind::outside;
   }
 
   /// One letter, cut in two at every place, and in three.
-  static constexpr law_finding try_letter(const F& f, int letter, int pattern) {
+  static constexpr void try_letter(const F& f, int letter, int pattern, law_finding& at) {
     const auto kind = rule.letters[letter].kind;
-    if (kind == factor_kind::whole || (pattern > 0 && is_large(rule, letter))) return {};
+    if (kind == factor_kind::whole || (pattern > 0 && is_large(rule, letter))) return;
     bool tried = false;
     std::int64_t elements = 0;  // of all calls
     for (std::int64_t extent = 2; extent <= 4; ++extent) {
       letter_numbers sizes{};
       if ((tried && elements >= most_tried) || !choose_extents(rule, sizes, letter, extent, pattern)) continue;
       tried = true;
+      at = {law_finding::kind::holds, letter, extent, 0, pattern};
       elements += elements_tried(rule, sizes);
       const results whole(rule, sizes, letter_numbers{}, 0);
       call(f, whole, sizes, letter_numbers{}, letter_numbers{}, pattern);
@@ -145,6 +190,7 @@ struct local_law {
         const bool in_three = cut == extent;
         if ((in_three && extent < 3) || (cut > 1 && elements >= most_tried)) break;
         elements += elements_tried(rule, sizes);
+        at.cut = in_three ? 1 : cut;
         const std::int64_t bounds[] = {0, in_three ? 1 : cut, in_three ? 2 : extent, extent};
         const results sum(rule, sizes);
         bool is_split = true;
@@ -153,31 +199,28 @@ struct local_law {
           own[of_letter(letter)] = bounds[part + 1] - bounds[part];
           letter_numbers from{};
           from[of_letter(letter)] = bounds[part];
-          letter_numbers pad = for_all_letters(rule, pattern);
+          letter_numbers pad = for_all_letters(rule, pattern % 2);
           pad[of_letter(letter)] = 1;
           const results piece(rule, own, pad, 1);
           call(f, piece, own, from, pad, pattern);
           is_split = sum.add_part(rule, piece, whole, letter, bounds[part]) && is_split;
         }
-        if (!is_split || !sum.is_whole(rule, whole, letter))
-          return {is_split ? law_finding::kind::reduction : law_finding::kind::parallel, letter, extent, in_three ? 1 : cut};
+        if (!is_split || !sum.is_whole(rule, whole, letter)) {
+          at.broken = is_split ? law_finding::kind::reduction : law_finding::kind::parallel;
+          return;
+        }
       }
     }
-    if (!tried) return {law_finding::kind::untried, letter};
-    return {};
+    if (!tried) at = {law_finding::kind::untried, letter};
   }
 
-  /// Everything, at run time or in one evaluation.
-  static constexpr law_finding try_all(const F& f) {
-    for (int pattern = 0; pattern < pattern_count; ++pattern) {
-      const law_finding written = try_writing(f, pattern);
-      if (written.broken != law_finding::kind::holds) return written;
-      for (int l = 0; l < rule.letters.count; ++l) {
-        const law_finding found = try_letter(f, l, pattern);
-        if (found.broken != law_finding::kind::holds) return found;
-      }
+  /// Everything. What is tried at the moment stands in `at`, for where the function throws.
+  static constexpr void try_all(const F& f, law_finding& at) {
+    for (int pattern = 0, count = law_numbers<F>(f).patterns(); pattern < count; ++pattern) {
+      try_writing(f, pattern, at);
+      for (int l = 0; l < rule.letters.count && at.broken == law_finding::kind::holds; ++l) try_letter(f, l, pattern, at);
+      if (at.broken != law_finding::kind::holds) return;
     }
-    return {};
   }
 
  private:
@@ -185,11 +228,13 @@ struct local_law {
   static constexpr void call_with(const F& f, const results& result, const letter_numbers& sizes, const letter_numbers& from,
                                   const letter_numbers& pad, int pattern, std::index_sequence<K...>, std::index_sequence<J...>) {
     const law_place places[] = {law_place(rule.tensors[static_cast<int>(K)], sizes, pad)..., std::get<J>(result.of).place...};
-    call_on(f, result, places,
-            law_operand<typename Typed::template operand<K>>(rule, static_cast<int>(K), places[K], sizes, from, pattern)...);
+    const law_numbers<F> numbers(f);
+    call_on(
+        f, result, places,
+        law_operand<typename Typed::template operand<K>, static_cast<int>(K)>(rule, numbers, places[K], sizes, from, pattern)...);
   }
   template <class... A>
-  static constexpr void call_on(const F& f, const results& result, const law_place* places, const law_operand<A>&... operands) {
+  static constexpr void call_on(const F& f, const results& result, const law_place* places, const law_array<A>&... operands) {
     Typed::call(f, std::tuple{static_cast<const A*>(operands.get())...}, result.pointers(), places);
   }
 };
@@ -200,8 +245,10 @@ template <class Typed, int Letter, int Pattern>
 struct law_case {
   static constexpr law_finding run() {
     const typename Typed::function f{};
-    if constexpr (Letter < 0) return local_law<Typed>::try_writing(f, Pattern);
-    else return local_law<Typed>::try_letter(f, Letter, Pattern);
+    law_finding at;
+    if constexpr (Letter < 0) local_law<Typed>::try_writing(f, Pattern, at);
+    else local_law<Typed>::try_letter(f, Letter, Pattern, at);
+    return at;
   }
 };
 template <class Case, law_finding Found = Case::run()>
@@ -220,9 +267,10 @@ inline constexpr law_finding compiled_law = [] {
   if constexpr (written.broken != law_finding::kind::holds) {
     return written;
   } else {
+    constexpr int cases = Typed::rule.letters.count + 1;
+    constexpr int patterns = law_numbers<typename Typed::function>(typename Typed::function{}).patterns();
     return []<int... I>(std::integer_sequence<int, I...>) {
       law_finding result;
-      constexpr int cases = Typed::rule.letters.count + 1;
       const law_finding each[] = {compiled_finding<law_case<Typed, (I + 1) % cases - 1, (I + 1) / cases>>(0)...};
       for (const auto& found : each) {
         if (found.broken == law_finding::kind::holds) continue;
@@ -230,18 +278,20 @@ inline constexpr law_finding compiled_law = [] {
         result = found;
       }
       return result;
-    }(std::make_integer_sequence<int, (Typed::rule.letters.count + 1) * local_law<Typed>::pattern_count - 1>{});
+    }(std::make_integer_sequence<int, cases * patterns - 1>{});
   }
 }();
 
 /// The law at run time; empty if it holds.
 template <class Typed>
 text law_at_run_time(const typename Typed::function& f) {
+  law_finding found;
   try {
-    const law_finding found = local_law<Typed>::try_all(f);
+    local_law<Typed>::try_all(f, found);
     return found.broken == law_finding::kind::holds ? text() : law_text(Typed::rule, found);
   } catch (const std::exception& e) {
-    return text("the function of ") << local_rule_text(Typed::rule) << " threw on small blocks: " << e.what();
+    return text("the function of ") << local_rule_text(Typed::rule) << " threw on small blocks" << tried_text(Typed::rule, found)
+                                    << ": " << e.what();
   }
 }
 

@@ -4,14 +4,27 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/ir/peak_memory.hpp"
 #include "gspmd/detail/run/checked_memory.hpp"
+#include "gspmd/detail/support/no_memory.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 #include "gspmd/detail/transport/exclusive_use.hpp"
 
 namespace gspmd::detail {
+
+/// Calls `take`, which allocates memory of a device for a plan.
+template <class Take>
+auto taken_for(const plan_view& plan, int device, Take take) {
+  try {
+    return take();
+  } catch (const no_memory& e) {
+    throw error(e.text() + "; the plan holds " + std::to_string(peak_bytes(plan)) + " bytes on a device at its peak", device);
+  }
+}
 
 /// The devices that a communicator holds, with an arena each, for one plan. Made at the first call and again when the
 /// communicator is another one; calls in between allocate nothing.
@@ -52,7 +65,8 @@ class bound_devices {
     to.resize(count);
     for (int d = 0; d < comm.local_count(); ++d) {
       held_.push_back(comm.device(d));
-      devices.push_back({nullptr, nullptr, arena_from(comm, plan.arena_bytes), plan.mesh->coordinates_of(held_.back())});
+      const auto arena = taken_for(plan, held_.back(), [&] { return arena_from(comm, plan.arena_bytes); });
+      devices.push_back({nullptr, nullptr, arena, plan.mesh->coordinates_of(held_.back())});
     }
     serial_ = serial_of(comm);
   }
@@ -82,7 +96,7 @@ class bound_devices {
       shared_arenas_.push_back(comm.allocate(static_cast<std::size_t>(bytes) + 64));
       return shared_arenas_.back().get();
     } else {
-      arenas_.emplace_back(bytes);
+      arenas_.emplace_back(bytes, "the arena of a device");
       return arenas_.back().get();
     }
   }

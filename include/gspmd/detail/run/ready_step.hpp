@@ -34,7 +34,7 @@ class step_memory {
   }
   std::byte* get() {
     if (held_ < needed_) {
-      bytes_ = aligned_bytes(needed_);
+      bytes_ = aligned_bytes(needed_, "what an operator computes with");
       held_ = needed_;
     }
     return bytes_.get();

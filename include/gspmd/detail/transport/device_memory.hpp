@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 
 #include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/support/no_memory.hpp"
 
 namespace gspmd::detail {
 
@@ -43,15 +43,15 @@ struct device_memory {
   }
 };
 
-/// Zeroed memory on a cache-line boundary. Zeroed, because padding is read (never shown): see padding.hpp.
+/// Zeroed memory on a cache-line boundary, for `what`. Zeroed, because padding is read (never shown): see padding.hpp.
 class aligned_bytes {
  public:
   aligned_bytes() = default;
-  explicit aligned_bytes(std::int64_t bytes) {
+  aligned_bytes(std::int64_t bytes, const char* what) {
     constexpr std::size_t line = 64;
     const auto size = (static_cast<std::size_t>(bytes) + line) / line * line;
     bytes_.reset(static_cast<std::byte*>(std::aligned_alloc(line, size)));
-    if (!bytes_) throw std::bad_alloc();
+    if (!bytes_) throw no_memory(bytes, what);
     std::memset(bytes_.get(), 0, size);
   }
   [[nodiscard]] std::byte* get() const { return bytes_.get(); }

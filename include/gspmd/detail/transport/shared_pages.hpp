@@ -86,6 +86,9 @@ class offered_pages {
   /// Takes all pages now: a page that is not there is an error here, and a signal at the first write. In pieces, because a
   /// signal, as of a profiler, undoes what a call has reserved.
   [[nodiscard]] int reserve(std::size_t bytes) const {
+    if (const auto pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
+        pages > 0 && size > 0 && bytes / static_cast<std::size_t>(size) > static_cast<std::size_t>(pages))
+      return ENOMEM;  // and not all memory taken before it is known
     constexpr std::size_t piece = std::size_t{4} << 20;
     for (std::size_t at = 0; at < bytes; at += piece) {
       int failure = EINTR;

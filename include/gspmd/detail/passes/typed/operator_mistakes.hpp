@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <utility>
+#include <vector>
+
 #include "gspmd/detail/passes/typed/axis_rule.hpp"
+#include "gspmd/detail/passes/typed/joint_remedy.hpp"
 #include "gspmd/detail/passes/typed/program_typer.hpp"
 
 namespace gspmd::detail {
@@ -58,12 +63,17 @@ class remedy_search {
       : t_(t), refused_(refused), axis_(axis), names_(t.program, refused) {}
 
   /// Returns the remedies: in a call of several operators those that make all of it right, and where there are none, those that make right
-  /// what was refused.
+  /// what was refused. Where no value alone is a way out, several are.
   constexpr std::vector<text> run(bool only_gathers = false) {
     end_ = names_.end();
     std::vector<text> ways = found(only_gathers);
     end_ = refused_ + 1;
     if (ways.empty() && end_ < names_.end()) ways = found(only_gathers);
+    for (const int end : {names_.end(), refused_ + 1}) {
+      end_ = end;
+      if (!ways.empty() || only_gathers) break;
+      if (const text way = together(); !way.empty()) ways.push_back(way);
+    }
     return ways;
   }
 
@@ -71,10 +81,8 @@ class remedy_search {
   constexpr std::vector<text> found(bool only_gathers) {
     remedy_list list(t_.on_mesh, axis_, false);
     for (int k = 0; k < names_.count(); ++k) {
+      if (!is_first_of(k)) continue;
       const int x = names_.held(k);
-      bool is_named = false;  // the same value, before
-      for (int o = 0; o < k; ++o) is_named = is_named || names_.held(o) == x;
-      if (x < 0 || is_named || !t_.type(x).is_known) continue;
       const axis_state is = t_.type(x).on[axis_];
       for (int row = 0; row < transition_count; ++row) {
         const auto& t = transitions[row];
@@ -88,18 +96,56 @@ class remedy_search {
     }
     return list.texts();
   }
+  /// Whether the user has this, and it is not the same value as one before.
+  [[nodiscard]] constexpr bool is_first_of(int k) const {
+    const int x = names_.held(k);
+    for (int o = 0; o < k; ++o)
+      if (names_.held(o) == x) return false;
+    return x >= 0 && t_.type(x).is_known;
+  }
+  /// As few values as do made whole on the axis.
+  constexpr text together() {
+    for (const bool in_all_dims : {false, true})
+      for (const state to : {state::invariant, state::replica})
+        if (const text way = together(to, in_all_dims); !way.empty()) return way;
+    return {};
+  }
+  constexpr text together(state to, bool in_all_dims) {
+    std::vector<written_change> all;
+    for (int k = 0; k < names_.count(); ++k)
+      if (is_first_of(k))
+        if (const auto c = made_whole(t_, k, names_.held(k), axis_, to, in_all_dims); !c.words.empty()) all.push_back(c);
+    if (all.empty() || !is_right_with(all)) return {};
+    for (std::size_t k = all.size(); k-- > 0 && all.size() > 1;) {
+      std::vector<written_change> fewer;
+      for (std::size_t j = 0; j < all.size(); ++j)
+        if (j != k) fewer.push_back(all[j]);
+      if (is_right_with(fewer)) all = fewer;
+    }
+    text words;
+    std::int64_t sent = 0, sent_back = 0;
+    for (const auto& c : all) {
+      words << (words.empty() ? "" : " and ") << c.words;
+      sent = saturating_add(sent, c.sent);
+      sent_back = saturating_add(sent_back, c.sent_back);
+    }
+    return words << ": " << sent << " bytes forward, " << sent_back << " bytes backward";
+  }
   constexpr bool is_way_out(int x, int row, const axis_state& to) {
     const value_type before = t_.type(x);
     value_type after = before;
     after.set(axis_, to);
     if (!may_be_brought(t_.mesh(), t_.at(x).shape, before, after, axis_, transitions[row].forward)) return false;
+    return is_right_with({{x, after, {}, 0, 0}});
+  }
+  constexpr bool is_right_with(std::vector<written_change> changes) {
     std::vector<value_type> types;
     for (int i = names_.begin(); i < end_; ++i) types.push_back(t_.type(i));
     const auto mistakes = t_.mistakes.size(), steps = t_.steps.size();
     const auto further = t_.further;
     const axis_mask local = t_.local_here;
     t_.is_trying = true;
-    t_.type(x) = after;
+    for (auto& c : changes) std::swap(t_.type(c.node), c.after);
     for (int i = names_.begin(); i < end_; ++i) t_.type_again(t_, i);
     bool is_right = true;
     for (auto k = mistakes; k < t_.mistakes.size(); ++k) {
@@ -109,7 +155,7 @@ class remedy_search {
           is_right && m.axis >= 0 && m.axis != axis_ && (m.kind != mode_mistake::needs_communication || !m.remedies.empty());
     }
     t_.is_trying = false;
-    t_.type(x) = before;
+    for (auto& c : changes) std::swap(t_.type(c.node), c.after);
     for (int i = names_.begin(); i < end_; ++i) t_.type(i) = types[static_cast<std::size_t>(i - names_.begin())];
     t_.mistakes.resize(mistakes);
     t_.steps.resize(steps);

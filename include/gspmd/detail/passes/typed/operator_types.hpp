@@ -123,8 +123,8 @@ class operator_typer {
       t_.refuse(mode_mistake::needs_communication, i, 0, a,
                 text("the result ") << shape_text(n.shape) << " cannot keep the split of operand 0, "
                                     << t_.words_of(t_.type(n.operands[0]), t_.at(n.operands[0]).shape.count)
-                                    << ": elements would move over `" << axes_text(t_.on_mesh, axis_bit(a))
-                                    << "`; reshard the operand first");
+                                    << ": elements would move over `" << axes_text(t_.on_mesh, axis_bit(a)) << '`');
+      if (!t_.is_trying) t_.mistakes.back().remedies = remedy_search(t_, i, a).run();
       return false;
     }
     return lies_there(i, rule, uses, result);

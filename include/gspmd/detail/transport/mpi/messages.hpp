@@ -22,7 +22,8 @@ class growing_buffer {
     const auto bytes = static_cast<std::size_t>(elems) * sizeof(T);
     if (bytes > bytes_) {
       memory_.reset();
-      memory_.reset(new std::byte[bytes]);
+      bytes_ = 0;
+      memory_.reset(new_elements<std::byte>(static_cast<std::int64_t>(bytes), "messages"));
       bytes_ = bytes;
     }
     return reinterpret_cast<T*>(memory_.get());

@@ -34,7 +34,7 @@ class node_memory {
     }
     pages_.clear();
     pages_.resize(nodes.size());
-    own_ = aligned_bytes(static_cast<std::int64_t>(bytes));
+    own_ = aligned_bytes(static_cast<std::int64_t>(bytes), "a device");
     mine_ = own_.get();
   }
   node_memory(const node_memory&) = delete;
