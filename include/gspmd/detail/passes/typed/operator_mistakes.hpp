@@ -65,13 +65,14 @@ class remedy_search {
   /// Returns the remedies: in a call of several operators those that make all of it right, and where there are none, those that make right
   /// what was refused. Where no value alone is a way out, several are.
   constexpr std::vector<text> run(bool only_gathers = false) {
-    end_ = names_.end();
-    std::vector<text> ways = found(only_gathers);
-    end_ = refused_ + 1;
-    if (ways.empty() && end_ < names_.end()) ways = found(only_gathers);
-    for (const int end : {names_.end(), refused_ + 1}) {
-      end_ = end;
-      if (!ways.empty() || only_gathers) break;
+    const int ends[] = {names_.end(), refused_ + 1}, count = ends[1] < ends[0] ? 2 : 1;
+    std::vector<text> ways;
+    for (int k = 0; k < count && ways.empty(); ++k) {
+      end_ = ends[k];
+      ways = found(only_gathers);
+    }
+    for (int k = 0; k < count && ways.empty() && !only_gathers; ++k) {
+      end_ = ends[k];
       if (const text way = together(); !way.empty()) ways.push_back(way);
     }
     return ways;
@@ -173,10 +174,13 @@ constexpr void complain(program_typer& t, int i, const op_rule& rule, const axis
                         const axis_result& found) {
   const node& n = t.at(i);
   const user_names names(t.program, i);
-  const text axis = axes_text(t.on_mesh, axis_bit(a));
   const int number = found.operand < 0 ? -1 : names.number_of(found.operand);
+  if (t.is_trying) {  // nobody reads why
+    t.refuse(found.broken, i, number, a, {});
+    return;
+  }
+  const text axis = axes_text(t.on_mesh, axis_bit(a));
   t.refuse(found.broken, i, number, a, why_not_met(n, names, rule, in, axis, found));
-  if (t.is_trying) return;
   std::vector<text> ways;
   if (!t.is_local(a)) {
     ways = remedy_search(t, i, a).run();

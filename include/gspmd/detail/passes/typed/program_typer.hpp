@@ -59,7 +59,7 @@ class program_typer {
   constexpr void set_diverging(axis_mask axes) { diverging_ = axes; }
   constexpr typed_mistake& refuse(mode_mistake kind, int i, int operand, int axis, const text& what) {
     text where;
-    if (i >= 0) {
+    if (i >= 0 && !is_trying) {
       const user_names names(program, i);
       where << graph::place(at(i).at, names.is_in_call() ? names.function() : name_in_program(at(i))) << ": ";
     }
