@@ -56,7 +56,7 @@ struct graph_builder {
     if (g.failed()) throw std::logic_error(std::string(g.error.view()));
     completion c(g, mesh);
     c.run();
-    return c.shardings;
+    return {c.shardings.begin(), c.shardings.end()};
   }
   [[nodiscard]] local_program partition() const { return emitted(g, mesh, complete()); }
 

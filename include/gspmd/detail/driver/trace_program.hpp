@@ -149,17 +149,27 @@ constexpr graph trace_callable() {
   return g;
 }
 
-/// Traces a callable on the inputs; `graph` is the program for one giant device, or says what is wrong with it.
+/// The same with its types, if it has any.
 template <auto Callable, class Mesh, class... Inputs>
-constexpr graph trace_program() {
+constexpr graph trace_and_type() {
   graph g = trace_callable<Callable, Mesh, Inputs...>();
   if (!g.failed() && g.find_types != nullptr) g.find_types(g, false);
   if (!g.failed() && g.find_types == nullptr && g.type_local != nullptr) g.type_local(g, false);
-  if (g.failed()) return g;
-  graph program = program_to_plan(g);
+  return g;
+}
+/// The program for one giant device, or what is wrong with it.
+template <class Mesh>
+constexpr graph traced_to_plan(graph traced) {
+  if (traced.failed()) return traced;
+  graph program = program_to_plan(traced);
   if (const text problem = total_problem(program, Mesh::device_count); !problem.empty())
     program.fail({}, "compile", mistake::size, problem);
   return program;
+}
+
+template <auto Callable, class Mesh, class... Inputs>
+constexpr graph trace_program() {
+  return traced_to_plan<Mesh>(trace_and_type<Callable, Mesh, Inputs...>());
 }
 
 /// What stands in for a refused program, so that one mistake is one error: its inputs, and as its results constants of the types and
