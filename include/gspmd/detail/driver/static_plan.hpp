@@ -35,19 +35,25 @@ template <auto Callable, class Mesh, class... Inputs>
 struct callable_run_by_the_compiler {
   static constexpr accepted_program run() {
     graph g = traced();
-    if (!g.failed() && g.nodes.size() > longest_in_one_evaluation) {
+    const bool has_types =
+        g.find_types != nullptr || g.type_local != nullptr;  // which are found twice, in more steps than all else
+    if (!g.failed() && g.nodes.size() > (has_types ? longest_in_one_evaluation / 4 : longest_in_one_evaluation)) {
       const auto type_local = g.type_local;
       return {std::move(g), mistake::none, true, type_local};
     }
+    check_types(g);
     return accepted(std::move(g));
   }
-  static constexpr graph traced() { return trace_and_type<Callable, Mesh, Inputs...>(); }
+  static constexpr graph traced() { return trace_callable<Callable, Mesh, Inputs...>(); }
+  static constexpr graph planned(graph traced) { return traced_to_plan<Mesh>(std::move(traced)); }
   static constexpr accepted_program accepted(graph traced) {
-    graph g = traced_to_plan<Mesh>(std::move(traced));
-    if (g.failed()) return {stand_in_program<true, Callable, Mesh, Inputs...>(), g.broken};
+    graph g = planned(std::move(traced));
+    if (g.failed()) return refused(g.broken);
     return {std::move(g)};
   }
-  static constexpr text error(graph traced) { return traced_to_plan<Mesh>(std::move(traced)).error; }
+  static constexpr accepted_program refused(mistake broken) {
+    return {stand_in_program<true, Callable, Mesh, Inputs...>(), broken};
+  }
   /// Programs of many inputs are long, and most give as many outputs.
   static constexpr list_sizes<accepted_program> guess() {
     constexpr std::size_t inputs = (std::size_t{0} + ... + static_cast<std::size_t>(Inputs::leaves));
@@ -66,7 +72,15 @@ struct long_program {
     run.program.type_local = run.type_local;
     return std::move(run.program);
   }
-  static constexpr accepted_program run() { return Run::accepted(traced()); }
+  static constexpr mistake mistyped = [] {
+    graph g = traced();
+    check_types(g);
+    return g.broken;
+  }();
+  static constexpr accepted_program run() {
+    if constexpr (mistyped != mistake::none) return Run::refused(mistyped);
+    else return Run::accepted(traced());
+  }
   static constexpr auto guess() { return list_sizes<accepted_program>(frozen_result<Run>::value().sizes); }
 };
 /// As it is planned, whether long or not.
@@ -79,8 +93,15 @@ struct traced_program {
   }
   /// Of one that is refused.
   static constexpr text error() {
-    if constexpr (is_long) return Run::error(long_program<Run>::traced());
-    else return Run::error(Run::traced());
+    graph g;
+    if constexpr (is_long) {
+      g = long_program<Run>::traced();
+      if constexpr (long_program<Run>::mistyped == mistake::none) return Run::planned(std::move(g)).error;
+    } else {
+      g = Run::traced();
+    }
+    check_types(g);
+    return Run::planned(std::move(g)).error;
   }
 };
 

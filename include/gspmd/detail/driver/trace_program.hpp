@@ -149,13 +149,11 @@ constexpr graph trace_callable() {
   return g;
 }
 
-/// The same with its types, if it has any.
-template <auto Callable, class Mesh, class... Inputs>
-constexpr graph trace_and_type() {
-  graph g = trace_callable<Callable, Mesh, Inputs...>();
-  if (!g.failed() && g.find_types != nullptr) g.find_types(g, false);
-  if (!g.failed() && g.find_types == nullptr && g.type_local != nullptr) g.type_local(g, false);
-  return g;
+/// Finds the mistake in the types of a program as it was written, if it has types.
+constexpr void check_types(graph& g) {
+  if (g.failed()) return;
+  if (g.find_types != nullptr) g.find_types(g, false);
+  else if (g.type_local != nullptr) g.type_local(g, false);
 }
 /// The program for one giant device, or what is wrong with it.
 template <class Mesh>
@@ -169,7 +167,9 @@ constexpr graph traced_to_plan(graph traced) {
 
 template <auto Callable, class Mesh, class... Inputs>
 constexpr graph trace_program() {
-  return traced_to_plan<Mesh>(trace_and_type<Callable, Mesh, Inputs...>());
+  graph g = trace_callable<Callable, Mesh, Inputs...>();
+  check_types(g);
+  return traced_to_plan<Mesh>(std::move(g));
 }
 
 /// What stands in for a refused program, so that one mistake is one error: its inputs, and as its results constants of the types and
