@@ -16,7 +16,7 @@ namespace layouts {
 using gspmd::dtype;
 
 /// The program that every device runs, all_reduces not yet joined.
-inline local_program emitted(const graph& g, const mesh_shape& mesh, const std::vector<sharding>& completed) {
+inline local_program emitted(const graph& g, const mesh_shape& mesh, span<const sharding> completed) {
   const auto uses = uses_of(g);
   const auto table = choose_program(g, mesh, uses, narrowed(g, mesh, uses, completed));
   return emitter(g, mesh, table).run(uses);
@@ -56,7 +56,7 @@ struct graph_builder {
     if (g.failed()) throw std::logic_error(std::string(g.error.view()));
     completion c(g, mesh);
     c.run();
-    return c.shardings;
+    return {c.shardings.begin(), c.shardings.end()};
   }
   [[nodiscard]] local_program partition() const { return emitted(g, mesh, complete()); }
 

@@ -17,7 +17,7 @@ using namespace layouts;
 namespace {
 
 /// `{xy,-}` of node `i`.
-std::string shown(const graph_builder& b, const std::vector<sharding>& shardings, int i) {
+std::string shown(const graph_builder& b, gspmd::detail::span<const sharding> shardings, int i) {
   return text_of(shardings[static_cast<std::size_t>(i)], b.g.nodes[static_cast<std::size_t>(i)].shape.count);
 }
 
@@ -51,7 +51,7 @@ std::vector<sharding> without_priorities(const graph& g, const mesh_shape& mesh)
 }
 
 /// How many pairs of an elementwise operator's tensors are laid out differently.
-int mismatches(const graph& g, const std::vector<sharding>& shardings) {
+int mismatches(const graph& g, gspmd::detail::span<const sharding> shardings) {
   int count = 0;
   for (std::size_t i = 0; i < g.nodes.size(); ++i)
     if (is_elementwise(g.nodes[i].op))
@@ -333,7 +333,7 @@ TEST_CASE("a group has one sharding, whatever the neighbours of its members offe
 namespace {
 
 /// Whether, in the end, a value refuses what a neighbour offers because it uses the axis already or splits the dim otherwise.
-bool has_conflict(const graph& g, const mesh_shape& mesh, const std::vector<sharding>& s) {
+bool has_conflict(const graph& g, const mesh_shape& mesh, gspmd::detail::span<const sharding> s) {
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     const node& n = g.nodes[i];
     if (n.operands.empty()) continue;

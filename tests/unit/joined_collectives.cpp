@@ -22,11 +22,11 @@ namespace ir = gspmd::detail;
 
 /// The plan of a graph whose collectives stay apart.
 ir::plan apart(const ir::graph& g, const ir::mesh_shape& mesh) {
-  ir::scheduler steps(g, mesh, layouts::emitted(g, mesh, ir::complete_graph(g, mesh)));
-  steps.run();
-  ir::plan result = std::move(steps.out());
+  ir::step_state steps(g, mesh, layouts::emitted(g, mesh, ir::complete_graph(g, mesh)));
+  ir::scheduler(steps).run();
+  ir::plan result = std::move(steps.out);
   for (const auto& n : g.nodes) result.nodes.push_back({ir::in_words(n.op), n.at, -1, 0, n.region});
-  ir::memory_planner memory(result, std::move(steps.base()));
+  ir::memory_planner memory(result, std::move(steps.base));
   memory.run();
   ir::note_traffic(result);
   return result;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gspmd/compile.hpp"
+#include "gspmd/detail/ir/same_plan.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
 #include "support/equal_plans.hpp"
@@ -220,6 +221,35 @@ TEST_CASE("the order stays as it is where nothing is gained") {
   std::vector<int> order(steps.plan.steps.size());
   CHECK_FALSE(ir::step_orderer(ir::plan_view(steps.plan), steps.base).run(order.data()));
   CHECK(steps.ordered().steps == steps.placed().steps);
+}
+
+TEST_CASE("random programs: steps that are made a few operators at a time are those that are made at once") {
+  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+    CAPTURE(seed);
+    const reference::random_program r(seed);
+    const ir::graph g = ir::program_to_plan(r.g);
+    if (g.failed()) continue;
+    const auto local = ir::partition_graph(g, r.mesh, ir::complete_graph(g, r.mesh));
+    const auto finished = [&](std::size_t most) {
+      ir::step_state state(g, r.mesh, local);
+      while (!state.is_done_) {
+        ir::scheduler(state).go_on(most);
+        ir::step_state next;  // what goes from one evaluation of a compiler to the next one
+        ir::step_state::lists(state,
+                              [&](auto&... from) { ir::step_state::lists(next, [&](auto&... to) { ((to = from), ...); }); });
+        ir::step_state::rest(state, [&](auto&... from) { ir::step_state::rest(next, [&](auto&... to) { ((to = from), ...); }); });
+        next.graph_ = &g;
+        next.read(local);
+        state = std::move(next);
+      }
+      ir::scheduler(state).finish();
+      for (const auto& n : g.nodes) state.out.nodes.push_back({ir::in_words(n.op), n.at, -1, 0, n.region});
+      ir::place_in_memory(state.out, state.base);
+      return std::move(state.out);
+    };
+    const auto at_once = finished(local.ops.size());
+    REQUIRE(ir::same_plan(ir::plan_view(finished(1 + seed % 7)), ir::plan_view(at_once)));
+  }
 }
 
 TEST_CASE("random programs: never more memory, and how often the least") {

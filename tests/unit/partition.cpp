@@ -176,7 +176,7 @@ std::string wrong_compute(const graph& g, const local_program& p, const instruct
 }
 
 /// What is wrong with a local program; empty if nothing.
-std::string wrong_program(const graph& g, const mesh_shape& mesh, const std::vector<sharding>& completed,
+std::string wrong_program(const graph& g, const mesh_shape& mesh, gspmd::detail::span<const sharding> completed,
                           const local_program& p) {
   std::vector<bool> made(p.values.size(), false);
   for (const int i : p.inputs) made[static_cast<std::size_t>(i)] = true;

@@ -50,7 +50,8 @@ TEST_CASE("a chain of products whose ends are small is computed where they are")
 namespace {
 /// The choices for a program with these preferred shardings, by choosers that look at so many operators each: what one of them remembers,
 /// the next one does not know. Adds the prices that they worked out to `prices`.
-choice_table chosen(const graph& g, const mesh_shape& mesh, const std::vector<sharding>& preferred, int at_once, int& prices) {
+choice_table chosen(const graph& g, const mesh_shape& mesh, gspmd::detail::span<const sharding> preferred, int at_once,
+                    int& prices) {
   const auto uses = uses_of(g);
   choose_state state(g);
   while (!state.is_complete) {

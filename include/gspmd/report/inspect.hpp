@@ -88,7 +88,7 @@ class completion_of {
   dynamic::mesh mesh_;
   detail::graph graph_;
   std::vector<int> canonical_of_;  // by the builder's node
-  std::vector<detail::sharding> completed_;
+  detail::vec<detail::sharding> completed_;
 };
 
 /// A program, compiled, with what the planner did on the way to it. A value of its own.
@@ -415,7 +415,7 @@ class inspection {
   dynamic::program program_;
   std::map<int, int> nodes_;  // by label
   std::vector<detail::split_origin> origins_;
-  std::vector<detail::sharding> completed_;  // by node
+  detail::vec<detail::sharding> completed_;  // by node
   detail::local_program local_;
   std::vector<device_value> values_;
   std::vector<instruction> instructions_;

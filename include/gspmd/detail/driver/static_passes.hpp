@@ -9,11 +9,13 @@
 
 namespace gspmd::detail {
 
-/// How much is chosen in one evaluation. Clang stops after 1,048,576 steps, GCC after 33 million; a price may take thousands.
+/// How much is done in one evaluation. Clang stops after 1,048,576 steps, GCC after 33 million; a price may take thousands.
 #if defined(__clang__)
-inline constexpr effort effort_per_evaluation{64, 96};
+inline constexpr effort effort_per_evaluation{64, 96, 400};
+inline constexpr std::size_t longest_in_one_evaluation = 480;  // in nodes
 #else
-inline constexpr effort effort_per_evaluation{256, 512};
+inline constexpr effort effort_per_evaluation{256, 512, 4096};
+inline constexpr std::size_t longest_in_one_evaluation = 4096;
 #endif
 
 /// The results of the passes as constants: each is an evaluation of its own, from constant to constant, because compilers limit the steps
@@ -23,6 +25,8 @@ struct static_passes {
   static constexpr graph program() { return Program::frozen().thaw().program; }
   static constexpr const mesh_shape& mesh() { return Mesh::info.shape; }
   static constexpr std::size_t node_count() { return Program::frozen().sizes.of[0]; }
+  /// Whether no evaluation may take as long as a pass does.
+  static constexpr bool is_long() { return node_count() > longest_in_one_evaluation; }
   static constexpr std::size_t input_count() { return Program::frozen().sizes.of[1]; }
   static constexpr std::size_t output_count() { return Program::frozen().sizes.of[2]; }
   static constexpr std::size_t scope_count() { return Program::frozen().sizes.of[3]; }
@@ -83,7 +87,7 @@ struct static_passes {
     static constexpr auto guess() {
       list_sizes<typename Pass::result> before_it;
       if constexpr (Part > 1) before_it = frozen_result<make_part<Pass, Part - 1>>::value().sizes;
-      return Pass::guess(static_passes{}, before_it, effort_per_evaluation.nodes);
+      return Pass::guess(static_passes{}, before_it, effort_per_evaluation);
     }
   };
   template <class Pass, std::size_t Part>

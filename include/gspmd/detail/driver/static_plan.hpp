@@ -15,6 +15,8 @@ namespace gspmd::detail {
 struct accepted_program {
   graph program;
   mistake broken = mistake::none;
+  bool is_as_traced = false;          // program_to_plan is an evaluation of its own, as the program is long
+  pass_of_mode type_local = nullptr;  // of such a one
 
   template <class S, class F>
   static constexpr auto lists(S& s, F f) {
@@ -23,7 +25,7 @@ struct accepted_program {
   template <class S, class F>
   static constexpr auto rest(S& s, F f) {
     return f(s.program.mesh, s.program.has_regions, s.program.allow_replication, s.broken, s.program.largest_bytes,
-             s.program.find_types);
+             s.program.find_types, s.is_as_traced, s.type_local);
   }
 };
 
@@ -32,9 +34,25 @@ struct accepted_program {
 template <auto Callable, class Mesh, class... Inputs>
 struct callable_run_by_the_compiler {
   static constexpr accepted_program run() {
-    graph g = trace_program<Callable, Mesh, Inputs...>();
-    if (g.failed()) return {stand_in_program<true, Callable, Mesh, Inputs...>(), g.broken};
+    graph g = traced();
+    const bool has_types =
+        g.find_types != nullptr || g.type_local != nullptr;  // which are found twice, in more steps than all else
+    if (!g.failed() && g.nodes.size() > (has_types ? longest_in_one_evaluation / 4 : longest_in_one_evaluation)) {
+      const auto type_local = g.type_local;
+      return {std::move(g), mistake::none, true, type_local};
+    }
+    check_types(g);
+    return accepted(std::move(g));
+  }
+  static constexpr graph traced() { return trace_callable<Callable, Mesh, Inputs...>(); }
+  static constexpr graph planned(graph traced) { return traced_to_plan<Mesh>(std::move(traced)); }
+  static constexpr accepted_program accepted(graph traced) {
+    graph g = planned(std::move(traced));
+    if (g.failed()) return refused(g.broken);
     return {std::move(g)};
+  }
+  static constexpr accepted_program refused(mistake broken) {
+    return {stand_in_program<true, Callable, Mesh, Inputs...>(), broken};
   }
   /// Programs of many inputs are long, and most give as many outputs.
   static constexpr list_sizes<accepted_program> guess() {
@@ -45,6 +63,47 @@ struct callable_run_by_the_compiler {
 template <auto Callable, class Mesh, class... Inputs>
 inline constexpr bool is_constant_program =
     requires { typename std::bool_constant<frozen_result<callable_run_by_the_compiler<Callable, Mesh, Inputs...>>::is_made()>; };
+
+/// A long program, in the order in which it is planned: another evaluation goes on with what the run of its callable left.
+template <class Run>
+struct long_program {
+  static constexpr graph traced() {
+    accepted_program run = frozen_result<Run>::value().thaw();
+    run.program.type_local = run.type_local;
+    return std::move(run.program);
+  }
+  static constexpr mistake mistyped = [] {
+    graph g = traced();
+    check_types(g);
+    return g.broken;
+  }();
+  static constexpr accepted_program run() {
+    if constexpr (mistyped != mistake::none) return Run::refused(mistyped);
+    else return Run::accepted(traced());
+  }
+  static constexpr auto guess() { return list_sizes<accepted_program>(frozen_result<Run>::value().sizes); }
+};
+/// A program as it is planned, whether long or not.
+template <class Run>
+struct traced_program {
+  static constexpr bool is_long = item<6>(frozen_result<Run>::value().rest);
+  static constexpr const auto& frozen() {
+    if constexpr (is_long) return frozen_result<long_program<Run>>::value();
+    else return frozen_result<Run>::value();
+  }
+  /// The text of the refusal, of a program that is refused.
+  static constexpr text error() {
+    graph g;
+    if constexpr (is_long) {
+      g = long_program<Run>::traced();
+      if constexpr (long_program<Run>::mistyped == mistake::none) return Run::planned(std::move(g)).error;
+    } else {
+      g = Run::traced();
+    }
+    check_types(g);
+    return Run::planned(std::move(g)).error;
+  }
+};
 
 /// The stand-in for a program that is refused only where its communication is known, or whose run is not constant.
 template <mistake Broken, auto Callable, class Mesh, class... Inputs>
@@ -123,12 +182,13 @@ struct planned_program {
 template <auto Callable, class Mesh, class... Inputs>
 struct static_plan {
  private:
+  using run = callable_run_by_the_compiler<Callable, Mesh, Inputs...>;
   template <mistake Broken>
   using stand_in = planned_program<frozen_program<refused_program<Broken, Callable, Mesh, Inputs...>>, Mesh>;
 
   static auto find_traced() {
     if constexpr (is_constant_program<Callable, Mesh, Inputs...>)
-      return typename planned_program<frozen_program<callable_run_by_the_compiler<Callable, Mesh, Inputs...>>, Mesh>::type{};
+      return typename planned_program<traced_program<run>, Mesh>::type{};
     else return stand_in<mistake::reported>{};
   }
   using traced = decltype(find_traced());
@@ -153,10 +213,10 @@ struct static_plan {
 
   struct refusal {
     static constexpr text make() {
-      if constexpr (refused_when_traced != mistake::none) return trace_program<Callable, Mesh, Inputs...>().error;
+      if constexpr (refused_when_traced != mistake::none) return traced_program<run>::error();
       else if constexpr (refused_when_planned == mistake::memory)
         return too_large(peak_bytes(plan_view(traced::passes::plan())), traced::mesh::info.shape.most_memory);
-      else return steps_pass::run(typename traced::passes{}).steps.error;
+      else return schedule_pass::begin(typename traced::passes{}).out.error;
     }
   };
 };

@@ -149,17 +149,27 @@ constexpr graph trace_callable() {
   return g;
 }
 
-/// Traces a callable on the inputs; `graph` is the program for one giant device, or says what is wrong with it.
-template <auto Callable, class Mesh, class... Inputs>
-constexpr graph trace_program() {
-  graph g = trace_callable<Callable, Mesh, Inputs...>();
-  if (!g.failed() && g.find_types != nullptr) g.find_types(g, false);
-  if (!g.failed() && g.find_types == nullptr && g.type_local != nullptr) g.type_local(g, false);
-  if (g.failed()) return g;
-  graph program = program_to_plan(g);
+/// Finds the mistake in the types of a program as it was written, if it has types.
+constexpr void check_types(graph& g) {
+  if (g.failed()) return;
+  if (g.find_types != nullptr) g.find_types(g, false);
+  else if (g.type_local != nullptr) g.type_local(g, false);
+}
+/// The program for one giant device, or what is wrong with it.
+template <class Mesh>
+constexpr graph traced_to_plan(graph traced) {
+  if (traced.failed()) return traced;
+  graph program = program_to_plan(traced);
   if (const text problem = total_problem(program, Mesh::device_count); !problem.empty())
     program.fail({}, "compile", mistake::size, problem);
   return program;
+}
+
+template <auto Callable, class Mesh, class... Inputs>
+constexpr graph trace_program() {
+  graph g = trace_callable<Callable, Mesh, Inputs...>();
+  check_types(g);
+  return traced_to_plan<Mesh>(std::move(g));
 }
 
 /// Returns the graph that stands in for a refused program, so that one mistake is one error: its inputs, and as its results constants of

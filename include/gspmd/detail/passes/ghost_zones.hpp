@@ -20,8 +20,7 @@ constexpr bool asks_for_ghost_zones(const graph& g) {
 constexpr graph with_ghost_zones(const graph& g) {
   completion completed(g, g.mesh->shape);
   completed.run();
-  vec<sharding> layouts;
-  for (const auto& s : completed.shardings) layouts.push_back(s);
+  vec<sharding> layouts = std::move(completed.shardings);
   graph out;
   out.mesh = g.mesh;
   out.has_regions = g.has_regions;

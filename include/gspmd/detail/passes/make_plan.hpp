@@ -26,6 +26,8 @@ class pass_results {
       }
     });
   }
+  /// Whether no evaluation may take as long as a pass does.
+  static constexpr bool is_long() { return false; }
   [[nodiscard]] constexpr const graph& program() const { return graph_; }
   [[nodiscard]] constexpr const mesh_shape& mesh() const { return mesh_; }
   template <class Pass>

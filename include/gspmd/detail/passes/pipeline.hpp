@@ -21,7 +21,8 @@
 ///   guess(before)          how long its lists will be, from the lengths before: before.template length<pass>(k)
 ///
 /// and is ordinary code without limits: pass_results (make_plan.hpp) folds over the list, static_passes (driver) freezes each result. A
-/// pass that may take more steps than compilers allow one evaluation begins, and goes on as long as its `effort` lasts.
+/// pass that may take more steps than compilers allow one evaluation begins, and goes on as long as its `effort` lasts. What long programs
+/// alone need that for (Before::is_long()) is a pass of its own, which no other program has: schedule_pass, memory_pass.
 namespace gspmd::detail {
 
 struct layouts {
@@ -41,9 +42,7 @@ struct complete_pass {
   using result = layouts;
   template <class Before>
   static constexpr layouts run(const Before& before) {
-    if (before.program().find_types != nullptr) return {written_layouts(before.program())};
-    const auto completed = complete_graph(before.program(), before.mesh());
-    return {vec<sharding>(completed.data(), completed.data() + completed.size())};
+    return {complete_graph(before.program(), before.mesh())};
   }
   template <class Before>
   static constexpr list_sizes<layouts> guess(const Before& before) {
@@ -66,10 +65,11 @@ struct narrow_pass {
   }
 };
 
-/// How much one evaluation chooses: see chooser::run.
+/// How much one evaluation does.
 struct effort {
-  int nodes = std::numeric_limits<int>::max();
+  int nodes = std::numeric_limits<int>::max();  // chosen: see chooser::run
   int prices = std::numeric_limits<int>::max();
+  std::size_t ops = std::numeric_limits<std::size_t>::max();  // made to steps
 };
 struct choose_pass {
   using result = search_state;
@@ -90,12 +90,11 @@ struct choose_pass {
   }
   /// Whether a state is complete, as a constant too.
   static constexpr bool is_complete(const auto& frozen) { return item<0>(frozen.rest); }
-  /// After an evaluation that left lists as long as `before_it`, and one more, which looks at `nodes` more.
+  /// After an evaluation that left lists as long as `before_it`, and one more, which looks at `most` more.
   template <class Before>
-  static constexpr list_sizes<search_state> guess(const Before& before, const list_sizes<search_state>& before_it,
-                                                  std::size_t nodes) {
+  static constexpr list_sizes<search_state> guess(const Before& before, const list_sizes<search_state>& before_it, effort most) {
     constexpr auto lists = static_cast<std::size_t>(entries_of<choose_state>::count);
-    const auto all = before.node_count(), left = all - before_it.of[0];
+    const auto all = before.node_count(), left = all - before_it.of[0], nodes = static_cast<std::size_t>(most.nodes);
     list_sizes<search_state> sizes = before_it;
     if (left > 0) {
       const auto more = nodes < left ? nodes : left;
@@ -146,15 +145,41 @@ struct steps_result {
     return plan::rest(s.steps, f);
   }
 };
+/// The steps of the operators of a local program, but for those that come behind the last of them.
+struct schedule_pass {
+  using result = step_state;
+  template <class Before>
+  static constexpr step_state begin(const Before& before) {
+    const graph& g = before.program();
+    step_state refused;
+    refuse_communication(g, before.template of<emit_pass>(), refused.out);
+    refused.is_done_ = refused.out.broken != mistake::none;
+    if (refused.is_done_) return refused;
+    return step_state(g, before.mesh(), before.template take<emit_pass>());
+  }
+  template <class Before>
+  static constexpr void go_on(const Before& before, step_state& state, effort most) {
+    if (state.is_done_) return;
+    const graph& g = before.program();
+    state.graph_ = &g;
+    if (state.program_.ops.empty()) state.read(before.template take<emit_pass>());
+    scheduler(state).go_on(most.ops);
+  }
+  static constexpr bool is_complete(const auto& frozen) { return item<4>(frozen.rest); }
+  /// The same for every part: all that the last of them has.
+  template <class Before>
+  static constexpr list_sizes<step_state> guess(const Before& before, const list_sizes<step_state>&, effort);
+};
+
 struct steps_pass {
   using result = steps_result;
   template <class Before>
   static constexpr steps_result run(const Before& before) {
     const graph& g = before.program();
-    local_program local = before.template take<emit_pass>();
-    auto nodes = list_nodes(g, before.mesh(), local);
-    steps_result made;
-    made.steps = schedule_program(g, before.mesh(), std::move(local), made.base);
+    auto nodes = list_nodes(g, before.mesh(), before.template of<emit_pass>());
+    step_state state = scheduled(before, g);
+    if (state.out.broken == mistake::none) scheduler(state).finish();
+    steps_result made{std::move(state.out), std::move(state.base)};
     made.steps.nodes = std::move(nodes);
     made.steps.scopes = g.scopes;
     const layouts& completed = before.template of<complete_pass>();
@@ -175,7 +200,36 @@ struct steps_pass {
     boost::mp11::mp_for_each<kernel_tables>([&](auto table) { *next++ = table.guess(ops, movements); });
     return sizes;
   }
+
+ private:
+  template <class Before>
+  static constexpr step_state scheduled(const Before& before, const graph& g) {
+    if constexpr (Before::is_long()) {
+      step_state state = before.template take<schedule_pass>();
+      state.graph_ = &g;
+      if (state.out.broken == mistake::none) state.read(before.template take<emit_pass>());
+      return state;
+    } else {
+      step_state state = schedule_pass::begin(before);
+      schedule_pass::go_on(before, state, {});
+      state.graph_ = &g;
+      return state;
+    }
+  }
 };
+
+template <class Before>
+constexpr list_sizes<step_state> schedule_pass::guess(const Before& before, const list_sizes<step_state>&, effort) {
+  const list_sizes<steps_result> made = steps_pass::guess(before);  // the values whose memory others share, and the plan
+  const auto values = made.of[0], ops = before.template length<emit_pass>(1);
+  list_sizes<step_state> sizes;
+  std::size_t* next = sizes.of;
+  for (std::size_t k = 0; k < entries_of<plan>::count; ++k) *next++ = made.of[k + 1];
+  for (const auto n : {values, values, values, values, values, values, 3 * ops + 16, values, values, std::size_t{16},
+                       std::size_t{16}, std::size_t{16}, ops, values, ops, values, std::size_t{16}, std::size_t{16}})
+    *next++ = n;
+  return sizes;
+}
 
 /// Another order of the steps that needs less memory.
 struct step_order {
@@ -210,7 +264,7 @@ struct order_pass {
 
 /// The plan, placed in memory, with the steps in the other order; of no program if there is none. Or as the program has them.
 template <bool Ordered>
-struct place_pass {
+struct memory_pass {
   using result = plan;
   template <class Before>
   static constexpr plan run(const Before& before) {
@@ -220,11 +274,11 @@ struct place_pass {
       const steps_result& made = before.template of<steps_pass>();
       plan p = made.steps;
       put_in_order(p, span<const int>(order.of.data(), order.of.size()));
-      place(p, made.base);
+      place_in_memory(p, made.base);
       return p;
     } else {
       steps_result made = before.template take<steps_pass>();
-      if (made.steps.error.empty()) place(made.steps, std::move(made.base));
+      if (made.steps.broken == mistake::none) place_in_memory(made.steps, std::move(made.base));
       return std::move(made.steps);
     }
   }
@@ -235,13 +289,27 @@ struct place_pass {
     sizes.of[8] = before.output_count();  // the inputs whose memory they take
     return sizes;
   }
+};
 
- private:
-  static constexpr void place(plan& p, vec<int> base) {
-    place_in_memory(p, std::move(base));
+/// The same, with what overlaps and what is sent.
+template <bool Ordered>
+struct place_pass {
+  using result = plan;
+  template <class Before>
+  static constexpr plan run(const Before& before) {
+    plan p = [&] {
+      if constexpr (Before::is_long()) return before.template take<memory_pass<Ordered>>();
+      else return memory_pass<Ordered>::run(before);
+    }();
+    if (p.steps.empty()) return p;
     overlap_moves(p);
     overlap_started(p);
     note_traffic(p);
+    return p;
+  }
+  template <class Before>
+  static constexpr list_sizes<plan> guess(const Before& before) {
+    return memory_pass<Ordered>::guess(before);
   }
 };
 

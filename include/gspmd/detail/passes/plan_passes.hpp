@@ -155,29 +155,32 @@ constexpr vec<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, c
   return nodes;
 }
 
-/// The steps of a plan, which lie nowhere yet; `base`: by value, the one whose memory it shares.
-constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, local_program local, vec<int>& base) {
-  plan result;
+/// Notes in a plan what of a program is refused, if anything is.
+constexpr void refuse_communication(const graph& g, const local_program& local, plan& result) {
   result.error = forbidden_reshard(g, local);
   if (result.error.empty()) result.error = gathered_though_kept(g, local);
   if (!result.error.empty()) {
     result.broken = mistake::communication;
-    return result;
+    return;
   }
   result.error = silent_replication(g, local);
   if (!result.error.empty()) {
     result.broken = mistake::replication;
-    return result;
+    return;
   }
   result.error = gathered_beyond_limit(g, local);
-  if (!result.error.empty()) {
-    result.broken = mistake::gather_limit;
-    return result;
-  }
-  scheduler steps(g, mesh, std::move(local));
-  steps.run();
-  base = std::move(steps.base());
-  return std::move(steps.out());
+  if (!result.error.empty()) result.broken = mistake::gather_limit;
+}
+
+/// The steps of a plan, which lie nowhere yet; `base`: by value, the one whose memory it shares.
+constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, local_program local, vec<int>& base) {
+  plan refused;
+  refuse_communication(g, local, refused);
+  if (refused.broken != mistake::none) return refused;
+  step_state state(g, mesh, std::move(local));
+  scheduler(state).run();
+  base = std::move(state.base);
+  return std::move(state.out);
 }
 
 constexpr void place_in_memory(plan& p, vec<int> base) {

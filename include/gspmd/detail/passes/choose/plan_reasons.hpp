@@ -56,10 +56,7 @@ class plan_reasons {
 
   [[nodiscard]] const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
   static span<const sharding> span_of(const vec<sharding>& list) { return {list.data(), list.size()}; }
-  [[nodiscard]] vec<sharding> complete() const {
-    const auto found = complete_graph(graph_, mesh_);
-    return {found.data(), found.data() + found.size()};
-  }
+  [[nodiscard]] vec<sharding> complete() const { return complete_graph(graph_, mesh_); }
 
   const graph& graph_;
   mesh_shape mesh_;

@@ -117,10 +117,11 @@ class completion {
     stage_ = last_stage_;
     while (move_on()) run_rounds();
     if (split_inputs()) run_rounds();
+    shardings.reserve(states_.size());
     for (const auto& s : states_) shardings.push_back(s);
   }
 
-  std::vector<sharding> shardings;  // by node, once it has run
+  vec<sharding> shardings;  // by node, once it has run
 
  private:
   constexpr void run_stage() {
@@ -236,7 +237,7 @@ class completion {
     if ((is_forward ? rounds.forward : rounds.backward) > round_) return;
     const op_rule& rule = rules_.of(i);
     int order[max_map_arity]{};
-    list_larger_first(n, order);
+    if (count > 1) list_larger_first(n, order);
     if (is_forward) {
       for (int r = 0; r < n.results; ++r) {
         if (!rule.uniform && count > 1)
@@ -411,12 +412,8 @@ constexpr vec<sharding> written_layouts(const graph& g) {
   return found;
 }
 /// The layout of every value, as completion finds it or as types say.
-constexpr std::vector<sharding> complete_graph(const graph& g, const mesh_shape& mesh,
-                                               std::vector<split_origin>* record = nullptr) {
-  if (g.find_types != nullptr) {
-    const auto written = written_layouts(g);
-    return {written.data(), written.data() + written.size()};
-  }
+constexpr vec<sharding> complete_graph(const graph& g, const mesh_shape& mesh, std::vector<split_origin>* record = nullptr) {
+  if (g.find_types != nullptr) return written_layouts(g);
   completion completed(g, mesh, record);
   completed.run();
   return std::move(completed.shardings);

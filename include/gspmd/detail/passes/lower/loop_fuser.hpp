@@ -11,14 +11,6 @@
 
 namespace gspmd::detail {
 
-/// A reduction over `dims` of a value that waits.
-struct waiting_reduction {
-  instruction op;
-  int operand = 0, result = 0;
-  dim_mask dims = 0;
-  monoid kind = monoid::add;
-};
-
 /// Makes loops of the elementwise operators that wait, when something needs their value.
 ///
 /// Reductions of what waits do so too, until any step is made: then the loop that computes their operand reduces it, and no memory holds
@@ -77,14 +69,14 @@ class loop_fuser {
   // ---- reductions ----
 
   constexpr void wait(const waiting_reduction& r) {
-    reductions_.push_back(r);
+    s_.reductions_.push_back(r);
     s_.waiting_[r.result] = 1;
   }
   /// Makes all reductions that wait, in their order, which is that of their operands.
   constexpr void reduce_all() {
-    if (reductions_.empty()) return;
-    const vec<waiting_reduction> all = std::move(reductions_);
-    reductions_ = {};
+    if (s_.reductions_.empty()) return;
+    const vec<waiting_reduction> all = std::move(s_.reductions_);
+    s_.reductions_ = {};
     open_ = &all;
     for (std::size_t k = 0; k < all.size(); ++k) {
       const auto& f = all[k];
@@ -358,7 +350,6 @@ class loop_fuser {
   step_state& s_;
   widening wide_;
   vec<visit> path_;                               // see need()
-  vec<waiting_reduction> reductions_;             // that wait
   const vec<waiting_reduction>* open_ = nullptr;  // that are made now
   std::size_t next_ = 0;                          // of these; those before it are made
   int reduced_ = -1;                              // the operand of the one that comes next

@@ -59,7 +59,7 @@ class loop_group {
   constexpr void compute(int v) {
     const instruction& op = s_.maker(v);
     const node& n = s_.node_of(op);
-    scalar_op s = facts_of(n.op).in_loop(s_.graph_, n);
+    scalar_op s = facts_of(n.op).in_loop(*s_.graph_, n);
     inline_vec<int, max_map_arity> from;
     for (const int o : op.operands) from.push_back(read(o));
     s_.register_[v] = s.is_conversion() ? converted(from[0], s.type) : computed(s, from);
@@ -118,7 +118,7 @@ class loop_group {
     const node& n = s_.node_of(op);
     const auto& facts = facts_of(n.op);
     if (facts.made == origin::source) {
-      scalar_op s = facts.in_loop(s_.graph_, n);
+      scalar_op s = facts.in_loop(*s_.graph_, n);
       if (s.is_index()) {
         const std::int8_t own = s.dim;
         if (dims[own] < 0) return add_op(scalar_op::constant(n.type, 0, 0));
@@ -134,7 +134,7 @@ class loop_group {
     }
     const int source = op.operands[0];
     dim_places source_dims;
-    for (const auto to : facts.lies_along(s_.graph_, n)) source_dims.push_back(to < 0 ? to : dims[to]);
+    for (const auto to : facts.lies_along(*s_.graph_, n)) source_dims.push_back(to < 0 ? to : dims[to]);
     return s_.waits_virtual(source) ? read_virtual(source, source_dims) : load(source, source_dims);
   }
 

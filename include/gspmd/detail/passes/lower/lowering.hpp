@@ -13,7 +13,7 @@ namespace gspmd::detail {
 class step_lowering final : public lowering {
  public:
   constexpr step_lowering(step_state& state, loop_fuser& loops)
-      : lowering(state.graph_, state.out), state_(state), loops_(loops) {}
+      : lowering(*state.graph_, state.out), state_(state), loops_(loops) {}
 
   constexpr const local_value& value(int v) const final { return state_.program_.value(v); }
   constexpr std::int64_t bytes_of(const instruction& op) const final { return detail::bytes_of(out.mesh, state_.program_, op); }

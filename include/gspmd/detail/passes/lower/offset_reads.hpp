@@ -176,11 +176,13 @@ class offset_reads {
     return k;
   }
 
-  vec<int> first_;  // by value: its first margins; -1: none
-  vec<shift> shifts_;
-  vec<int> shift_of_;  // by value: its place in shifts_; -1: none
+  friend struct step_state;  // which freezes what follows
+  vec<int> first_;           // by value: its first margins; -1: none
   vec<offset_read> reads_;
   vec<int> by_value_;  // its place in reads_; -1: none
+
+  vec<shift> shifts_;  // while they are found
+  vec<int> shift_of_;  // by value: its place in shifts_; -1: none
 };
 
 }  // namespace gspmd::detail

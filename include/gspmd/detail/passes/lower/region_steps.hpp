@@ -20,7 +20,7 @@ class region_steps {
     if (what == opcode::loop || what == opcode::branch) {
       if (what == opcode::branch) loops_.need(op.operands[0]);
       settle_before(i);
-      open_.push_back(static_cast<int>(s_.out.steps.size()));
+      s_.open_bodies_.push_back(static_cast<int>(s_.out.steps.size()));
       auto& s = what == opcode::loop ? s_.add_step(action::loop_begin, op, 0, {}, {op.result})
                                      : s_.add_step(action::branch, op, 0, {op.operands[0]}, {});
       if (what == opcode::loop) {
@@ -29,15 +29,15 @@ class region_steps {
       }
       return;
     }
-    auto& begin = s_.out.steps[open_.back()];
+    auto& begin = s_.out.steps[s_.open_bodies_.back()];
     begin.target = here;
     if (what == opcode::otherwise) {
-      open_.back() = here;
+      s_.open_bodies_.back() = here;
       s_.add_step(action::otherwise, op, 0, {}, {});
     } else {
       if (what == opcode::loop_result) s_.times_ = begin.times;
-      const int target = open_.back();
-      open_.pop_back();
+      const int target = s_.open_bodies_.back();
+      s_.open_bodies_.pop_back();
       s_.add_step(what == opcode::loop_result ? action::loop_end : action::join, op, 0, {}, {}).target = target;
     }
   }
@@ -55,7 +55,7 @@ class region_steps {
     }
     if (s_.node_of(op).op != opcode::loop_result) {
       auto& s = s_.add_step(action::copy, op, 0, {op.operands[0]}, {op.result});
-      if (s_.node_of(op).op == opcode::cond_result) s.target = open_.back();
+      if (s_.node_of(op).op == opcode::cond_result) s.target = s_.open_bodies_.back();
       return;
     }
     const auto is_back = [&](int k) {
@@ -81,7 +81,7 @@ class region_steps {
     for (int k = i; k < end; ++k) {
       const instruction back = s_.program_.ops[k];
       if (s_.base[from[k - i]] != s_.base[back.result])
-        s_.add_step(action::copy, back, 0, {from[k - i]}, {back.result}).target = open_.back();
+        s_.add_step(action::copy, back, 0, {from[k - i]}, {back.result}).target = s_.open_bodies_.back();
     }
   }
 
@@ -117,7 +117,6 @@ class region_steps {
 
   step_state& s_;
   loop_fuser& loops_;
-  vec<int> open_;  // the steps that opened the bodies around what is emitted now
 };
 
 }  // namespace gspmd::detail

@@ -20,15 +20,17 @@ namespace gspmd::detail {
 ///   h = relu(x * w + b)     one einsum, one loop: load x*w, load b with stride 0, add, maximum, store
 class scheduler {
  public:
-  constexpr scheduler(const graph& g, const mesh_shape& mesh, local_program p)
-      : s_(g, mesh, std::move(p)), loops_(s_), regions_(s_, loops_) {}
-
-  /// The plan, which lies nowhere yet; and by value the one whose memory it shares.
-  [[nodiscard]] constexpr plan& out() { return s_.out; }
-  [[nodiscard]] constexpr vec<int>& base() { return s_.base; }
+  constexpr explicit scheduler(step_state& state) : s_(state), loops_(s_), regions_(s_, loops_) {}
 
   constexpr void run() {
-    for (std::size_t i = 0; i < s_.program_.ops.size(); ++i) {
+    go_on(s_.program_.ops.size());
+    finish();
+  }
+  /// Goes through so many operators, or through all that are left.
+  constexpr void go_on(std::size_t most) {
+    const auto end = s_.program_.ops.size() - s_.next_ > most ? s_.next_ + most : s_.program_.ops.size();
+    std::size_t i = s_.next_;
+    for (; i < end; ++i) {
       const instruction op = s_.program_.ops[i];  // a copy: fusing adds values, not operators
       if (op.what == instruction_kind::control) {
         regions_.emit_control(static_cast<int>(i), op);
@@ -39,7 +41,7 @@ class scheduler {
         if (s_.out.mesh.is_checked && !s_.is_virtual(op)) loops_.need(op.result);  // which is looked at in memory
       } else if (const auto* read = s_.offsets.read_of(op.result); read != nullptr) {
         read_at_offset(op, *read);
-      } else if (is_alias(s_.graph_, s_.out.mesh, s_.program_, op)) {
+      } else if (is_alias(*s_.graph_, s_.out.mesh, s_.program_, op)) {
         s_.base[op.result] = s_.base[op.operands[0]];
       } else if (i + 1 < s_.program_.ops.size() && s_.program_.ops[i + 1].joined) {
         i = emit_joined(i);
@@ -47,6 +49,11 @@ class scheduler {
         lower(s_, loops_, op);
       }
     }
+    s_.next_ = i;
+    s_.is_done_ = i == s_.program_.ops.size();
+  }
+  /// Ends the schedule behind the last operator.
+  constexpr void finish() {
     for (const int o : s_.program_.outputs) loops_.need(o);
     place_outputs();
     for (std::size_t v = 0; v < s_.program_.values.size(); ++v) {
@@ -250,7 +257,7 @@ class scheduler {
     }
   }
 
-  step_state s_;
+  step_state& s_;
   loop_fuser loops_;
   region_steps regions_;
 };

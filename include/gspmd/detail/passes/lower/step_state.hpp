@@ -11,8 +11,18 @@
 
 namespace gspmd::detail {
 
+/// A reduction over `dims` of a value that waits.
+struct waiting_reduction {
+  instruction op;
+  int operand = 0, result = 0;
+  dim_mask dims = 0;
+  monoid kind = monoid::add;
+};
+
 /// The values of a local program while it becomes steps, and the plan's tables that they fill. Those who make steps share it: loop_fuser,
 /// lowering, region_steps and scheduler.
+///
+/// As a constant between two evaluations it lacks the operators, which `read` gives back, and what is of use within one operator only.
 struct step_state {
   /// Whether all who read a value are loops, or values w for which fits(w).
   // It stands before its first use, for Clang: it instantiates a member template too late for constant evaluation if its body comes later.
@@ -27,7 +37,8 @@ struct step_state {
     return only;
   }
 
-  constexpr step_state(const graph& g, const mesh_shape& mesh, local_program p) : graph_(g), program_(std::move(p)) {
+  constexpr step_state() = default;
+  constexpr step_state(const graph& g, const mesh_shape& mesh, local_program p) : graph_(&g), program_(std::move(p)) {
     out.mesh = mesh;
     const auto count = program_.values.size();
     base.resize(count, 0);
@@ -48,8 +59,32 @@ struct step_state {
     list_readers();
     reserve_tables();
     for (const int o : program_.outputs) ++uses_[o];
-    offsets.find(graph_, mesh, program_, [this](int v, auto fits) { return only_read_by(v, fits); });
-    tiles.find(graph_, mesh, program_);
+    offsets.find(g, mesh, program_, [this](int v, auto fits) { return only_read_by(v, fits); });
+    tiles.find(g, mesh, program_);
+  }
+
+  template <class S, class F>
+  static constexpr auto lists(S& s, F f) {
+    return lists_of_plan(s.out, [&](auto&... list) {
+      return f(list..., s.base, s.program_.values, s.maker_, s.uses_, s.waiting_, s.readers_from_, s.readers_, s.is_joined_,
+               s.step_, s.contractions_, s.reductions_, s.open_bodies_, s.offsets.margins, s.offsets.first_, s.offsets.reads_,
+               s.offsets.by_value_, s.tiles.tiles, s.tiles.reads_);
+    });
+  }
+  template <class S, class F>
+  static constexpr auto rest(S& s, F f) {
+    return f(s.out.mesh, s.out.broken, s.times_, s.next_, s.is_done_);
+  }
+  /// Takes up again the program of which it has the values. `graph_` is set before.
+  constexpr void read(local_program p) {
+    program_.ops = std::move(p.ops);
+    program_.inputs = std::move(p.inputs);
+    program_.outputs = std::move(p.outputs);
+    const auto count = program_.values.size();
+    visited_.resize(count, 0);
+    register_.resize(count, -1);
+    slot_.resize(count, -1);
+    reserve_tables();
   }
 
   plan out;
@@ -57,15 +92,18 @@ struct step_state {
   offset_reads offsets;
   tile_reads tiles;
 
-  [[nodiscard]] constexpr const node& node_of(const instruction& op) const { return graph_.nodes[op.node]; }
-  [[nodiscard]] constexpr bool is_virtual(const instruction& op) const { return detail::is_virtual(graph_, op); }
-  [[nodiscard]] constexpr bool is_lazy(const instruction& op) const { return detail::is_lazy(graph_, op); }
+  [[nodiscard]] constexpr const node& node_of(const instruction& op) const { return graph_->nodes[op.node]; }
+  [[nodiscard]] constexpr bool is_virtual(const instruction& op) const { return detail::is_virtual(*graph_, op); }
+  [[nodiscard]] constexpr bool is_lazy(const instruction& op) const { return detail::is_lazy(*graph_, op); }
   [[nodiscard]] constexpr const instruction& maker(int v) const { return program_.ops[maker_[v]]; }
   [[nodiscard]] constexpr bool waits(int v) const { return waiting_[v] != 0; }
   [[nodiscard]] constexpr bool waits_virtual(int v) const { return waits(v) && is_virtual(maker(v)); }
 
   step_state(const step_state&) = delete;
   step_state& operator=(const step_state&) = delete;
+  constexpr step_state(step_state&&) = default;
+  constexpr step_state& operator=(step_state&&) = default;
+  constexpr ~step_state() = default;
 
   constexpr void list_readers() {
     int total = 0;
@@ -151,7 +189,7 @@ struct step_state {
     return static_cast<int>(program_.values.size()) - 1;
   }
 
-  const graph& graph_;
+  const graph* graph_ = nullptr;
   local_program program_;
   vec<int> maker_;    // by value: the op that makes it; -1 for inputs
   vec<int> uses_;     // by value: by operators that are not in a group yet
@@ -166,6 +204,10 @@ struct step_state {
   vec<contraction> contractions_;  // what the contraction_plans of the plan were made for
   vec<int> register_;              // by value: its register in the loop that computes it
   vec<int> slot_;                  // by memory: which input of the present loop it is; -1: none
+  vec<waiting_reduction> reductions_;
+  vec<int> open_bodies_;  // the steps that opened the bodies around what is made now
+  std::size_t next_ = 0;  // operator
+  bool is_done_ = false;  // with all of them
 };
 
 }  // namespace gspmd::detail

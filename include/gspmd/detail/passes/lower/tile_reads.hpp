@@ -97,6 +97,7 @@ class tile_reads {
     return static_cast<int>(tiles.size()) - 1;
   }
 
+  friend struct step_state;  // which freezes them
   vec<read> reads_;
 };
 

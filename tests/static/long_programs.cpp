@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs so long that Clang gives their passes several evaluations, in every mode.
+#include <gspmd/gspmd.hpp>
+#include <gspmd/manual.hpp>
+
+using namespace gspmd;
+
+namespace {
+
+constexpr value long_chain(value x, int count) {
+  for (int k = 0; k < count; ++k) x = tanh(x) + x;
+  return x;
+}
+using pod = mesh<axis<"data", 2>, axis<"model", 4>>;
+using rows = in<float, dims<8, 16>, split<"data", _>>;
+using weight = in<float, dims<16, 32>, split<_, "model">>;
+
+constexpr auto by_hand = [](auto x, auto w) {
+  return manual<"data">(
+      [](auto own, auto up) {  // [4,16], [16,32]
+        auto y = long_chain(einsum<"bd,df->bf">(own, up), 110);
+        return local::all_reduce<"data", state::replica>(local::to_partial<"data">(einsum<"bd->">(y * y)));
+      },
+      takes<split<"data", _>, replica<"data">>{}, gives<replica<"data">>{})(x, w);
+};
+using manual_step = compile<by_hand, pod, rows, weight>;
+static_assert(manual_step::view.nodes.size() > 220);
+static_assert(manual_step::traffic.over("data").bytes == 4);
+
+constexpr auto found = [](auto x, auto w) { return sum(long_chain(einsum<"bd,df->bf">(x, w), 300)); };
+using found_step = compile<found, pod, rows, weight>;
+static_assert(found_step::collectives == collectives{all_reduce<"data,model">});
+}  // namespace
