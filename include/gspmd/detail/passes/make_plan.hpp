@@ -12,8 +12,13 @@
 
 namespace gspmd::detail {
 
+/// No limit of a compiler holds. Apart, because Clang asks for it before pass_results is complete.
+struct unlimited {
+  static constexpr bool is_long() { return false; }
+};
+
 /// The results of the passes, in ordinary memory.
-class pass_results {
+class pass_results : public unlimited {
  public:
   constexpr pass_results(const graph& g, const mesh_shape& mesh) : graph_(g), mesh_(mesh) {
     boost::mp11::mp_for_each<passes>([this]<class Pass>(Pass) {
@@ -26,8 +31,6 @@ class pass_results {
       }
     });
   }
-  /// Whether no evaluation may take as long as a pass does.
-  static constexpr bool is_long() { return false; }
   [[nodiscard]] constexpr const graph& program() const { return graph_; }
   [[nodiscard]] constexpr const mesh_shape& mesh() const { return mesh_; }
   template <class Pass>
