@@ -11,6 +11,7 @@
 
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/support/no_memory.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/text.hpp"
 #include "gspmd/error.hpp"
@@ -20,11 +21,19 @@ namespace gspmd {
 namespace detail {
 
 /// The number of elements of a tensor that is to be allocated.
-inline std::int64_t checked_elements(const extents& shape, std::size_t elem_bytes) {
+template <class = once>
+std::int64_t checked_elements(const extents& shape, std::size_t elem_bytes) {
   if (const text problem = size_problem(shape, static_cast<std::int64_t>(elem_bytes)); !problem.empty())
     throw error("array: " + std::string(problem.view()));
   return elements(shape);
 }
+GSPMD_COMPILED_ONCE(std::int64_t checked_elements<once>(const extents&, std::size_t));
+
+template <class = once>
+[[gnu::cold]] std::string array_text(const extents& shape) {
+  return "an array of " + std::string(shape_text(shape).view());
+}
+GSPMD_COMPILED_ONCE(std::string array_text<once>(const extents&));
 
 }  // namespace detail
 
@@ -79,7 +88,7 @@ class array {
     const auto count = static_cast<std::size_t>(size_);
     return detail::taken(
         size_ * static_cast<std::int64_t>(sizeof(T)), [&] { return IsZeroed ? new T[count]() : new T[count]; },
-        [&] { return "an array of " + std::string(detail::shape_text(shape_).view()); });
+        [&] { return detail::array_text(shape_); });
   }
 
   detail::extents shape_;

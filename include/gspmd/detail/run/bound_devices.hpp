@@ -11,10 +11,17 @@
 #include "gspmd/detail/ir/peak_memory.hpp"
 #include "gspmd/detail/run/checked_memory.hpp"
 #include "gspmd/detail/support/no_memory.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 #include "gspmd/detail/transport/exclusive_use.hpp"
 
 namespace gspmd::detail {
+
+template <class = once>
+[[gnu::cold]] error no_memory_for(const plan_view& plan, int device, const no_memory& e) {
+  return error(e.text() + "; the plan holds " + std::to_string(peak_bytes(plan)) + " bytes on a device at its peak", device);
+}
+GSPMD_COMPILED_ONCE(error no_memory_for<once>(const plan_view&, int, const no_memory&));
 
 /// Calls `take`, which allocates memory of a device for a plan.
 template <class Take>
@@ -22,7 +29,7 @@ auto taken_for(const plan_view& plan, int device, Take take) {
   try {
     return take();
   } catch (const no_memory& e) {
-    throw error(e.text() + "; the plan holds " + std::to_string(peak_bytes(plan)) + " bytes on a device at its peak", device);
+    throw no_memory_for(plan, device, e);
   }
 }
 

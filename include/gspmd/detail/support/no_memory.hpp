@@ -4,16 +4,23 @@
 #include <cstdint>
 #include <new>
 #include <string>
+#include <string_view>
 
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/error.hpp"
 
 namespace gspmd::detail {
 
+template <class = once>
+[[gnu::cold]] std::string no_memory_text(std::int64_t bytes, std::string_view what) {
+  return "there is no memory for " + std::string(what) + ": " + std::to_string(bytes) + " bytes were asked for";
+}
+GSPMD_COMPILED_ONCE(std::string no_memory_text<once>(std::int64_t, std::string_view));
+
 /// Memory that cannot be had: how much was asked for, and for what. Whoever knows the device and the plan adds them on the way up, and
 /// throws an error.
 struct no_memory : error {
-  no_memory(std::int64_t bytes, const std::string& what)
-      : error("there is no memory for " + what + ": " + std::to_string(bytes) + " bytes were asked for") {}
+  no_memory(std::int64_t bytes, std::string_view what) : error(no_memory_text(bytes, what)) {}
 };
 
 /// Returns what `take` does, which allocates memory of the size of a tensor. `what()` says for what; it is called where there is none.
