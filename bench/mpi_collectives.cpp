@@ -7,6 +7,7 @@
 // exchange their shards and the others keep theirs.
 //
 //   mpirun -n 2 mpi_collectives [largest size in MiB, 64]
+//   mpirun -n 2 mpi_collectives messages [largest size in MiB, 64]     without memory that the ranks share, as between nodes
 //   mpirun -n 2 mpi_collectives joined [values, 4]     so many values in one message, copies included, against one message for each:
 //                                                      what most_joined_bytes (detail/support/tuning.hpp) is about
 #include "gspmd/comm/mpi.hpp"
@@ -198,8 +199,11 @@ void run_joined(gspmd::mpi_communicator& comm, std::int64_t values) {
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   {
-    gspmd::mpi_communicator comm(MPI_COMM_WORLD);
-    if (argc > 1 && std::string_view(argv[1]) == "joined") run_joined(comm, argc > 2 ? std::atoll(argv[2]) : 4);
+    const std::string_view what = argc > 1 ? argv[1] : "";
+    const bool by_messages = what == "messages";
+    gspmd::mpi_communicator comm(MPI_COMM_WORLD, {.shared_memory = !by_messages});
+    if (what == "joined") run_joined(comm, argc > 2 ? std::atoll(argv[2]) : 4);
+    else if (by_messages) run(comm, (argc > 2 ? std::atoll(argv[2]) : 64) << 20);
     else run(comm, (argc > 1 ? std::atoll(argv[1]) : 64) << 20);
   }
   MPI_Finalize();

@@ -4,7 +4,7 @@
 // expect: reshard<split<_>>(operand 0) and
 // expect: reshard<split<_>>(operand 1): 48
 #include <gspmd/gspmd.hpp>
-#include <gspmd/tensor.hpp>
+#include <gspmd/modes/tensor.hpp>
 
 using namespace gspmd;
 

@@ -137,8 +137,11 @@ struct by_messages {
   [[nodiscard]] int device(int i) const { return comm.device(i); }
   template <class T>
   void reduce(const mesh_shape&, const reduction& r, const T* const* in, T* const* out) {
-    all_reduce_by_messages({MPI_COMM_WORLD, work, work.requests}, memory, r.reduced_by, device_count(), device(0),
-                           elements(r.global), in[0], out[0]);
+    mpi_channel channel;
+    channel.comm = MPI_COMM_WORLD;
+    for (int k = 0; k < device_count(); ++k) channel.ranks.push_back(k);
+    all_reduce_by_messages({channel, work, work.requests}, memory, r.reduced_by, device_count(), device(0), elements(r.global),
+                           in[0], out[0]);
   }
 };
 
@@ -368,7 +371,23 @@ TEST_CASE("mpi: what is longer than MPI can count is sent in pieces, or by messa
       for (const auto& shape : {shape_of({8, 8}), shape_of({7, 5}), shape_of({64})})
         CHECK(everywhere(wrong_in_all_pairs<std::int32_t>(comm, mesh, shape, 11 * stride_of(mesh), 3, false)) == 0);
     CHECK(largest_total <= largest);
-    if (largest == 40 && world_size() <= 4) CHECK(largest_total > 7);  // on eight, shards of 8 elements are above 40
+  }
+}
+
+TEST_CASE("mpi: what is not few goes by calls of MPI that can count it") {
+  const auto mesh = mesh_of({world_size()});
+  for (std::int64_t largest : {1000, 10'000}) {
+    gspmd::mpi_communicator comm(MPI_COMM_WORLD, {.shared_memory = false, .largest_count = largest});
+    largest_total = 0;
+    for (const auto& shape : {shape_of({8000}), shape_of({8001})}) {
+      const auto scatter = reduction_between(shape, {}, split({{0, 0}}), 1, gspmd::monoid::add);
+      CHECK(everywhere(wrong_after_reduce<std::int32_t>(comm, mesh, scatter, false)) == 0);
+      CHECK(everywhere(wrong_after_reduce<std::int32_t>(comm, mesh, reduction_between(shape, {}, {}, 1, gspmd::monoid::add),
+                                                        true)) == 0);
+    }
+    CHECK(everywhere(wrong_in_all_pairs<std::int32_t>(comm, mesh, shape_of({80, 100}), 3, 3, false)) == 0);
+    CHECK(largest_total <= largest);
+    CHECK((largest_total > 1000) == (largest > 1000));
   }
 }
 

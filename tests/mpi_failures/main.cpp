@@ -9,6 +9,7 @@
 #include <gspmd/comm/mpi.hpp>
 #include <gspmd/gspmd.hpp>
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 using namespace gspmd;
@@ -33,6 +35,16 @@ constexpr auto program = [](auto x) {
 constexpr auto lookup = [](auto table, auto ids) { return sum(take(table, ids, 0, out_of_range::error)); };
 using lookup_of_two =
     compile<lookup, checked<mesh<axis<"x", 2>>>, in<float, dims<3>, split<_>>, in<std::int64_t, dims<4>, split<"x">>>;
+// Two branches that communicate among other devices, or for other things. The predicate should be alike on all.
+constexpr auto branches = [](auto p, auto x) {
+  return sum(cond(
+      p > 0, [](auto v) { return einsum<"ij->i">(v); }, [](auto v) { return einsum<"ji->i">(v); }, x));
+};
+using parting_step =
+    compile<branches, mesh<axis<"x", 2>, axis<"y", 2>>, in<float, dims<>>, in<double, dims<8, 8>, split<"x", "y">>>;
+// Another program than `program`, with the same collective.
+constexpr auto sum_of_squares = [](auto x) { return sum(x * x); };
+using squares_of_two = compile<sum_of_squares, mesh<axis<"x", 2>>, in<double, dims<8>, split<"x">>>;
 using step_of_two = compile<program, mesh<axis<"x", 2>>, in<double, dims<8>, split<"x">>>;
 /// 64 MiB of running sums on each device.
 using step_of_much = compile<[](auto x) {
@@ -63,6 +75,13 @@ void leave_alone(mpi_options options) {
   steps.run(comm);
   if (comm.device(0) == 1) throw std::runtime_error("rank 1 has had enough");
   steps.run(comm);
+}
+
+/// One rank leaves while another computes, and so hears of nothing.
+void leave_one_that_computes() {
+  mpi_communicator comm(MPI_COMM_WORLD);
+  if (comm.device(0) == 1) throw std::runtime_error("rank 1 has had enough");
+  std::this_thread::sleep_for(std::chrono::seconds(30));
 }
 
 /// All ranks leave, at about the same time; whoever catches it can go on with another communicator.
@@ -136,7 +155,9 @@ void be_short_of_memory() {
 }
 
 void run_case(std::string_view what) {
-  const mpi world{MPI_COMM_WORLD};
+  const bool by_messages = what.ends_with("/messages");
+  if (by_messages) what.remove_suffix(std::string_view("/messages").size());
+  const mpi world{MPI_COMM_WORLD, {.shared_memory = !by_messages}};
   if (what == "throws" || what == "dies") {
     launch(world, 2, [&](auto& comm) {
       two_steps steps;
@@ -172,6 +193,30 @@ void run_case(std::string_view what) {
       steps.run(comm);
       std::puts("a rank went on");
     });
+  } else if (what == "programs") {  // each its own
+    launch(world, 2, [&](auto& comm) {
+      two_steps steps;
+      squares_of_two squares;
+      if (comm.device(0) == 1) squares(comm, steps.x, steps.y);
+      else steps.run(comm);
+      std::puts("a rank went on");
+    });
+  } else if (what == "never") {  // before any group is made
+    launch(world, 2, [&](auto& comm) {
+      two_steps steps;
+      if (comm.device(0) == 1) return;
+      steps.run(comm);
+      std::puts("a rank went on");
+    });
+  } else if (what == "parts") {  // a predicate that differs by rank, before the groups of the branches are made
+    launch(world, 4, [&](auto& comm) {
+      parting_step step;
+      const std::vector<double> x(16, 1.0);
+      std::vector<double> y(1);
+      const std::vector<float> p{comm.device(0) == 0 ? 1.0F : -1.0F};
+      step(comm, p, x, y);
+      std::puts("a rank went on");
+    });
   } else if (what == "count") {
     run<step_of_two>(world, array<double>({8}));
   } else if (what == "input") {
@@ -188,6 +233,8 @@ void run_case(std::string_view what) {
     leave_alone({});
   } else if (what == "leaves_messages") {
     leave_alone({.shared_memory = false});
+  } else if (what == "computes") {
+    leave_one_that_computes();
   } else if (what == "all_leave") {
     leave_together();
   } else if (what == "no_arena") {

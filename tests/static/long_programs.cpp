@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs so long that Clang gives their passes several evaluations, in every mode.
 #include <gspmd/gspmd.hpp>
-#include <gspmd/manual.hpp>
+#include <gspmd/modes/manual.hpp>
 
 using namespace gspmd;
 

@@ -32,8 +32,8 @@ namespace gspmd {
 ///
 /// Elements are float, double, std::int32_t, std::int64_t or bool; `in` and `out` are arrays with one pointer per local
 /// device, to buffers of the (padded) local extents. `move` and `reduce` are collective over the groups of the
-/// descriptor's axes: all members of a group call them, in the same order; on threads, and where a group over MPI meets in
-/// shared memory, members that came for different collectives get an error that names both. Buffers other than in == out must
+/// descriptor's axes: all members of a group call them, in the same order; members that came for different collectives get an
+/// error that names both. Buffers other than in == out must
 /// not overlap. All calls return when the device's result is there and its input may be changed again. Reductions combine in
 /// the order of the members, so threads and simulated agree to the bit; whatever the order, all members of a group get the
 /// same bits of an all_reduce, since programs decide by them. A fault is reported as gspmd::error.

@@ -4,8 +4,6 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/mpi/call.hpp"  // first: it says how to include mpi.h
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <climits>
@@ -14,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,13 +21,20 @@
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/transport/descriptor_cache.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
+#include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/detail/transport/mpi/exchange.hpp"
 #include "gspmd/detail/transport/mpi/group.hpp"
+#include "gspmd/detail/transport/mpi/kept.hpp"
+#include "gspmd/detail/transport/mpi/messages.hpp"
 #include "gspmd/detail/transport/mpi/node_memory.hpp"
 #include "gspmd/detail/transport/mpi/ranks.hpp"
 #include "gspmd/error.hpp"
 
 namespace gspmd {
+
+namespace detail {
+class kept_communicators;
+}
 
 /// Alike on all ranks.
 struct mpi_options {
@@ -39,15 +45,17 @@ struct mpi_options {
   /// Shards up to this size are copied through memory that the processes of a node share, at most 256 KiB. Larger ones are read
   /// where they lie, or go by messages.
   std::int64_t small_shard_bytes = 16384;
+
+  friend bool operator==(const mpi_options&, const mpi_options&) = default;
 };
 
 /// One device per MPI process; the device's id is its rank.
 ///
 /// Reductions in groups that lie on one node go through shared memory, and combine in the order of the members as those of
-/// the other backends do; across nodes so do the all_reduces of a few values (16 KiB of all members), and those of maxima and
-/// minima. For larger sums MPI chooses the order, one for all members; for a larger reduce_scatter also what the maximum of a NaN
-/// is.
-/// Works on a duplicate of the communicator it is given, which reports errors instead of ending the program; they arrive
+/// the other backends do; across nodes so do those of a few values (16 KiB of all members; a reduce_scatter of up to 32 of them), and
+/// all_reduces of maxima and minima. For larger sums MPI chooses the order, one for all members; for a larger reduce_scatter also what
+/// the maximum of a NaN is.
+/// Works on duplicates of the communicator it is given, which report errors instead of ending the program; they arrive
 /// as gspmd::error with MPI's text. MPI_THREAD_SINGLE is enough: one thread at a time uses it and the steps that run on it, the
 /// one that MPI may be called from. One communicator per group of axes is made when that
 /// group first communicates, and kept; nothing is allocated after the first collective of a kind and size.
@@ -57,34 +65,42 @@ struct mpi_options {
 /// their own) it is a file there, which is removed as soon as all have it. All of it is reserved at once; if there is none, a note on
 /// stderr says so and everything goes by messages.
 ///
-/// Where a rank may fail alone, use launch, which tells why and ends all ranks. Here a rank that is gone, by an exception or
-/// otherwise, is an error to those that wait for it in shared memory. An exception that passes this object waits 5 s until all
+/// Ranks that come to different collectives are told so, with both, and where their program asks for them: at once where they meet in
+/// shared memory, else when all ranks have waited for about two seconds or are about to destroy this object. So is a rank that waits for
+/// one that comes to nothing any more. A rank that computes is waited for, however long. Who was told so cannot go on with this
+/// communicator.
+///
+/// Where a rank may fail alone, use launch, which tells why and ends all ranks. An exception that passes this object waits 5 s until all
 /// others are about to destroy theirs; if they are not, they may wait for this rank in MPI, and MPI_Abort ends all.
 class mpi_communicator {
  public:
   /// Collective over `comm`, after MPI_Init. Throws gspmd::error, alike on all: options that differ or are out of range.
   explicit mpi_communicator(MPI_Comm comm, mpi_options options = {}) : mpi_communicator(comm, duplicate{}) {
     const auto cards =
-        detail::exchange_cards(comm_, work_.rank, {options.shared_memory, options.largest_count, options.small_shard_bytes});
+        detail::exchange_cards(all_.comm, work_.rank, {options.shared_memory, options.largest_count, options.small_shard_bytes});
     detail::check_cards(cards);
     work_.largest_count = options.largest_count;
     work_.shared_memory = options.shared_memory;
     work_.small_shard_bytes = std::min(options.small_shard_bytes, detail::node_window::half_bytes);
-    work_.oversubscribed = options.shared_memory && detail::is_oversubscribed(cards, work_.rank);
+    work_.oversubscribed = detail::is_oversubscribed(cards, work_.rank);
+#ifndef OPEN_MPI  // which gives way itself then
+    if (work_.oversubscribed) work_.spins = 20;
+#endif
     work_.nodes = detail::nodes_of(cards);
   }
   mpi_communicator(const mpi_communicator&) = delete;
   mpi_communicator& operator=(const mpi_communicator&) = delete;
-  /// Collective, if it is to be before MPI_Finalize; after it MPI can free nothing any more.
+  /// Collective, if it is to be before MPI_Finalize: waits for all ranks. After it MPI can free nothing any more.
   ~mpi_communicator() {
-    for (auto& group : groups_) group->leave();
-    if (is_finalized()) {
+    const bool is_finalized = detail::mpi_is_finalized();
+    if (!is_finalized && !is_kept_) leave(std::uncaught_exceptions() > exceptions_);
+    if (is_finalized || work_.watch.has_failed()) {  // what was sent and not received would be taken for messages of the next one
       for (auto& group : groups_) static_cast<void>(group.release());
       return;
     }
-    if (count_ > 1 && std::uncaught_exceptions() > exceptions_) await_others_or_abort();
     groups_.clear();
-    MPI_Comm_free(&comm_);
+    for (MPI_Comm own : {all_.comm, work_.watch.comm()})
+      if (own != MPI_COMM_NULL) MPI_Comm_free(&own);
   }
 
   [[nodiscard]] int device_count() const { return count_; }
@@ -92,7 +108,7 @@ class mpi_communicator {
   [[nodiscard]] int device(int) const { return work_.rank; }
   /// Tells this communicator from every other one of this process.
   [[nodiscard]] std::uint64_t serial() const { return serial_; }
-  void barrier() { detail::check_mpi(MPI_Barrier(comm_), "MPI_Barrier", work_.rank); }
+  void barrier() { meet({1, nullptr, nullptr, nullptr, describe_barrier}); }
 
   /// Zeroed memory that the other processes of the node can read in place: collectives between buffers in it cost what they
   /// cost between threads, and MPI carries nothing. Aligned to a cache line. Collective over all processes, which ask for the
@@ -103,11 +119,12 @@ class mpi_communicator {
       auto own = std::make_shared<detail::aligned_bytes>(static_cast<std::int64_t>(bytes), "a device");
       return {own, own->get()};
     }
-    auto& memory = work_.memories[detail::free_memory(work_.memories, comm_, bytes)];
+    meet({3, nullptr, &bytes, nullptr, describe_allocation});
+    auto& memory = work_.memories[detail::free_memory(work_.memories, all_.comm, bytes)];
     if (memory) {
       std::memset(memory->mine(), 0, bytes);
     } else {
-      memory = std::make_shared<detail::node_memory>(comm_, work_.rank, work_.nodes, bytes);
+      memory = std::make_shared<detail::node_memory>(all_.comm, work_.rank, work_.nodes, bytes);
       if (memory->failure() != 0 && work_.rank == 0) work_.note_unshared(bytes, memory->failure());
     }
     return {memory, memory->mine()};
@@ -115,29 +132,29 @@ class mpi_communicator {
 
   template <class T>
   void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
-    const auto& known = movements_.find(mesh, m, [&] { return new_route<detail::movement_route>(mesh, m); });
+    const auto& known = movements_.find(mesh, m, [&] { return new_route<detail::movement_route, T>(mesh, m); });
     known.group->move(mesh, m, known.route, in[0], out[0]);
   }
 
   template <class T>
   void start(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, const T* const* in, T* const* out) {
     const auto find = [&](const detail::movement& m) -> const auto& {
-      return joint_movements_.find(mesh, m, [&] { return new_route<detail::movement_route>(mesh, m, true); });
+      return joint_movements_.find(mesh, m, [&] { return new_route<detail::movement_route, T>(mesh, m, true); });
     };
     const detail::movement_route* routes[detail::most_moved_together]{};
     for (const auto& m : all) find(m);  // all are known then, and stay where they are
     for (std::size_t k = 0; k < all.size(); ++k) routes[k] = &find(all[k]).route;
-    group_over(mesh, all[0].axes).start(mesh, all, routes, in, out);
+    group_for<T>(mesh, all[0]).start(mesh, all, routes, in, out);
   }
   template <class T>
   void finish(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, const T* const*, T* const* out) {
-    auto& group = group_over(mesh, all[0].axes);
+    auto& group = group_for<T>(mesh, all[0]);
     if (group.fills(out[0])) group.finish_movements();
   }
 
   template <class T>
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
-    const auto& known = reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route>(mesh, r); });
+    const auto& known = reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route, T>(mesh, r); });
     known.group->reduce(mesh, r, known.route, in[0], out[0]);
   }
 
@@ -145,65 +162,82 @@ class mpi_communicator {
   void reduce_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, const T* const* in,
                        T* const* out) {
     const auto find = [&](const detail::reduction& r) -> const auto& {
-      return reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route>(mesh, r); });
+      return reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route, T>(mesh, r); });
     };
     const detail::reduction_route* routes[detail::most_moved_together];
     for (const auto& r : all) find(r);  // as in start
     for (std::size_t k = 0; k < all.size(); ++k) routes[k] = &find(all[k]).route;
-    group_over(mesh, all[0].axes).reduce_together(mesh, all, routes, in, out);
+    group_for<T>(mesh, all[0]).reduce_together(mesh, all, routes, in, out);
   }
 
   void shift(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,
              const detail::ring_buffers* behind) {
-    group_over(mesh, r.mask()).shift(mesh, r, ahead, behind);
+    group_over(mesh, r.mask(), [&] { return detail::subject_of(mesh, r); }).shift(mesh, r, ahead, behind);
   }
 
   /// Every device sends every device a block of its own size: of in[0], sent[0][k] elements go to device k, one block after the
   /// other; received[0][k] elements from device k arrive in out[0]. Collective over all devices.
   template <class T>
   void exchange(const T* const* in, const std::int64_t* const* sent, T* const* out, const std::int64_t* const* received) {
-    detail::mpi_exchange(comm_, work_.rank, work_.largest_count, in[0], sent[0], out[0], received[0]);
+    all_.begin({5, nullptr, nullptr, nullptr, describe_exchange}, work_);
+    detail::mpi_exchange({all_, work_, work_.requests}, count_, work_.rank, in[0], sent[0], out[0], received[0]);
   }
 
  private:
   struct duplicate {};
-  /// Whatever is thrown after this frees the duplicate.
+  /// Whatever is thrown after this frees the duplicates.
   mpi_communicator(MPI_Comm comm, duplicate) {
-    int is_initialized = 0;
-    MPI_Initialized(&is_initialized);
-    if (is_initialized == 0 || is_finalized())
-      throw error("the mpi backend needs MPI to be running: call MPI_Init before and MPI_Finalize after");
-    detail::check_mpi(MPI_Comm_dup(comm, &comm_), "MPI_Comm_dup", -1);
-    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(comm_, &work_.rank);
-    MPI_Comm_size(comm_, &count_);
+    detail::require_mpi_runs();
+    const auto duplicate_of = [](MPI_Comm from) {
+      MPI_Comm made = MPI_COMM_NULL;
+      detail::check_mpi(MPI_Comm_dup(from, &made), "MPI_Comm_dup", -1);
+      MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
+      return made;
+    };
+    all_.comm = duplicate_of(comm);
+    MPI_Comm_rank(comm, &work_.rank);
+    MPI_Comm_size(comm, &count_);
+    for (int r = 0; r < count_; ++r) all_.ranks.push_back(r);
+    work_.watch.begin(duplicate_of(comm));
   }
 
-  /// Returns when all ranks have come here.
-  [[gnu::noinline, gnu::cold]] void await_others_or_abort() {
-    MPI_Request all_here = MPI_REQUEST_NULL;
-    if (MPI_Ibarrier(comm_, &all_here) != MPI_SUCCESS) return;
-    const double until = MPI_Wtime() + 5;
-    for (int flag = 0; flag == 0 && MPI_Test(&all_here, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS;) {
-      if (flag == 0 && MPI_Wtime() > until) {
-        const error failure(
-            "an exception passes an mpi_communicator that others still use, and would wait in: all ranks end. "
-            "To see its text, catch it before, or use launch",
-            work_.rank);
-        detail::abort_mpi(failure, comm_);
-      }
-      ::usleep(1000);
+  friend class detail::kept_communicators;
+  /// Where launch ends, which keeps this communicator.
+  void rest() {
+    leave(false);
+    constexpr std::size_t most_kept_bytes = 64 << 20;
+    std::size_t bytes = 0;  // alike on all
+    for (const auto& memory : work_.memories) bytes += memory ? memory->bytes() : 0;
+    if (bytes > most_kept_bytes) static_cast<void>(detail::free_memory(work_.memories, all_.comm, 0));
+  }
+  /// Returns when all ranks have come here. Where an exception brings this one, others may wait for it in MPI, and would for ever.
+  void leave(bool by_exception) {
+    if (count_ == 1) return;
+    try {
+      if (work_.watch.leave(by_exception ? 5 : std::numeric_limits<double>::infinity())) return;
+    } catch (const error& failure) {
+      detail::abort_mpi(failure, all_.comm);
     }
+    const error failure(
+        "an exception passes an mpi_communicator that others still use, and would wait in: all ranks end. "
+        "To see its text, catch it before, or use launch",
+        work_.rank);
+    detail::abort_mpi(failure, all_.comm);
+  }
+  /// Returns when all ranks have come for this.
+  void meet(const detail::meeting_subject& subject) {
+    all_.begin(subject, work_);
+    detail::roll_call({all_, work_, work_.requests}, count_, work_.rank, [](std::int64_t r) { return r; });
+  }
+  static std::string describe_barrier(const detail::mesh_shape*, dtype, const void*) { return "a barrier"; }
+  static std::string describe_exchange(const detail::mesh_shape*, dtype, const void*) { return "an exchange of blocks"; }
+  static std::string describe_allocation(const detail::mesh_shape*, dtype, const void* bytes) {
+    return "the start of a step, for which " + std::to_string(*static_cast<const std::size_t*>(bytes)) + " bytes are shared";
   }
 
   static std::uint64_t next_serial() {
     static std::atomic<std::uint64_t> last{0};
     return ++last;
-  }
-  static bool is_finalized() {
-    int flag = 0;
-    MPI_Finalized(&flag);
-    return flag != 0;
   }
 
   template <class Route>
@@ -215,20 +249,28 @@ class mpi_communicator {
         : group(&over), route(over.new_route(mesh, d, joint...)) {}
   };
   /// Returns the route of a collective that is new. The cache may forget others: what is under way needs its route no more then.
-  template <class Route, class Descriptor, class... Joint>
+  template <class Route, class T, class Descriptor, class... Joint>
   routed<Route> new_route(const detail::mesh_shape& mesh, const Descriptor& d, Joint... joint) {
     for (auto& group : groups_) group->finish_movements();
-    return routed<Route>(group_over(mesh, d.axes), mesh, d, joint...);
+    return routed<Route>(group_for<T>(mesh, d), mesh, d, joint...);
   }
-  detail::mpi_group& group_over(const detail::mesh_shape& mesh, detail::axis_mask axes) {
+  template <class T, class Descriptor>
+  detail::mpi_group& group_for(const detail::mesh_shape& mesh, const Descriptor& d) {
+    return group_over(mesh, d.axes, [&] { return detail::subject_of(mesh, d, detail::dtype_of<T>()); });
+  }
+  /// `subject()` is what its members come for, where it is new.
+  template <class Subject>
+  detail::mpi_group& group_over(const detail::mesh_shape& mesh, detail::axis_mask axes, Subject subject) {
     for (const auto& known : groups_)
       if (known->is_over(mesh, axes)) return *known;
-    groups_.push_back(std::make_unique<detail::mpi_group>(comm_, mesh, axes, work_));
+    all_.begin(subject(), work_);
+    groups_.push_back(std::make_unique<detail::mpi_group>(all_, mesh, axes, work_));
     return *groups_.back();
   }
 
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  detail::mpi_channel all_;
   int count_ = 0;
+  bool is_kept_ = false;
   int exceptions_ = std::uncaught_exceptions();
   std::uint64_t serial_ = next_serial();
   detail::mpi_workspace work_{};
@@ -268,18 +310,52 @@ inline void agree(const mpi& backend, const error* failure) {
   if (failure != nullptr) throw *failure;
 }
 
-/// Calls `f(comm)` once on every process; collective over `backend.comm`. Throws gspmd::error, alike on all processes,
-/// unless there are `devices` of them with the same options. The BLAS keeps its threads: where ranks share cores, bind them to
-/// cores or set OPENBLAS_NUM_THREADS. What `f` throws on one process cannot reach those that wait for it: its text goes to stderr
-/// and MPI_Abort ends them all. Alone, a process just throws it.
+namespace detail {
+
+/// The communicators that launch makes for one of the user's, and keeps with it: one mpi_communicator for each set of options.
+class kept_communicators {
+ public:
+  /// Collective over `backend.comm`. Where not all ranks find theirs, all make one, and so compare their options.
+  mpi_communicator& of(const mpi& backend) {
+    const auto found = std::find_if(all_.begin(), all_.end(), [&](const entry& e) { return e.options == backend.options; });
+    const int number = found != all_.end() ? static_cast<int>(found - all_.begin()) : -1;
+    int least[2] = {number, -number};
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, least, 2, MPI_INT, MPI_MIN, backend.comm), "MPI_Allreduce", -1);
+    if (least[0] >= 0 && least[0] == -least[1]) return *found->comm;
+    all_.push_back({backend.options, std::make_unique<mpi_communicator>(backend.comm, backend.options)});
+    all_.back().comm->is_kept_ = true;
+    return *all_.back().comm;
+  }
+  static void rest(mpi_communicator& comm) { comm.rest(); }
+
+ private:
+  struct entry {
+    mpi_options options;
+    std::unique_ptr<mpi_communicator> comm;
+  };
+  std::vector<entry> all_;
+};
+
+}  // namespace detail
+
+/// Calls `f(comm)` once on every process; collective over `backend.comm`. What it makes in MPI it keeps for the next launch on this
+/// communicator, until MPI_Comm_free of it or MPI_Finalize; of shared memory, no more than 64 MiB for each process. Throws
+/// gspmd::error, alike on all processes, unless there are `devices` of them with the same options. The BLAS keeps its threads: where
+/// ranks share cores, bind them to cores or set OPENBLAS_NUM_THREADS. What `f` throws on one process cannot reach those that wait for
+/// it: its text goes to stderr and MPI_Abort ends them all. Alone, a process just throws it.
 template <class F>
 void launch(const mpi& backend, int devices, F&& f) {
-  mpi_communicator comm(backend.comm, backend.options);
+  detail::require_mpi_runs();
+  auto& comm = detail::mpi_kept<detail::kept_communicators>::with(backend.comm).of(backend);
   require_devices(comm, devices);
-  if (devices == 1) return static_cast<void>(f(comm));
+  if (devices == 1) {
+    f(comm);
+    return detail::kept_communicators::rest(comm);
+  }
   const auto give_up = [&](const error& failure) { detail::abort_mpi(failure, backend.comm); };
   try {
     f(comm);
+    detail::kept_communicators::rest(comm);
   } catch (const error& failure) {
     give_up(failure.rank() < 0 ? failure.with_rank(comm.device(0)) : failure);
   } catch (const std::exception& failure) {

@@ -177,8 +177,7 @@ class threads_communicator {
           const int device = mine.group->devices[static_cast<std::size_t>(j)];
           if (session_.has_ended(device) && !is_here()) {
             if (session_.has_failed()) leave();
-            stop_all(subject, "waits in a collective for rank " + std::to_string(device) +
-                                  ", which has finished; all ranks of a group must call the same collectives");
+            stop_all(subject, detail::never_comes(device));
           }
           std::this_thread::yield();
         },
@@ -191,10 +190,7 @@ class threads_communicator {
 
   /// Fails, and stays until nobody looks at what this device shows any more.
   [[noreturn, gnu::noinline, gnu::cold]] void stop_all(const detail::meeting_subject& subject, std::string text) {
-    error failure(std::move(text), rank_);
-    if (const auto* at = subject.origin; at != nullptr && at->is_known && at->file != nullptr)
-      failure = failure.with_op(name_of(at->op), at->file, at->line);
-    session_.fail(std::make_exception_ptr(failure));
+    session_.fail(std::make_exception_ptr(detail::located(error(std::move(text), rank_), subject)));
     leave();
   }
 

@@ -141,4 +141,15 @@ inline meeting_subject subject_of(const mesh_shape& mesh, const ring& r) {
          (first ? others_subject : subject) + "; all must call the same steps in the same order";
 }
 
+/// The error text where `rank` is waited for and comes to no collective any more.
+[[gnu::cold]] inline std::string never_comes(int rank) {
+  return "waits in a collective for rank " + std::to_string(rank) +
+         ", which has finished; all ranks of a group must call the same collectives";
+}
+/// The error with the line of the user's that asks for the collective.
+[[gnu::cold]] inline error located(const error& failure, const meeting_subject& subject) {
+  const auto* at = subject.origin;
+  return at != nullptr && at->is_known && at->file != nullptr ? failure.with_op(name_of(at->op), at->file, at->line) : failure;
+}
+
 }  // namespace gspmd::detail

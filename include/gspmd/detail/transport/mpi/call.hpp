@@ -42,6 +42,18 @@ inline void check_mpi(int code, const char* call, int rank) {
   throw error(std::string(call) + " failed: " + std::string(text, static_cast<std::size_t>(length)), rank);
 }
 
+inline bool mpi_is_finalized() {
+  int flag = 0;
+  MPI_Finalized(&flag);
+  return flag != 0;
+}
+inline void require_mpi_runs() {
+  int is_initialized = 0;
+  MPI_Initialized(&is_initialized);
+  if (is_initialized == 0 || mpi_is_finalized())
+    throw error("the mpi backend needs MPI to be running: call MPI_Init before and MPI_Finalize after");
+}
+
 /// Says on stderr why, and ends all processes. MPICH's launcher forgets what it has not read of them when they end: it gets a moment.
 [[gnu::noinline, gnu::cold]] inline void abort_mpi(const error& failure, MPI_Comm comm) {
   std::fprintf(stderr, "%s\n", failure.what());

@@ -36,10 +36,9 @@ namespace gspmd::detail {
 ///  - by packing, messages and unpacking.
 class mpi_group {
  public:
-  /// Collective over the members, so that groups may go different ways.
-  mpi_group(MPI_Comm parent, const mesh_shape& mesh, axis_mask axes, mpi_workspace& work)
+  /// As of mpi_members.
+  mpi_group(const mpi_channel& parent, const mesh_shape& mesh, axis_mask axes, mpi_workspace& work)
       : key_(mesh, axes), m_(parent, mesh, axes, work) {}
-  void leave() { m_.leave(); }
 
   [[nodiscard]] bool is_over(const mesh_shape& mesh, axis_mask axes) const { return key_.names(mesh, axes); }
 
@@ -49,9 +48,9 @@ class mpi_group {
       return move_from_peers(
           mesh, m, m_.me, [&](std::int64_t) { return in; }, out, sizeof(T));
     finish_movements();
+    m_.begin(subject_of(mesh, m, dtype_of<T>()));
     if (route.how == movement_route::way::permute) return movements_.permute(route, in, out);
     const auto bytes = route.shard_elems * static_cast<std::int64_t>(sizeof(T));
-    if (m_.window() != nullptr) m_.window()->begin(subject_of(mesh, m, dtype_of<T>()));
     if (bytes <= m_.work.small_shard_bytes && m_.window() != nullptr) return movements_.move_small(route, in, out);
     const bool shows_boxes = route.node && bytes <= largest_shown_shard_bytes && m_.window() != nullptr;
     if (!m_.work.memories.empty() && m_.window() != nullptr && m_.find_peers(in, nullptr)) {
@@ -101,7 +100,7 @@ class mpi_group {
       return bytes > m_.work.small_shard_bytes ||
              (!m_.window()->is_small(bytes) && bytes > static_cast<std::int64_t>(mail_bytes));
     };
-    if (m_.window() != nullptr) m_.window()->begin(subject_of(mesh, r, dtype_of<T>()));
+    m_.begin(subject_of(mesh, r, dtype_of<T>()));
     if (m_.window() != nullptr && !m_.work.memories.empty() && is_large() && m_.find_peers(in, route.scatters ? nullptr : out)) {
       if (route.scatters) reduce_scatter_from_peers(combiner_of<T>(r.reduced_by), mesh, r, m_.me, m_.shown(0), out);
       else all_reduce_from_peers(combiner_of<T>(r.reduced_by), route.elems, m_.size(), m_.self, m_.shown(0), m_.shown(1));
@@ -121,7 +120,7 @@ class mpi_group {
       return;
     }
     finish_movements();
-    if (m_.window() != nullptr) m_.window()->begin(subject_of(mesh, all[0], dtype_of<T>()));
+    m_.begin(subject_of(mesh, all[0], dtype_of<T>()));
     const span<const reduction_route* const> parts(routes, all.size());
     std::int64_t elems = 0;
     for (const auto* route : parts) elems += route->scatters ? route->offsets.back() : route->elems;
@@ -154,7 +153,7 @@ class mpi_group {
     const auto next = r.member_ahead(mesh, m_.me, 1), last = r.member_ahead(mesh, m_.me, -1);
     const auto bytes = static_cast<std::size_t>(r.bytes);
     const void* const sent_ahead = behind != nullptr ? behind->from(0) : nullptr;
-    if (m_.window() != nullptr) m_.window()->begin(subject_of(mesh, r));
+    m_.begin(subject_of(mesh, r));
     if (!m_.work.memories.empty() && m_.window() != nullptr && m_.find_peers(ahead.from(0), sent_ahead)) {
       std::memcpy(ahead.to(0), m_.shown(0)(next), bytes);
       if (behind != nullptr) std::memcpy(behind->to(0), m_.shown(1)(last), bytes);

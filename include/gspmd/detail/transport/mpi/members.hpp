@@ -21,18 +21,18 @@ namespace gspmd::detail {
 /// numbers. What the collectives of a group share.
 class mpi_members {
  public:
-  /// Collective over the members, so that groups may go different ways.
-  mpi_members(MPI_Comm parent, const mesh_shape& mesh, axis_mask axes, mpi_workspace& workspace)
-      : me(mesh.coordinates_of(workspace.rank)),
-        devices(members_of(mesh, axes, me)),
-        self(group_index(mesh, axes, me)),
-        work(workspace) {
+  /// Collective over the members, so that groups may go different ways; they have come for the subject of `parent`, whose members are
+  /// all ranks.
+  mpi_members(const mpi_channel& parent, const mesh_shape& mesh, axis_mask axes, mpi_workspace& workspace)
+      : me(mesh.coordinates_of(workspace.rank)), self(group_index(mesh, axes, me)), work(workspace) {
+    channel_.ranks = members_of(mesh, axes, me);
     if (size() == 1) return;
+    detail::roll_call({parent, work, work.requests}, size(), self, [this](std::int64_t j) { return device(j); });
     MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
-    check(MPI_Comm_group(parent, &all), "MPI_Comm_group");
-    check(MPI_Group_incl(all, static_cast<int>(size()), devices.data(), &members), "MPI_Group_incl");
-    check(MPI_Comm_create_group(parent, members, 0, &comm), "MPI_Comm_create_group");
-    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    check(MPI_Comm_group(parent.comm, &all), "MPI_Comm_group");
+    check(MPI_Group_incl(all, static_cast<int>(size()), devices().data(), &members), "MPI_Group_incl");
+    check(MPI_Comm_create_group(parent.comm, members, 0, &channel_.comm), "MPI_Comm_create_group");
+    MPI_Comm_set_errhandler(comm(), MPI_ERRORS_RETURN);
     MPI_Group_free(&members);
     MPI_Group_free(&all);
   }
@@ -40,19 +40,33 @@ class mpi_members {
   mpi_members& operator=(const mpi_members&) = delete;
   /// Collective over the members, before MPI_Finalize.
   ~mpi_members() {
-    if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+    if (comm() != MPI_COMM_NULL) MPI_Comm_free(&channel_.comm);
   }
 
-  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(devices.size()); }
+  [[nodiscard]] MPI_Comm comm() const { return channel_.comm; }
+  [[nodiscard]] const std::vector<int>& devices() const { return channel_.ranks; }
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(devices().size()); }
   void check(int code, const char* call) const { check_mpi(code, call, work.rank); }
-  [[nodiscard]] mpi_messages messages() const { return {comm, work, work.requests}; }
-  [[nodiscard]] int device(std::int64_t member) const { return devices[static_cast<std::size_t>(member)]; }
+  [[nodiscard]] mpi_messages messages() const { return messages(work.requests); }
+  [[nodiscard]] mpi_messages messages(std::vector<mpi_request>& requests) const { return {channel_, work, requests}; }
+  [[nodiscard]] int device(std::int64_t member) const { return devices()[static_cast<std::size_t>(member)]; }
+
+  /// The subject of the meetings, messages and calls of MPI that follow; whatever it points at is there until they are over.
+  void begin(const meeting_subject& subject) { channel_.begin(subject, work); }
+  /// Before a call of MPI that is collective.
+  void roll_call() {
+    if (window_) window_->meet();
+    else detail::roll_call(messages(), size(), self, [](std::int64_t j) { return j; });
+  }
 
   /// Where the members meet, if they share a node. The first call is collective over the group.
   node_window* window() {
     if (work.shared_memory && !asked_for_window_) {
       asked_for_window_ = true;
-      if (share_node()) window_ = std::make_unique<node_window>(comm, devices, self);
+      if (share_node()) {
+        roll_call();
+        window_ = std::make_unique<node_window>(channel_, self, work.watch);
+      }
       if (window_ && window_->failure() != 0) {
         if (self == 0) work.note_unshared(node_window::bytes(), window_->failure());
         window_.reset();
@@ -60,11 +74,6 @@ class mpi_members {
     }
     return window_.get();
   }
-  /// Tells members that wait for this one in shared memory, or will, that it does not come.
-  void leave() {
-    if (window_) window_->leave();
-  }
-
   /// The addresses of a member's buffers that it shows to the others: the address of each in node_memory, or 0.
   template <std::size_t N>
   struct addresses {
@@ -75,12 +84,12 @@ class mpi_members {
   template <std::size_t N>
   bool find_shown(unsigned parity, std::size_t count) {
     bool found = true;
-    buffers_.resize(count * devices.size());
-    for (std::size_t j = 0; j < devices.size(); ++j) {
+    buffers_.resize(count * devices().size());
+    for (std::size_t j = 0; j < devices().size(); ++j) {
       const auto note = window_->template note_of<addresses<N>>(static_cast<std::int64_t>(j), parity);
       for (std::size_t k = 0; k < count; ++k) {
-        buffers_[k * devices.size() + j] = find(work.memories, devices[j], note.of[k]);
-        found = found && buffers_[k * devices.size() + j] != nullptr;
+        buffers_[k * devices().size() + j] = find(work.memories, devices()[j], note.of[k]);
+        found = found && buffers_[k * devices().size() + j] != nullptr;
       }
     }
     return found;
@@ -96,21 +105,20 @@ class mpi_members {
     void* const* buffers;
     void* operator()(std::int64_t j) const { return buffers[j]; }
   };
-  [[nodiscard]] shown_buffers shown(std::size_t k) const { return {buffers_.data() + k * devices.size()}; }
+  [[nodiscard]] shown_buffers shown(std::size_t k) const { return {buffers_.data() + k * devices().size()}; }
 
   const coordinates me;
-  const std::vector<int> devices;
   const std::int64_t self;
   mpi_workspace& work;
-  MPI_Comm comm = MPI_COMM_NULL;
 
  private:
   [[nodiscard]] bool share_node() const {
-    return std::all_of(devices.begin(), devices.end(), [this](int rank) {
+    return std::all_of(devices().begin(), devices().end(), [this](int rank) {
       return work.nodes[static_cast<std::size_t>(rank)] == work.nodes[static_cast<std::size_t>(work.rank)];
     });
   }
 
+  mpi_channel channel_;
   std::unique_ptr<node_window> window_;
   bool asked_for_window_ = false;
   std::vector<void*> buffers_;  // of the collective at hand

@@ -8,9 +8,13 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <vector>
 
+#include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/detail/transport/mpi/node_memory.hpp"
+#include "gspmd/detail/transport/mpi/watch.hpp"
+#include "gspmd/error.hpp"
 
 namespace gspmd::detail {
 
@@ -34,6 +38,13 @@ class growing_buffer {
   std::size_t bytes_ = 0;
 };
 
+/// A message that is under way, from or to the member `peer`.
+struct mpi_request {
+  MPI_Request request = MPI_REQUEST_NULL;
+  int peer = 0;
+  bool is_received = false;
+};
+
 /// The workspace that all groups of a communicator use in turn.
 struct mpi_workspace {
   std::int64_t largest_count;  // the most elements that one MPI call counts, on all members together
@@ -41,10 +52,12 @@ struct mpi_workspace {
   std::int64_t small_shard_bytes;  // shards of up to this size are copied through a node_window
   bool oversubscribed;             // see is_oversubscribed
   int rank;
+  int spins = 1000;        // turns of a wait for messages before it gives way to other processes
   std::vector<int> nodes;  // of the ranks
+  mpi_watch watch;
   node_memories memories;
   growing_buffer send_scratch, receive_scratch;
-  std::vector<MPI_Request> requests;
+  std::vector<mpi_request> requests;
   bool is_noted = false;
 
   /// Says once what costs the user time. `failure` is an errno.
@@ -56,31 +69,82 @@ struct mpi_workspace {
   }
 };
 
+/// The kind of a message, beside its subject.
+enum class message_kind : int { data, address, done, arrival };
+
+/// Where messages go, and what they are for now: that stands in their tags, so that nobody takes one that is for something else, which
+/// may be longer than the memory for it. Who waits for another one in vain hears of it (mpi_watch).
+struct mpi_channel {
+  MPI_Comm comm = MPI_COMM_NULL;
+  std::vector<int> ranks;  // of the members; the number of a member is its rank in `comm`
+  meeting_subject subject{};
+  int first_tag = 0;
+
+  void begin(const meeting_subject& now, const mpi_workspace& work) {
+    if (work.watch.has_failed()) throw error("a collective of this communicator has failed; make another one", work.rank);
+    constexpr std::uint32_t tags = 1 << 13;  // times the kinds: MPI has at least these
+    subject = now;
+    first_tag = static_cast<int>((now.number >> 1) % tags) * 4;
+  }
+  [[nodiscard]] int tag_of(message_kind kind) const { return first_tag + static_cast<int>(kind); }
+};
+
 /// Messages inside a group: some are begun, then all are finished. Those that MPI cannot count go in pieces.
 class mpi_messages {
  public:
-  mpi_messages(MPI_Comm comm, mpi_workspace& work, std::vector<MPI_Request>& requests)
-      : comm_(comm), work_(work), requests_(requests) {}
+  mpi_messages(const mpi_channel& channel, mpi_workspace& work, std::vector<mpi_request>& requests)
+      : channel_(channel), work_(work), requests_(requests) {}
 
   template <class T>
   void send(std::int64_t to, const T* data, std::int64_t elems) {
-    for_each_piece(elems, [&](std::int64_t begin, int count) { send_piece(to, data + begin, count, 0); });
-  }
-  /// One that MPI can count, of another kind than the others.
-  template <class T>
-  void send_piece(std::int64_t to, const T* data, int count, int tag) {
-    check_mpi(MPI_Isend(data, count, mpi_type<T>(), static_cast<int>(to), tag, comm_, next()), "MPI_Isend", work_.rank);
+    for_each_piece(elems, [&](std::int64_t begin, int count) { send_piece(to, data + begin, count); });
   }
   template <class T>
   void receive(std::int64_t from, T* data, std::int64_t elems) {
-    for_each_piece(elems, [&](std::int64_t begin, int count) {
-      check_mpi(MPI_Irecv(data + begin, count, mpi_type<T>(), static_cast<int>(from), 0, comm_, next()), "MPI_Irecv", work_.rank);
-    });
+    for_each_piece(elems, [&](std::int64_t begin, int count) { receive_piece(from, data + begin, count); });
+  }
+  /// One that MPI can count.
+  template <class T>
+  void send_piece(std::int64_t to, const T* data, int count, message_kind kind = message_kind::data) {
+    auto& r = next(to, false);
+    check_mpi(MPI_Isend(data, count, mpi_type<T>(), r.peer, channel_.tag_of(kind), channel_.comm, &r.request), "MPI_Isend",
+              work_.rank);
+  }
+  template <class T>
+  void receive_piece(std::int64_t from, T* data, int count, message_kind kind = message_kind::data) {
+    auto& r = next(from, true);
+    check_mpi(MPI_Irecv(data, count, mpi_type<T>(), r.peer, channel_.tag_of(kind), channel_.comm, &r.request), "MPI_Irecv",
+              work_.rank);
   }
   void finish() {
-    check_mpi(MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall", work_.rank);
+    for (auto& r : requests_)
+      wait_for(r.peer, [&] {
+        int is_over = 0;
+        check_mpi(MPI_Test(&r.request, &is_over, MPI_STATUS_IGNORE), "MPI_Test", work_.rank);
+        return is_over != 0;
+      });
     requests_.clear();
   }
+  /// Waits for a message from a member, which is to be received then: whether it is of kind `a`; else it is of kind `b`.
+  bool is_next(std::int64_t from, message_kind a, message_kind b) {
+    int is_there = 0;
+    const auto is_of = [&](message_kind kind) {
+      check_mpi(MPI_Iprobe(static_cast<int>(from), channel_.tag_of(kind), channel_.comm, &is_there, MPI_STATUS_IGNORE),
+                "MPI_Iprobe", work_.rank);
+      return is_there != 0;
+    };
+    bool is_a = false;
+    wait_for(static_cast<int>(from), [&] { return (is_a = is_of(a)) || is_of(b); });
+    return is_a;
+  }
+
+  /// One that is there.
+  template <class T>
+  void receive_now(std::int64_t from, T* one, message_kind kind) {
+    check_mpi(MPI_Recv(one, 1, mpi_type<T>(), static_cast<int>(from), channel_.tag_of(kind), channel_.comm, MPI_STATUS_IGNORE),
+              "MPI_Recv", work_.rank);
+  }
+
   /// Calls `piece(begin, count)` until `elems` are counted.
   template <class Piece>
   void for_each_piece(std::int64_t elems, Piece piece) const {
@@ -90,14 +154,50 @@ class mpi_messages {
   }
 
  private:
-  MPI_Request* next() {
-    requests_.push_back(MPI_REQUEST_NULL);
-    return &requests_.back();
+  mpi_request& next(std::int64_t peer, bool is_received) {
+    requests_.push_back({MPI_REQUEST_NULL, static_cast<int>(peer), is_received});
+    return requests_.back();
+  }
+  template <class IsOver>
+  void wait_for(int peer, IsOver is_over) {
+    try {
+      if (is_over()) return;
+      mpi_wait wait{channel_.subject};
+      const int rank = channel_.ranks[static_cast<std::size_t>(peer)];
+      for (int turns = 0; !is_over(); ++turns) {
+        if (turns >= work_.spins) std::this_thread::yield();
+        work_.watch.turn(wait, rank);
+      }
+    } catch (...) {
+      abandon();
+      throw;
+    }
+  }
+  /// MPI writes to no memory for these messages any more.
+  [[gnu::noinline, gnu::cold]] void abandon() {
+    work_.watch.fail();
+    for (auto& r : requests_) {
+      if (r.request == MPI_REQUEST_NULL) continue;
+      if (!r.is_received) MPI_Request_free(&r.request);
+      else if (MPI_Cancel(&r.request) == MPI_SUCCESS) MPI_Wait(&r.request, MPI_STATUS_IGNORE);
+    }
+    requests_.clear();
   }
 
-  MPI_Comm comm_;
+  const mpi_channel& channel_;
   mpi_workspace& work_;
-  std::vector<MPI_Request>& requests_;
+  std::vector<mpi_request>& requests_;
 };
+
+/// Who returns from it knows that all of these members have come for the subject of their channel. What only some come to, MPI must not be
+/// asked for: it waits for ever, or mixes up what it gets.
+template <class MemberOf>
+void roll_call(mpi_messages messages, std::int64_t n, std::int64_t self, MemberOf member) {
+  for (std::int64_t distance = 1; distance < n; distance *= 2) {
+    messages.receive_piece<std::byte>(member((self + n - distance) % n), nullptr, 0, message_kind::arrival);
+    messages.send_piece<std::byte>(member((self + distance) % n), nullptr, 0, message_kind::arrival);
+    messages.finish();
+  }
+}
 
 }  // namespace gspmd::detail

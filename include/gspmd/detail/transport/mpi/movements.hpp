@@ -3,9 +3,9 @@
 
 #include "gspmd/detail/transport/mpi/call.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/transport/box.hpp"
@@ -27,32 +27,79 @@ class mpi_movements {
     for (const auto& t : route.takes) copy_box(out, t.peer == m_.self ? in : shard_of(t.peer), route.boxes[t.box], sizeof(T));
   }
 
+  /// So few bytes, of all members together, that a roll call before a call of MPI would take as long as the call: they go by messages of
+  /// our own, whose tags say what they are for.
+  template <class T>
+  [[nodiscard]] static constexpr bool are_few(std::int64_t elems) {
+    return elems * static_cast<std::int64_t>(sizeof(T)) <= 16 << 10;
+  }
+  /// The same where every member sends each a message.
+  template <class T>
+  [[nodiscard]] bool are_few_for_each(std::int64_t elems) const {
+    return are_few<T>(elems) && m_.size() <= 32;
+  }
+
   template <class T>
   void gather(std::int64_t elems, const T* in, T* all) {
     if (elems == 0) return;
-    if (elems * m_.size() <= m_.work.largest_count) {
+    const auto n = m_.size();
+    if (elems * n > m_.work.largest_count || (are_few<T>(elems * n) && n <= 4)) {
+      give_each(
+          in,
+          [&](std::int64_t) {
+            return chunk{0, elems};
+          },
+          all, elems);
+    } else if (are_few<T>(elems * n)) {
+      const auto block_of = gather_few(elems, in);
+      for (std::int64_t j = 0; j < n; ++j) std::copy_n(block_of(j), elems, all + j * elems);
+    } else {
       const int count = static_cast<int>(elems);
-      m_.check(MPI_Allgather(in, count, mpi_type<T>(), all, count, mpi_type<T>(), m_.comm), "MPI_Allgather");
-      return;
+      m_.roll_call();
+      m_.check(MPI_Allgather(in, count, mpi_type<T>(), all, count, mpi_type<T>(), m_.comm()), "MPI_Allgather");
     }
-    for (std::int64_t j = 0; j < m_.size(); ++j) {
-      m_.messages().receive(j, all + j * elems, elems);
-      m_.messages().send(j, in, elems);
+  }
+  /// Returns where the block of each member lies. In every round who holds some gets as many again (Bruck).
+  template <class T>
+  auto gather_few(std::int64_t elems, const T* in) {
+    const auto n = m_.size();
+    T* const blocks = m_.work.receive_scratch.template at_least<T>(elems * n);  // that of this member first
+    std::copy_n(in, elems, blocks);
+    for (std::int64_t held = 1; held < n; held *= 2) {
+      const auto more = elems * std::min(held, n - held);
+      m_.messages().receive((m_.self + held) % n, blocks + held * elems, more);
+      m_.messages().send((m_.self + n - held) % n, static_cast<const T*>(blocks), more);
+      m_.messages().finish();
     }
-    m_.messages().finish();
+    return [=, self = m_.self](std::int64_t j) { return static_cast<const T*>(blocks) + (j + n - self) % n * elems; };
   }
 
   template <class T>
   void exchange(std::int64_t elems, const T* in, T* out) {
-    if (elems * m_.size() <= m_.work.largest_count) {
-      const int count = static_cast<int>(elems);
-      m_.check(MPI_Alltoall(in, count, mpi_type<T>(), out, count, mpi_type<T>(), m_.comm), "MPI_Alltoall");
-      return;
+    if (elems == 0) return;
+    const auto all = elems * m_.size();
+    if (all > m_.work.largest_count || are_few_for_each<T>(all))
+      return give_each(
+          in,
+          [&](std::int64_t j) {
+            return chunk{j * elems, (j + 1) * elems};
+          },
+          out, elems);
+    const int count = static_cast<int>(elems);
+    m_.roll_call();
+    m_.check(MPI_Alltoall(in, count, mpi_type<T>(), out, count, mpi_type<T>(), m_.comm()), "MPI_Alltoall");
+  }
+  /// Gives member j the elements part_for(j) of `in`, and puts the `elems` that it gives at out + j * elems.
+  template <class T, class PartFor>
+  void give_each(const T* in, PartFor part_for, T* out, std::int64_t elems) {
+    const auto n = m_.size();
+    for (std::int64_t k = 1; k < n; ++k) {
+      const auto from = (m_.self + n - k) % n, to = (m_.self + k) % n;
+      const chunk part = part_for(to);
+      m_.messages().receive(from, out + from * elems, elems);
+      m_.messages().send(to, in + part.begin, part.end - part.begin);
     }
-    for (std::int64_t j = 0; j < m_.size(); ++j) {
-      m_.messages().receive(j, out + j * elems, elems);
-      m_.messages().send(j, in + j * elems, elems);
-    }
+    std::copy_n(in + part_for(m_.self).begin, elems, out + m_.self * elems);
     m_.messages().finish();
   }
 
@@ -76,8 +123,6 @@ class mpi_movements {
   /// that lies in node_memory sends its address instead, and hears when it was copied from there.
   template <class T>
   void permute(const movement_route& route, const T* in, T* out) {
-    constexpr int address_tag = 1, done_tag = 2,
-                  address_elems = static_cast<int>((sizeof(node_address) + sizeof(T) - 1) / sizeof(T));
     const auto& memories = m_.work.memories;
     const auto elems = route.shard_elems;
     const auto bytes = elems * static_cast<std::int64_t>(sizeof(T)),
@@ -86,29 +131,25 @@ class mpi_movements {
         bytes < address_bytes)  // on all members alike
       return exchange_messages(route, in, out);
     const int count = static_cast<int>(elems);
-    MPI_Request arrives = MPI_REQUEST_NULL;
     const int source = route.receives.empty() ? -1 : static_cast<int>(route.receives[0].peer);  // a shard has one
-    if (source >= 0) m_.check(MPI_Irecv(out, count, mpi_type<T>(), source, MPI_ANY_TAG, m_.comm, &arrives), "MPI_Irecv");
+    auto messages = m_.messages();
     const auto address = address_of(memories, in);
-    T address_message[address_elems]{};
-    std::memcpy(address_message, &address, sizeof address);
     const auto reads_in_place = [&](const routed_message& s) { return find(memories, m_.device(s.peer), address) != nullptr; };
     for (const auto& s : route.sends)
-      if (reads_in_place(s)) m_.messages().send_piece(s.peer, address_message, address_elems, address_tag);
-      else m_.messages().send(s.peer, in, elems);
+      if (reads_in_place(s)) messages.send_piece(s.peer, &address, 1, message_kind::address);
+      else messages.send(s.peer, in, elems);
     for (const int own : route.own) copy_box(out, in, route.boxes[own], sizeof(T));
-    MPI_Status status;
-    m_.check(MPI_Wait(&arrives, &status), "MPI_Wait");
-    if (source >= 0 && status.MPI_TAG == address_tag) {
+    if (source >= 0 && messages.is_next(source, message_kind::address, message_kind::data)) {
       node_address theirs = 0;
-      std::memcpy(&theirs, out, sizeof theirs);
+      messages.receive_now(source, &theirs, message_kind::address);
       copy_shard(out, find(memories, m_.device(source), theirs), bytes);
-      m_.messages().send_piece(source, out, 0, done_tag);
+      messages.send_piece(source, out, 0, message_kind::done);
+    } else if (source >= 0) {
+      messages.receive_piece(source, out, count);
     }
     for (const auto& s : route.sends)
-      if (reads_in_place(s))
-        m_.check(MPI_Recv(nullptr, 0, mpi_type<T>(), static_cast<int>(s.peer), done_tag, m_.comm, MPI_STATUS_IGNORE), "MPI_Recv");
-    m_.messages().finish();
+      if (reads_in_place(s)) messages.template receive_piece<T>(s.peer, nullptr, 0, message_kind::done);
+    messages.finish();
   }
 
  private:

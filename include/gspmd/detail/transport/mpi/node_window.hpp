@@ -18,7 +18,9 @@
 #include "gspmd/detail/transport/combine.hpp"
 #include "gspmd/detail/transport/meeting.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
+#include "gspmd/detail/transport/mpi/messages.hpp"
 #include "gspmd/detail/transport/mpi/node_memory.hpp"
+#include "gspmd/detail/transport/mpi/watch.hpp"
 #include "gspmd/detail/transport/shared_memory.hpp"
 #include "gspmd/error.hpp"
 
@@ -33,31 +35,25 @@ namespace gspmd::detail {
 /// Pieces alternate between two halves of the segment: who writes to a half again has met the others after they read it.
 class node_window {
  public:
-  /// Collective over `group`, whose members, of these ranks, share a node; this one is number `self`. Where the system lets them
-  /// share no memory, failure() says why, on all alike, and nothing else may be called.
-  node_window(MPI_Comm group, const std::vector<int>& ranks, std::int64_t self)
+  /// Collective over `group`, whose members share a node; this one is number `self`. They meet for its subject. Where the system lets
+  /// them share no memory, failure() says why, on all alike, and nothing else may be called.
+  node_window(const mpi_channel& group, std::int64_t self, mpi_watch& watch)
       : group_(group),
-        ranks_(ranks),
-        memory_(group, static_cast<int>(self), std::vector<int>(ranks.size(), 0), segment_bytes),
-        n_(static_cast<std::int64_t>(ranks.size())),
+        watch_(watch),
+        memory_(group.comm, static_cast<int>(self), std::vector<int>(group.ranks.size(), 0), segment_bytes),
+        n_(static_cast<std::int64_t>(group.ranks.size())),
         self_(self) {
     if (failure() != 0) return;
     new (base(self_)) meeting_place;
-    check_mpi(MPI_Barrier(group_), "MPI_Barrier", ranks_[static_cast<std::size_t>(self_)]);
+    check_mpi(MPI_Barrier(group_.comm), "MPI_Barrier", rank(self_));
   }
   node_window(const node_window&) = delete;
   node_window& operator=(const node_window&) = delete;
   [[nodiscard]] int failure() const { return memory_.failure(); }
   [[nodiscard]] static constexpr std::size_t bytes() { return segment_bytes; }
 
-  /// Tells the members that this one comes to no other meeting. Those that wait for it throw.
-  void leave() { place(self_).is_left.store(true, std::memory_order_release); }
-
   /// Small enough for an all_reduce by a single meeting, where each member reduces all of it.
   [[nodiscard]] bool is_small(std::int64_t bytes) const { return bytes * n_ <= 4096; }
-
-  /// The meetings that follow are for this; what it points at is there until they are over.
-  void begin(const meeting_subject& subject) { subject_ = subject; }
 
   /// Meets the members; each may then read the others' notes.
   template <class Note>
@@ -76,16 +72,17 @@ class node_window {
   template <class Note>
   void arrive_with(const Note& note) {
     std::memcpy(slot(self_).next_lane().mail, &note, sizeof note);
-    arrive_alone(slot(self_), subject_.number);
+    arrive_alone(slot(self_), group_.subject.number);
   }
   unsigned meet() {
-    arrive_alone(slot(self_), subject_.number);
+    arrive_alone(slot(self_), group_.subject.number);
     return wait();
   }
   unsigned wait() {
+    mpi_wait wait{group_.subject};
     return wait_for_all(
-        n_, self_, subject_.number, [this](std::int64_t j) -> meeting_slot& { return slot(j); },
-        [this](std::int64_t j, auto is_here) { idle(j, is_here); }, [this](std::int64_t j, unsigned) { throw_differs(j); });
+        n_, self_, group_.subject.number, [this](std::int64_t j) -> meeting_slot& { return slot(j); },
+        [&](std::int64_t j, auto is_here) { idle(wait, j, is_here); }, [this](std::int64_t j, unsigned) { throw_differs(j); });
   }
 
   /// Shows `in`, at most half_bytes, to the members; returns where to find theirs until the next but one collective.
@@ -183,39 +180,33 @@ class node_window {
   /// The head of a segment.
   struct meeting_place {
     meeting_slot slot;
-    std::atomic<bool> is_left{false};
     std::atomic<std::uint64_t> announced{0};  // the number of the meeting at which `subject` is what its owner came for
     char subject[1024] = {};
   };
   static_assert(sizeof(meeting_place) <= page_bytes);
 
-  [[noreturn, gnu::noinline, gnu::cold]] void throw_left(std::int64_t j) const {
-    throw error("waits in a collective for rank " + std::to_string(ranks_[static_cast<std::size_t>(j)]) +
-                    ", whose communicator is gone; all ranks of a group must call the same collectives",
-                ranks_[static_cast<std::size_t>(self_)]);
-  }
+  [[nodiscard]] int rank(std::int64_t member) const { return group_.ranks[static_cast<std::size_t>(member)]; }
 
   template <class IsHere>
-  void idle(std::int64_t j, IsHere is_here) {
+  void idle(mpi_wait& wait, std::int64_t j, IsHere is_here) {
     std::this_thread::yield();
-    const bool is_left = place(j).is_left.load(std::memory_order_acquire);  // after it arrived for the last time
     if (is_here()) return;  // MPI yields too, when there are more processes than cores
-    if (is_left) throw_left(j);
+    watch_.turn(wait, rank(j));
     // a peer may be waiting in MPI for something that this process has to move on
     int flag = 0;
-    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, group_, &flag, MPI_STATUS_IGNORE);
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, group_.comm, &flag, MPI_STATUS_IGNORE);
   }
 
   /// Member j came to the same meeting for something else, and finds out too: each tells what it came for.
   [[noreturn, gnu::noinline, gnu::cold]] void throw_differs(std::int64_t j) {
     auto& mine = place(self_);
     const auto meeting = mine.slot.meetings;
-    const auto text = subject_.text();
+    const auto text = group_.subject.text();
     mine.subject[text.copy(mine.subject, sizeof mine.subject - 1)] = '\0';
     mine.announced.store(meeting, std::memory_order_release);
     const auto is_announced = [&] { return place(j).announced.load(std::memory_order_acquire) == meeting; };
-    while (!is_announced()) idle(j, is_announced);
-    const auto rank = [this](std::int64_t member) { return ranks_[static_cast<std::size_t>(member)]; };
+    mpi_wait wait{group_.subject};
+    while (!is_announced()) idle(wait, j, is_announced);
     throw error(different_collectives(rank(self_), text, rank(j), place(j).subject), rank(self_));
   }
 
@@ -236,13 +227,12 @@ class node_window {
     return half_;
   }
 
-  MPI_Comm group_;
-  std::vector<int> ranks_;
+  const mpi_channel& group_;
+  mpi_watch& watch_;
   node_memory memory_;
   std::int64_t n_;
   std::int64_t self_;
   int half_ = 0;
-  meeting_subject subject_;
 };
 
 }  // namespace gspmd::detail

@@ -30,13 +30,13 @@ class mpi_reductions {
         elems * static_cast<std::int64_t>(sizeof(T)) >= all_reduce_by_messages_bytes)
       return all_reduce_by_messages(m_.messages(), m_.work.receive_scratch, kind, m_.size(), m_.self, elems, in, out);
     if (m_.window() != nullptr) return m_.window()->all_reduce(combiner_of<T>(kind), elems, in, out);
-    if (elems * m_.size() * static_cast<std::int64_t>(sizeof(T)) <= most_gathered_bytes)
-      return all_reduce_gathered(elems, kind, in, out);
+    if (mpi_movements::are_few<T>(elems * m_.size())) return all_reduce_gathered(elems, kind, in, out);
     if (is_reduced_here<T>(kind) || (std::is_floating_point_v<T> && (kind == monoid::maximum || kind == monoid::minimum)))
       return all_reduce_by_messages(m_.messages(), m_.work.receive_scratch, kind, m_.size(), m_.self, elems, in, out);
+    m_.roll_call();
     m_.messages().for_each_piece(elems, [&](std::int64_t begin, int count) {
       m_.check(MPI_Allreduce(in == out ? MPI_IN_PLACE : static_cast<const void*>(in + begin), out + begin, count, mpi_type<T>(),
-                             mpi_op<T>(kind), m_.comm),
+                             mpi_op<T>(kind), m_.comm()),
                "MPI_Allreduce");
     });
   }
@@ -56,22 +56,23 @@ class mpi_reductions {
   template <class T>
   void reduce_blocks(const reduction_route& route, monoid kind, const T* in, T* out) {
     if (m_.window() != nullptr) return m_.window()->reduce_scatter(combiner_of<T>(kind), route.offsets.data(), in, out);
-    if constexpr (may_be_reduced_here<T>)
-      if (is_reduced_here<T>(kind)) return reduce_received_blocks(route, kind, in, out);
+    if (movements_.are_few_for_each<T>(route.offsets.back()) || is_reduced_here<T>(kind))
+      return reduce_received_blocks(route, kind, in, out);
     const auto type = mpi_type<T>();
     const auto op = mpi_op<T>(kind);
+    m_.roll_call();
     if (route.offsets.back() > m_.work.largest_count) {
       for (std::int64_t j = 0; j < m_.size(); ++j) {
         const auto first = route.offsets[static_cast<std::size_t>(j)];
         m_.messages().for_each_piece(route.offsets[static_cast<std::size_t>(j) + 1] - first, [&](std::int64_t begin, int count) {
-          m_.check(MPI_Reduce(in + first + begin, out + begin, count, type, op, static_cast<int>(j), m_.comm), "MPI_Reduce");
+          m_.check(MPI_Reduce(in + first + begin, out + begin, count, type, op, static_cast<int>(j), m_.comm()), "MPI_Reduce");
         });
       }
     } else if (route.is_stacked) {
-      m_.check(MPI_Reduce_scatter_block(in, out, static_cast<int>(route.result_elems), type, op, m_.comm),
+      m_.check(MPI_Reduce_scatter_block(in, out, static_cast<int>(route.result_elems), type, op, m_.comm()),
                "MPI_Reduce_scatter_block");
     } else {
-      m_.check(MPI_Reduce_scatter(in, out, route.counts.data(), type, op, m_.comm), "MPI_Reduce_scatter");
+      m_.check(MPI_Reduce_scatter(in, out, route.counts.data(), type, op, m_.comm()), "MPI_Reduce_scatter");
     }
   }
 
@@ -89,33 +90,28 @@ class mpi_reductions {
 
   /// A few values, on which programs decide: every member reduces all of them in the order of the members, as in shared memory.
   /// MPI may take another order, and for it the maximum of a number and a NaN is either, on one member this and on another that.
-  static constexpr std::int64_t most_gathered_bytes = 16 << 10;
   template <class T>
   void all_reduce_gathered(std::int64_t elems, monoid kind, const T* in, T* out) {
-    T* const all = m_.work.receive_scratch.template at_least<T>(elems * m_.size());
-    movements_.gather(elems, in, all);
-    reduce_row(
-        combiner_of<T>(kind), out, m_.size(), [&](std::int64_t j) { return all + j * elems; }, 0, elems, false);
+    reduce_row(combiner_of<T>(kind), out, m_.size(), movements_.gather_few(elems, in), 0, elems, false);
   }
 
   template <class T>
   void reduce_received_blocks(const reduction_route& route, monoid kind, const T* in, T* out) {
-    const auto end = [&](std::int64_t j) { return route.offsets[static_cast<std::size_t>(j) + 1]; };
-    const auto begin = [&](std::int64_t j) { return route.offsets[static_cast<std::size_t>(j)]; };
-    const auto elems = end(m_.self) - begin(m_.self);
-    std::vector<T> blocks(static_cast<std::size_t>(elems * m_.size()));
-    for (std::int64_t j = 0; j < m_.size(); ++j) {
-      m_.messages().receive(j, blocks.data() + j * elems, elems);
-      m_.messages().send(j, in + begin(j), end(j) - begin(j));
-    }
-    m_.messages().finish();
+    const auto block_of = [&](std::int64_t j) {
+      return chunk{route.offsets[static_cast<std::size_t>(j)], route.offsets[static_cast<std::size_t>(j) + 1]};
+    };
+    const auto mine = block_of(m_.self);
+    const auto elems = mine.end - mine.begin;
+    T* const blocks = blocks_.template at_least<T>(elems * m_.size());
+    movements_.give_each(in, block_of, blocks, elems);
     if (elems == 0) return;
     reduce_row(
-        combiner_of<T>(kind), out, m_.size(), [&](std::int64_t j) { return blocks.data() + j * elems; }, 0, elems, false);
+        combiner_of<T>(kind), out, m_.size(), [&](std::int64_t j) { return blocks + j * elems; }, 0, elems, false);
   }
 
   mpi_members& m_;
   mpi_movements& movements_;
+  growing_buffer blocks_;
 };
 
 }  // namespace gspmd::detail

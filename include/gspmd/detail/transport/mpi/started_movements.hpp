@@ -42,11 +42,11 @@ class mpi_started_movements {
       u.out[k] = out[k];
     }
     if (m_.size() == 1) return false;
+    m_.begin(subject_of(*u.mesh, u.all[0], type));
     u.meets = m_.window() != nullptr;
     std::int64_t shards = 0;
     for (std::size_t k = 0; k < u.all.size(); ++k) shards += u.routes[k]->shard_elems * u.elem_bytes;
     if (u.meets && shards <= (m_.work.memories.empty() ? node_window::half_bytes : m_.work.small_shard_bytes)) {
-      m_.window()->begin(subject_of(*u.mesh, u.all[0], type));
       move_small_together();
       return true;
     }
@@ -58,7 +58,6 @@ class mpi_started_movements {
       post_together();
       return true;
     }
-    m_.window()->begin(subject_of(*u.mesh, u.all[0], type));
     m_.window()->arrive_with(mine);
     for (std::size_t k = 0; k < u.all.size() && !u.is_posted; ++k)
       if (mine.of[k] == 0) {
@@ -82,7 +81,7 @@ class mpi_started_movements {
   [[nodiscard]] bool fills(const void* out) const { return under_way_.is_any && under_way_.out[0] == out; }
 
  private:
-  [[nodiscard]] mpi_messages own_messages() { return {m_.comm, m_.work, requests_}; }
+  [[nodiscard]] mpi_messages own_messages() { return m_.messages(requests_); }
 
   /// Calls visit(k, message, at) for the parts of the messages to or from each member, of all movements, where they lie one after the
   /// other, and end(member, at, elems) for each message.
@@ -177,7 +176,7 @@ class mpi_started_movements {
   };
   movement_list under_way_{};
   growing_buffer send_, receive_;  // of messages under way
-  std::vector<MPI_Request> requests_;
+  std::vector<mpi_request> requests_;
 };
 
 }  // namespace gspmd::detail

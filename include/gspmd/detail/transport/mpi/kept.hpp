@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/transport/mpi/call.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+namespace gspmd::detail {
+
+/// A T that is kept with a communicator of the user's, as an attribute of it: until MPI_Comm_free of that communicator, or until
+/// MPI_Finalize begins, when MPI still frees what the T has made. Not of its duplicates.
+template <class T>
+class mpi_kept {
+ public:
+  /// The one that is kept with `comm`; a new one the first time.
+  static T& with(MPI_Comm comm) {
+    auto& all = instance();
+    T* kept = nullptr;
+    int is_there = 0;
+    check_mpi(MPI_Comm_get_attr(comm, all.of_user_, &kept, &is_there), "MPI_Comm_get_attr", -1);
+    if (is_there != 0) return *kept;
+    all.kept_.push_back(std::make_unique<T>());
+    kept = all.kept_.back().get();
+    check_mpi(MPI_Comm_set_attr(comm, all.of_user_, kept), "MPI_Comm_set_attr", -1);
+    return *kept;
+  }
+
+ private:
+  mpi_kept() {
+    check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, let_go, &of_user_, nullptr), "MPI_Comm_create_keyval", -1);
+    check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, let_go_of_all, &of_process_, nullptr), "MPI_Comm_create_keyval", -1);
+    check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, of_process_, nullptr), "MPI_Comm_set_attr", -1);
+  }
+  static mpi_kept& instance() {
+    static auto* const all = new mpi_kept;  // what is kept when a program ends without MPI_Finalize, nobody frees
+    return *all;
+  }
+  static int let_go(MPI_Comm, int, void* kept, void*) {
+    auto& all = instance().kept_;
+    all.erase(std::remove_if(all.begin(), all.end(), [&](const auto& one) { return one.get() == kept; }), all.end());
+    return MPI_SUCCESS;
+  }
+  /// MPI_Finalize lets go of the attributes of MPI_COMM_SELF before anything else.
+  static int let_go_of_all(MPI_Comm, int, void*, void*) {
+    instance().kept_.clear();
+    return MPI_SUCCESS;
+  }
+
+  int of_user_ = MPI_KEYVAL_INVALID, of_process_ = MPI_KEYVAL_INVALID;
+  std::vector<std::unique_ptr<T>> kept_;
+};
+
+}  // namespace gspmd::detail
