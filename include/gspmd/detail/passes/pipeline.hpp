@@ -160,9 +160,10 @@ struct schedule_pass {
   template <class Before>
   static constexpr void go_on(const Before& before, step_state& state, effort most) {
     if (state.is_done_) return;
+    const bool was_constant = state.graph_ == nullptr;  // then it lacks what `read` gives back
     const graph& g = before.program();
     state.graph_ = &g;
-    if (state.program_.ops.empty()) state.read(before.template take<emit_pass>());
+    if (was_constant) state.read(before.template take<emit_pass>());
     scheduler(state).go_on(most.ops);
   }
   static constexpr bool is_complete(const auto& frozen) { return item<4>(frozen.rest); }

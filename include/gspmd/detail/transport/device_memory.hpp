@@ -47,7 +47,7 @@ struct device_memory {
 class aligned_bytes {
  public:
   aligned_bytes() = default;
-  aligned_bytes(std::int64_t bytes, const char* what) {
+  explicit aligned_bytes(std::int64_t bytes, const char* what = "a device") {
     constexpr std::size_t line = 64;
     const auto size = (static_cast<std::size_t>(bytes) + line) / line * line;
     bytes_.reset(static_cast<std::byte*>(std::aligned_alloc(line, size)));

@@ -7,16 +7,19 @@
 namespace gspmd::detail {
 
 /// Returns the layout after a written step on the way from one layout to another one: its axes leave what they did, and do what they do in
-/// the end.
+/// the end. Those that are gathered or summed do nothing: they may be cut again later.
 constexpr sharding layout_after(const written_step& step, const sharding& from, const sharding& to) {
   sharding s = from;
   inline_vec<axis_use, max_axes> kept;
   for (const auto& use : from.splits)
     if ((step.axes & axis_bit(use.axis)) == 0) kept.push_back(use);
   s.splits = kept;
+  s.partial = from.partial & ~step.axes;
+  s.reduced_by = s.partial == 0 ? monoid::add : from.reduced_by;
+  if (step.what == device_action::gather || step.what == device_action::sum) return s;
   for (const auto& use : to.splits)
     if ((step.axes & axis_bit(use.axis)) != 0) s.add_split(use.axis, use.dim);
-  s.partial = (from.partial & ~step.axes) | (to.partial & step.axes);
+  s.partial |= to.partial & step.axes;
   s.reduced_by = s.partial == 0 ? monoid::add : (s.partial & from.partial) != 0 ? from.reduced_by : to.reduced_by;
   return s;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/passes/typed/remedies.hpp"
+#include "gspmd/detail/passes/typed/reshard_step.hpp"
 #include "gspmd/detail/passes/typed/written_steps.hpp"
 
 namespace gspmd::detail {
@@ -70,40 +71,31 @@ class reshard_typer {
   constexpr void reshard_to(int i, const value_type& wanted) {
     const int operand = t_.at(i).operands[0];
     value_type now = t_.type(operand);
-    constexpr device_action order[] = {device_action::nothing,    device_action::keep_own, device_action::keep_first,
-                                       device_action::gather_sum, device_action::sum,      device_action::exchange,
-                                       device_action::gather,     device_action::pad_zeros};
-    for (const device_action d : order) {
-      for (int a = 0; a < t_.mesh().axis_count(); ++a) {
-        if (now.on[a] == wanted.on[a]) continue;
-        state_change c{transition_kind::convert, 0, now.on[a], wanted.on[a]};
-        const int row = row_between(now.on[a], wanted.on[a]);
-        if (row < 0) {
-          t_.refuse(mode_mistake::wrong_target, i, 0, a,
-                    text("from ") << short_text(now.on[a]) << " to " << short_text(wanted.on[a]) << " no transition leads");
-          return;
-        }
-        if (transitions[row].forward != d) continue;
-        c.by = transitions[row].by;
-        for (int b = a; b < t_.mesh().axis_count(); ++b)
-          if (now.on[b] == c.from && wanted.on[b] == c.to) c.axes |= axis_bit(b);
-        value_type next = now;
-        if (now.on[a].is == state::constant) {
-          writes_.set_all(next, c.axes, c.to, &wanted);
-          if (c.to.is == state::shard && !t_.is_local(a) && !writes_.holds_it(i, 0, now, next)) return;
-          if (c.to.is == state::partial || c.to.is == state::shard) writes_.note(i, row, c, 0, 0);
-        } else if (!writes_.change(i, row, c, now, next, &wanted)) {
-          return;
-        }
-        now = next;
+    for (int a = 0; a < t_.mesh().axis_count(); ++a)
+      if (!(now.on[a] == wanted.on[a]) && reshard_walk::row_between(now.on[a], wanted.on[a]) < 0) {
+        t_.refuse(mode_mistake::wrong_target, i, 0, a,
+                  text("from ") << short_text(now.on[a]) << " to " << short_text(wanted.on[a]) << " no transition leads");
+        return;
       }
-    }
-    if (!(now.splits == wanted.splits)) {
-      t_.refuse(mode_mistake::axis_order, i, 0, -1,
-                text("the operand is ") << t_.words_of(t_.type(operand), t_.at(i).shape.count) << ", and what is asked for, "
-                                        << t_.words_of(wanted, t_.at(i).shape.count)
-                                        << ", has the axes of a dim in an order that no step leads to; write two reshards");
-      return;
+    // Each axis leaves once, is gathered once and comes to its dim once where parts are even; else a few times more.
+    for (int left = 4 * t_.mesh().axis_count() + 4; !(now.on == wanted.on && now.splits == wanted.splits); --left) {
+      const reshard_row step = left > 0 ? reshard_walk(t_, i, now, wanted).next() : reshard_row{};
+      if (step.change.axes == 0) {
+        t_.refuse(mode_mistake::axis_order, i, 0, -1,
+                  text("the operand is ") << t_.words_of(t_.type(operand), t_.at(i).shape.count) << ", and no steps lead to "
+                                          << t_.words_of(wanted, t_.at(i).shape.count) << ": uneven parts of "
+                                          << shape_text(t_.at(i).shape) << " would move over other axes too; gather them first");
+        return;
+      }
+      value_type next = now;
+      if (step.change.from.is == state::constant) {
+        next = step.after;
+        if (step.change.to.is == state::partial || step.change.to.is == state::shard)
+          writes_.note(i, step.row, step.change, 0, 0);
+      } else if (!writes_.change(i, step.row, step.change, now, next, &wanted)) {
+        return;
+      }
+      now = next;
     }
     t_.type(i) = now;
   }
@@ -124,7 +116,7 @@ class reshard_typer {
                                      text("the result is ") << t_.words_of(t, t_.at(i).shape.count) << ", not "
                                                             << t_.words_of(wanted, t_.at(i).shape.count)
                                                             << ": only equal data without a sum in its gradient is cut for that");
-        if (const int row = row_between(is, to); row >= 0)
+        if (const int row = reshard_walk::row_between(is, to); row >= 0)
           m.remedies.push_back(way_for_result(row, is, to, wanted, t_.at(i).shape.count, a));
         t.is_known = false;
         return;
@@ -182,13 +174,6 @@ class reshard_typer {
       return false;
     }
     return true;
-  }
-  [[nodiscard]] static constexpr int row_between(const axis_state& from, const axis_state& to) {
-    const state is = from.is == state::constant ? (to.is == state::replica ? state::invariant : state::replica) : from.is;
-    for (const transition_kind by : {transition_kind::convert, transition_kind::all_gather, transition_kind::all_to_all,
-                                     transition_kind::all_reduce, transition_kind::reduce_scatter, transition_kind::reinterpret})
-      if (const int row = row_of(by, is, to.is); row >= 0) return row;
-    return -1;
   }
   [[nodiscard]] constexpr text way_for_result(int row, const axis_state& is, const axis_state& to, const value_type& wanted,
                                               int rank, int a) const {

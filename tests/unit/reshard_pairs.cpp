@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// A reshard of a program with types goes from any layout to any other one, and so does its gradient.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/strict_program.hpp>
+#include <gspmd/grad.hpp>
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+namespace reshard_pairs {
+
+using layouts = std::vector<dynamic::value_states>;
+
+/// All layouts of a tensor of `rank` dims over `axes` axes: each axis splits a dim, in every order of those that split it, or is a replica,
+/// invariant or partial.
+layouts all_layouts(int rank, int axes) {
+  layouts all{{}};
+  all.back().on.resize(static_cast<std::size_t>(axes));
+  for (int a = 0; a < axes; ++a) {
+    layouts more;
+    for (const auto& l : all) {
+      for (const state is : {state::replica, state::invariant, state::partial}) {
+        more.push_back(l);
+        more.back().on[static_cast<std::size_t>(a)] = {is};
+      }
+      for (int d = 0; d < rank; ++d)
+        for (std::size_t at = 0; at <= l.order.size(); ++at) {
+          // before or behind those of its dim, in every place that is another order
+          if (at < l.order.size() && l.order[at].second != d) continue;
+          more.push_back(l);
+          more.back().on[static_cast<std::size_t>(a)] = {state::shard, static_cast<std::int8_t>(d), monoid::add};
+          more.back().order.insert(more.back().order.begin() + static_cast<std::ptrdiff_t>(at), {a, d});
+        }
+    }
+    all = std::move(more);
+  }
+  return all;
+}
+
+void try_pair(const std::vector<dynamic::mesh::axis>& axes, const std::vector<std::int64_t>& shape,
+              const dynamic::value_states& from, const dynamic::value_states& to) {
+  dynamic::builder b{dynamic::mesh(axes).checked()};
+  dynamic::strict_program p(b, "");
+  const value x = b.input(dynamic::in<double>(shape));
+  p.input(x, from);
+  const value y = p.reshard(x, to);
+  p.check();
+  REQUIRE(p.error_count() == 0);
+  REQUIRE(p.states(y).has_value());
+  CHECK(p.states(y)->on == to.on);
+  std::int64_t written = 0;
+  for (const auto& c : p.collectives()) written += c.bytes;
+  b.output(y);
+  // the gradient of the sum of y * y is 2 x, where a loss may be made of y
+  const bool has_loss = std::none_of(to.on.begin(), to.on.end(),
+                                     [](const axis_state& s) { return s.is == state::replica || s.is == state::partial; });
+  if (has_loss) {
+    value loss = y * y;
+    for (std::size_t d = shape.size(); d-- > 0;) loss = sum(loss, static_cast<int>(d));
+    b.output(grad(loss, x));
+    p.check();
+    REQUIRE(p.error_count() == 0);
+  }
+  const auto step = p.compile();
+  std::vector<double> data;
+  std::int64_t elems = 1;
+  for (const auto n : shape) elems *= n;
+  for (std::int64_t k = 0; k < elems; ++k) data.push_back(static_cast<double>(k % 13) - 5);
+  const auto found = step.run(simulated{}, data);
+  const double* is = found[0].data<double>();
+  CHECK(std::equal(data.begin(), data.end(), is));
+  if (has_loss) {
+    const double* slope = found[1].data<double>();
+    for (std::int64_t k = 0; k < elems; ++k) CHECK(slope[k] == 2 * data[static_cast<std::size_t>(k)]);
+    return;
+  }
+  CHECK(step.traffic().bytes == written);
+  // no more than all of it is summed along each axis, and gathered
+  std::int64_t devices = 1, padded = 1;
+  for (const auto& a : axes) devices *= a.size;
+  for (const auto n : shape) padded *= (n + devices - 1) / devices * devices;
+  CHECK(written <= 8 * padded * (2 * static_cast<std::int64_t>(axes.size()) + 1));
+}
+
+/// Every pair, or one in so many; the number of those that were tried.
+int try_all(const std::vector<dynamic::mesh::axis>& axes, const std::vector<std::int64_t>& shape, int one_in,
+            std::mt19937& random) {
+  const auto all = all_layouts(static_cast<int>(shape.size()), static_cast<int>(axes.size()));
+  int count = 0;
+  for (const auto& from : all)
+    for (const auto& to : all) {
+      if (one_in > 1 && random() % static_cast<unsigned>(one_in) != 0) continue;
+      CAPTURE(count);
+      try_pair(axes, shape, from, to);
+      ++count;
+    }
+  return count;
+}
+
+TEST_CASE("a reshard of a program with types goes from any layout to any other one") {
+  std::mt19937 random(3);
+  SUBCASE("of two axes, every pair") { CHECK(try_all({{"x", 2}, {"y", 4}}, {8, 8}, 1, random) > 400); }
+  SUBCASE("of uneven parts, of more devices than elements, and over an axis of one") {
+    CHECK(try_all({{"x", 2}, {"y", 3}}, {5, 7}, 3, random) > 100);
+    CHECK(try_all({{"x", 2}, {"y", 3}}, {3, 2}, 3, random) > 100);
+    CHECK(try_all({{"x", 1}, {"y", 3}}, {4, 6}, 3, random) > 100);
+  }
+  SUBCASE("of three axes, some pairs") {
+    CHECK(try_all({{"x", 2}, {"y", 2}, {"z", 3}}, {12, 12, 12}, 200, random) > 100);
+    CHECK(try_all({{"x", 2}, {"y", 2}, {"z", 3}}, {5, 3, 7}, 200, random) > 100);
+  }
+}
+
+TEST_CASE("a program that gives its input is one, at run time too") {
+  for (const bool is_checked : {false, true}) {
+    const dynamic::mesh m({{"x", 2}, {"y", 2}});
+    dynamic::builder b{is_checked ? m.checked() : m};
+    b.output(b.input(dynamic::in<double>({3}, {"x"})));
+    const std::vector<double> data{1, 2, 3};
+    const auto step = b.compile();
+    REQUIRE(step.view().outputs.size() == 1);
+    const auto found = step.run(simulated{}, data);
+    CHECK(std::equal(data.begin(), data.end(), found[0].data<double>()));
+  }
+}
+
+}  // namespace reshard_pairs
