@@ -24,8 +24,9 @@ struct reshard_row {
 /// whole.
 class reshard_walk {
  public:
-  constexpr reshard_walk(const program_typer& t, int i, const value_type& now, const value_type& wanted)
-      : t_(t), shape_(t.at(i).shape), now_(now), wanted_(wanted) {}
+  /// `goes_round`: an axis may be gathered that is cut again later.
+  constexpr reshard_walk(const program_typer& t, int i, const value_type& now, const value_type& wanted, bool goes_round)
+      : t_(t), shape_(t.at(i).shape), now_(now), wanted_(wanted), goes_round_(goes_round) {}
 
   /// Returns the row that leads from one state to another, whichever kind of transition it is; -1: none does.
   [[nodiscard]] static constexpr int row_between(const axis_state& from, const axis_state& to) {
@@ -48,7 +49,7 @@ class reshard_walk {
         if (transitions[row].forward != d) continue;
         if (reshard_row step = step_along(row, now_.on[a], wanted_.on[a]); step.change.axes != 0) return step;
       }
-    return out_of_the_way();
+    return goes_round_ ? out_of_the_way() : reshard_row{};
   }
 
  private:
@@ -149,11 +150,12 @@ class reshard_walk {
     }
     return {};
   }
-  /// An axis that is to be cut at once with others is brought to their state: a sum is added up, a replica beside equal data is made equal.
+  /// An axis that is to be cut at once with others is brought to their state: a sum is added up, a constant, or a replica beside
+  /// equal data, is made equal.
   [[nodiscard]] constexpr reshard_row made_alike() const {
     for (int a = 0; a < now_.on.count; ++a) {
       if (!is_global_split(wanted_.on[a], a)) continue;
-      bool is_other = now_.on[a].is == state::partial;
+      bool is_other = now_.on[a].is == state::partial || now_.on[a].is == state::constant;
       for (int b = 0; b < now_.on.count && now_.on[a].is == state::replica; ++b)
         is_other = is_other || (wanted_.on[b] == wanted_.on[a] && now_.on[b].is == state::invariant);
       if (!is_other) continue;
@@ -185,6 +187,7 @@ class reshard_walk {
   const program_typer& t_;
   const extents& shape_;
   const value_type &now_, &wanted_;
+  bool goes_round_;
 };
 
 }  // namespace gspmd::detail

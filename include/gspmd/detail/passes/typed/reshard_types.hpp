@@ -30,7 +30,7 @@ class reshard_typer {
       if ((requested.replica & axis_bit(a)) != 0) wanted.set(a, {state::replica});
       if ((requested.invariant & axis_bit(a)) != 0) wanted.set(a, {state::invariant});
     }
-    if (!requested.is_out || fits_out(i, wanted)) reshard_to(i, wanted);
+    if (!requested.is_out || fits_out(i, wanted)) reshard_to(i, wanted, !requested.is_out);
   }
   /// In a region of a program without types: for axes that the region leaves to the planner.
   constexpr void visit_annotation(int i) {
@@ -68,7 +68,8 @@ class reshard_typer {
         wanted.on[a] = {state::constant};
     reshard_to(i, wanted);
   }
-  constexpr void reshard_to(int i, const value_type& wanted) {
+  /// `goes_round`: an axis that stands in the way may be gathered, and cut again later.
+  constexpr void reshard_to(int i, const value_type& wanted, bool goes_round = true) {
     const int operand = t_.at(i).operands[0];
     value_type now = t_.type(operand);
     for (int a = 0; a < t_.mesh().axis_count(); ++a)
@@ -79,7 +80,7 @@ class reshard_typer {
       }
     // Each axis leaves once, is gathered once and comes to its dim once where parts are even; else a few times more.
     for (int left = 4 * t_.mesh().axis_count() + 4; !(now.on == wanted.on && now.splits == wanted.splits); --left) {
-      const reshard_row step = left > 0 ? reshard_walk(t_, i, now, wanted).next() : reshard_row{};
+      const reshard_row step = left > 0 ? reshard_walk(t_, i, now, wanted, goes_round).next() : reshard_row{};
       if (step.change.axes == 0) {
         t_.refuse(mode_mistake::axis_order, i, 0, -1,
                   text("the operand is ") << t_.words_of(t_.type(operand), t_.at(i).shape.count) << ", and no steps lead to "
