@@ -82,10 +82,11 @@ class reshard_typer {
     for (int left = 4 * t_.mesh().axis_count() + 4; !(now.on == wanted.on && now.splits == wanted.splits); --left) {
       const reshard_row step = left > 0 ? reshard_walk(t_, i, now, wanted, goes_round).next() : reshard_row{};
       if (step.change.axes == 0) {
-        t_.refuse(mode_mistake::axis_order, i, 0, -1,
-                  text("the operand is ") << t_.words_of(t_.type(operand), t_.at(i).shape.count) << ", and no steps lead to "
-                                          << t_.words_of(wanted, t_.at(i).shape.count) << ": uneven parts of "
-                                          << shape_text(t_.at(i).shape) << " would move over other axes too; gather them first");
+        t_.refuse(
+            mode_mistake::axis_order, i, 0, -1,
+            text("the operand is ") << t_.words_of(t_.type(operand), t_.at(i).shape.count) << ", and no steps lead to "
+                                    << t_.words_of(wanted, t_.at(i).shape.count)
+                                    << (goes_round ? "; gather it first" : " where nothing else may move; reshard the result"));
         return;
       }
       value_type next = now;
