@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// `out` says what becomes of a partial sum and moves nothing else: uneven parts are not gathered for it, which a reshard would do.
+// expect: gspmd: a program with types sends nothing that is not written
+// expect: out at typed_out.cpp:
+// expect: nothing else may move
+#include <gspmd/gspmd.hpp>
+#include <gspmd/modes/tensor.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"x", 2>, axis<"y", 2>>;
+using rows = tensor<float, dims<6, 4>, place<pod, split<"y", _>, replica<"x">>>;
+using weight = tensor<float, dims<4, 4>, place<pod, split<_, _>, replica<"x,y">>>;
+constexpr auto product = [](auto a, auto b) { return einsum<"ab,bc->ac">(a, b, out<split<"y,x", _>>{}); };
+
+constexpr int count = compile<product, pod, rows, weight>::device_count;  // <- here
