@@ -11,6 +11,12 @@ using namespace gspmd;
 using pod = mesh<axis<"x", 2>, axis<"y", 2>>;
 using rows = tensor<float, dims<6, 4>, place<pod, split<"y", _>, replica<"x">>>;
 using weight = tensor<float, dims<4, 4>, place<pod, split<_, _>, replica<"x,y">>>;
-constexpr auto product = [](auto a, auto b) { return einsum<"ab,bc->ac">(a, b, out<split<"y,x", _>>{}); };
+constexpr auto product = [](auto a, auto b) {
+#ifdef FIXED
+  return reshard<split<"y,x", _>>(einsum<"ab,bc->ac">(a, b));
+#else
+  return einsum<"ab,bc->ac">(a, b, out<split<"y,x", _>>{});
+#endif
+};
 
 constexpr int count = compile<product, pod, rows, weight>::device_count;  // <- here
