@@ -6,6 +6,7 @@
 # | <!-- compile -->           | a namespace of the one program docs.NAME, which calls the main() of each that has one      |
 # | <!-- compile alone -->     | a program of its own, docs.NAME.alone: what may not stand in a namespace                   |
 # | <!-- compile mpi RANKS --> | a program of its own, docs.NAME.mpi, run on so many ranks where there is an MPI            |
+# | <!-- from SOURCE -->       | a part of that file, letter by letter, which is compiled elsewhere: see sources.cmake      |
 function(gspmd_document_tests file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
   get_filename_component(name "${file}" NAME_WE)
