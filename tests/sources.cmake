@@ -85,8 +85,8 @@ foreach(file IN LISTS examples)
 endforeach()
 
 # Comments say first what a thing is or returns, in the words of GLOSSARY.md.
-file(GLOB_RECURSE sources "${ROOT}/include/*.hpp" "${ROOT}/examples/*.hpp" "${ROOT}/examples/*.cpp" "${ROOT}/bench/*.hpp"
-     "${ROOT}/bench/*.cpp")
+file(GLOB_RECURSE sources "${ROOT}/include/*.hpp" "${ROOT}/tests/*.hpp" "${ROOT}/tests/*.cpp" "${ROOT}/examples/*.hpp"
+     "${ROOT}/examples/*.cpp" "${ROOT}/bench/*.hpp" "${ROOT}/bench/*.cpp")
 foreach(file IN LISTS sources)
   file(STRINGS "${file}" lines REGEX "^ *///? What |(^|[^a-z])(deed|delivery|deliveries|state_wish|wish|wishes|wished)([^a-z]|$)")
   foreach(line IN LISTS lines)

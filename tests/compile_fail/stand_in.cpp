@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in for a refused program has the form and the types of its results: no use of them is a second error.
+// The stand-in for a refused program has the form and the types of its results: no use of them is a second error.
 // expect: gspmd: reshape keeps the number of elements
 // expect: stand_in.cpp:
 #include <gspmd/gspmd.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is written in other libraries so: one sentence each.
+// Other libraries' ways of writing: one sentence each.
 // mistakes: 5
 // expect: gspmd: std::sqrt takes a number and not a value; write gspmd::sqrt(x)
 // expect: gspmd: std::max takes numbers and not values; write gspmd::maximum(x, y)

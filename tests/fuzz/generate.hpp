@@ -697,7 +697,7 @@ class document_generator {
       j["partial"] = partial;
     }
   }
-  /// What such documents have besides the operators of all.
+  /// Parts that such documents have besides the operators of all.
   void make_written(const value& v) {
     switch (pick(12)) {
       case 0:

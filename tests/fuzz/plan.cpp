@@ -169,7 +169,7 @@ std::optional<planned_program> plan(const json& document, devices on, error_list
   return planned(std::move(*built), errors);
 }
 
-/// What is left of an explicit or manual document without the ops that are refused, and those that need them.
+/// The part of an explicit or manual document without the ops that are refused, and those that need them.
 json accepted_part(json document) {
   for (;;) {
     error_list errors;
@@ -203,7 +203,7 @@ json accepted_part(json document) {
       known[name] = true;
       for (const char* result : {".0", ".1", ".2"}) known[name + result] = true;
     }
-    // What is known by its name alone, but for the last results of loops that carry more.
+    // A value that is known by its name alone, but for the last results of loops that carry more.
     json outputs = json::array();
     for (const auto& v : answer->values) {
       if (!v.is || v.name[0] == 'b' || known.count(v.name) == 0) continue;
@@ -255,7 +255,7 @@ const std::string& operator_names() { return known_operators(); }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size > most_bytes || size == 0) return 0;
-  // What begins with { is a document, what begins with a letter of documents.hpp is bytes to generate one from; the rest is no JSON.
+  // With { begins a document, with a letter of documents.hpp bytes to generate one from; the rest is no JSON.
   static const bool prints = std::atexit(print_tallies) == 0;
   const char kind = static_cast<char>(data[0]);
   const bool is_made = is_generated(kind);

@@ -37,7 +37,7 @@ void count_total(std::int64_t on_each, MPI_Comm comm) {
 
 }  // namespace
 
-// What the library gives to MPI, by MPI's profiling interface.
+// The calls of the library to MPI, by MPI's profiling interface.
 extern "C" {
 int MPI_Allgather(const void* in, int count, MPI_Datatype type, void* out, int received, MPI_Datatype out_type, MPI_Comm comm) {
   if (type == MPI_INT32_T) count_total(count, comm);  // not what processes tell each other of themselves

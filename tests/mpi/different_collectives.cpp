@@ -147,7 +147,7 @@ class collectives {
   std::vector<collective> all_;
 };
 
-/// What this rank is told where `odd` calls `a` and the others `b`; nothing if it finished.
+/// The error text of this rank where `odd` calls `a` and the others `b`; nothing if it finished.
 std::optional<std::string> told(mpi_communicator& comm, int odd, const collective& a, const collective& b) {
   try {
     (comm.device(0) == odd ? a : b).call(comm);

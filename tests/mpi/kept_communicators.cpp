@@ -10,7 +10,7 @@
 #include "gspmd/ops.hpp"
 #include "gspmd/run.hpp"
 
-// What launch makes in MPI it keeps with the communicator that it is given. MPI's functions have a second name, by which a program that
+// Launch keeps what it makes in MPI with the communicator that it is given. MPI's functions have a second name, by which a program that
 // defines the first one reaches them.
 
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens over MPI when things go wrong; run by tests/CMakeLists.txt, which checks the text, the exit status and that
+// Failures over MPI and what follows; run by tests/CMakeLists.txt, which checks the text, the exit status and that
 // nothing hangs.
 //
 //   mpi_failures NAME

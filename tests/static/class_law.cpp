@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operator says of partial operands and of its selectors (`meets`) holds for small numbers, values and gradients: a class that they
+// The word of an operator on partial operands and its selectors (`meets`) holds for small numbers, values and gradients: a class that they
 // refute does not compile.
 #include <array>
 #include <cstddef>
@@ -58,7 +58,7 @@ constexpr double joined(monoid kind, double a, double b) {
   }
 }
 constexpr int operands_of(opcode op) { return op == opcode::select ? 3 : op >= opcode::add ? 2 : 1; }
-/// What cannot be computed here and grows with its operand.
+/// A value that cannot be computed here and grows with its operand.
 constexpr bool grows(opcode op) {
   return op == opcode::exponential || op == opcode::expm1 || op == opcode::tanh || op == opcode::logistic || op == opcode::erf ||
          op == opcode::cbrt;
@@ -228,7 +228,7 @@ constexpr numbers applied(const operator_case& c, const numbers& a, const number
   c.apply(a, b, y);
   return y;
 }
-/// What `take` makes of two elements, by place.
+/// The result of `take` for two elements, by place.
 template <class F>
 constexpr numbers each(const numbers& a, const numbers& b, F take) {
   numbers y;
@@ -248,7 +248,7 @@ constexpr numbers pulled(const operator_case& c, const numbers& a, const numbers
   return d;
 }
 
-/// What two devices hold.
+/// The values on two devices.
 struct pair_of {
   numbers on[2];
 };
@@ -278,7 +278,7 @@ constexpr bool gradients_hold(const operator_case& c, const states_of_case& s, c
     if (s.y == state::constant) return false;  // a gradient is lost
     const pair_of d{{pulled(c, a.on[0], b.on[0], g.on[0], by), pulled(c, a.on[1], b.on[1], g.on[1], by)}};
     if (is == state::varying) continue;
-    // What it is a gradient of: of the sum over devices where results vary or cotangents are terms, of one device's else.
+    // It is the gradient of the sum over devices where results vary or cotangents are terms, of one device's else.
     const numbers one =
         pulled(c, whole_of(a, s.a, monoid::add), whole_of(b, s.b, monoid::add), whole_of(g, dual_of(s.y), monoid::add), by);
     const numbers sum = each(d.on[0], d.on[1], [](double p, double q) { return p + q; });
@@ -468,7 +468,7 @@ static_assert(keeps_law(chosen), "the class of select is refuted");
 static_assert(keeps_law(side_by_side), "the class of concatenate is refuted");
 static_assert(keeps_law(turned) && keeps_law(repeated), "the class of transpose or broadcast_in_dim is refuted");
 
-// What is wrong is refuted: by values, or by gradients alone.
+// A wrong class is refuted: by values, or by gradients alone.
 constexpr bool would_keep_law(const operator_case& c, const operator_class& is, monoid kind = monoid::add) {
   return keeps_law(c, kind, is, class_of(c, kind, dtype::f64));
 }

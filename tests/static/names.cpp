@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What README says of names: a namespace alias is enough, and which names of std meet those of the library.
+// README on names: a namespace alias is enough, and which names of std meet those of the library.
 #include <array>
 #include <functional>
 #include <future>

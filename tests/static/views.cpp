@@ -21,7 +21,7 @@ static_assert(to_experts::traffic.over("ep").bytes == to_experts::traffic.over("
 static_assert(to_experts::traffic.over("tp").bytes == 0);
 static_assert(to_experts::traffic.over("dp_shard_mod_ep").bytes == 0);
 
-// What is written by either mesh is the same type of shard.
+// Written by either mesh, a shard has the same type.
 using outside_shard = shard_view<const float, dense, dims<8, 8>, split<"dp_shard,cp", _>>;
 using inside_shard = shard_view<float, expert, dims<8, 8>, split<_, "ep">>;
 static_assert(detail::is_shard_for<to_experts::input_shard<0>, outside_shard>());

@@ -104,7 +104,7 @@ inline std::string wrong_run_between_guards(const ir::plan_view& plan, const std
   return wrong;
 }
 
-/// What is wrong with a compiled program between guard pages, against the naive evaluation of the same program on eighths up to 11/8;
+/// The mistake in a compiled program between guard pages, against the naive evaluation of the same program on eighths up to 11/8;
 /// empty if nothing is. Those of bf16 are -1, 0 and 1, and integers go up to 11.
 template <auto Program, class Mesh, class... Inputs>
 std::string wrong_between_guards() {

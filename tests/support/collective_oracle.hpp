@@ -214,7 +214,7 @@ int wrong_after_moves(Comm& comm, const mesh_shape& mesh, const std::vector<move
   }
   return wrong;
 }
-/// What one after the other gives; of integers, since MPI may choose an order.
+/// The result of one after the other; of integers, since MPI may choose an order.
 template <class T, class Comm>
 int wrong_after_reductions(Comm& comm, const mesh_shape& mesh, const std::vector<reduction>& all) {
   const int device = comm.device(0);

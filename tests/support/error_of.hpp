@@ -5,7 +5,7 @@
 
 #include "gspmd/error.hpp"
 
-/// What a call says when it refuses.
+/// The error text of a call that refuses.
 namespace caught {
 
 /// what() of the gspmd::error that a call throws, with the place; "no error" if it throws none.

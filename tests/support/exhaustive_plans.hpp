@@ -71,7 +71,7 @@ struct small_program : graph_builder {
     return nodes;
   }
 
-  /// What simple rules ask for: nothing is split that need not be; everything lies as its first operand does, or as what reads it first.
+  /// The choices of simple rules: nothing is split that need not be; everything lies as its first operand does, or as what reads it first.
   [[nodiscard]] std::vector<std::vector<sharding>> simple_shardings() const {
     std::vector<std::vector<sharding>> list(3, complete());
     const auto free = free_nodes();

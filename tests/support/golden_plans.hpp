@@ -13,7 +13,7 @@
 
 #include <gspmd/dynamic.hpp>
 
-/// What programs communicate, as text in the tree: one block per program. GSPMD_WRITE_GOLDEN=1 writes the file anew: read
+/// The collectives of programs, as text in the tree: one block per program. GSPMD_WRITE_GOLDEN=1 writes the file anew: read
 /// the difference.
 namespace golden {
 

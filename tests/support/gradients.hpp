@@ -23,7 +23,7 @@ inline std::vector<value> gradients_of(value loss, const std::vector<value>& by)
   return {result.begin(), result.begin() + static_cast<std::ptrdiff_t>(by.size())};
 }
 
-/// What the differences of a loss say about its gradient by one input.
+/// The statement of differences of a loss about its gradient by one input.
 struct difference_check {
   int checked = 0;
   int skipped = 0;  // elements at whose side the loss bends so sharply that differences say nothing

@@ -119,7 +119,7 @@ struct mapped_movement {
     return wrong;
   }
 
-  /// What must be exchanged, counted element by element; a message is a pair of devices, and of rounds of the operand.
+  /// The elements that must be exchanged, counted element by element; a message is a pair of devices, and of rounds of the operand.
   [[nodiscard]] map_traffic counted() const {
     std::vector<int> owner(static_cast<std::size_t>(elements(from)), -1);
     const auto devices = static_cast<std::size_t>(mesh.device_count());

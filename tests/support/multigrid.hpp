@@ -11,7 +11,7 @@ namespace multigrid {
 
 using gspmd::value;
 
-/// What a stencil of 27 points multiplies an element with, and the sums of those that differ from it along one, two and three dims.
+/// The factors of a stencil of 27 points: of an element, and the sums of those that differ from it along one, two and three dims.
 struct weights {
   double centre, faces, edges, corners;
 };

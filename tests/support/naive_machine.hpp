@@ -11,7 +11,7 @@
 /// Devices that hold matrices, and what operators and collectives make of them, written as directly as can be.
 namespace manual_law {
 
-/// What one device holds: a matrix.
+/// The matrix on one device.
 struct matrix {
   std::int64_t rows = 0, cols = 0;
   std::vector<double> of{};

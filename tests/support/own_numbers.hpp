@@ -109,7 +109,7 @@ struct residue_case {
     for (auto* m : {&x, &w, &updates})
       for (auto& r : m->of) r = r + residue{};  // reduced
   }
-  /// What is wrong of what all_operators gave: the number of elements.
+  /// The number of wrong elements in the results of all_operators.
   template <class Results>
   int wrong(const Results& got) const {
     int count = 0;

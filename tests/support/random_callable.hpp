@@ -13,7 +13,7 @@
 #include "gspmd/ops.hpp"
 
 /// Random programs that the compiler can trace: a function of a seed, of which a callable whose type has the seed is made.
-/// What draws or adds a node twice is two statements: C++ gives arguments no order, and two traces must give one graph.
+/// A draw and an added node are two statements: C++ gives arguments no order, and two traces must give one graph.
 /// Only the callable is a template, so that a hundred of them cost a hundred plans and not the text of the generator a hundred times.
 namespace random_callables {
 

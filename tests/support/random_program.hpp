@@ -89,7 +89,7 @@ inline constexpr ir::map_function averaged = {
 inline constexpr ir::map_function exclusive = {2, {nullptr, nullptr, nullptr, nullptr, exclusive_or, nullptr, nullptr}};
 }  // namespace maps
 
-/// What a random program may be like.
+/// The properties of random programs.
 struct random_options {
   int max_devices = 16;
   int devices = 0;  // exactly so many, if not 0
@@ -177,7 +177,7 @@ class random_program {
     return buffer;
   }
 
-  /// What is wrong with the padded shard of output `k` on `device`; empty if every element that is really there is right.
+  /// The mistake in the padded shard of output `k` on `device`; empty if every element that is really there is right.
   [[nodiscard]] std::string check_output(int k, int device, const ir::sharding& layout, std::span<const std::byte> buffer) const {
     const int id = g.outputs[static_cast<std::size_t>(k)];
     const host_array& wanted = values_[static_cast<std::size_t>(id)];
@@ -283,7 +283,7 @@ class random_program {
  private:
   using shape_list = std::vector<std::int64_t>;
 
-  /// What is known of a value: how far the library's may lie from the reference, and why.
+  /// The facts that are known of a value: how far the library's may lie from the reference, and why.
   struct facts {
     double error = 0;      // 0: the same whatever the order of computation
     double magnitude = 0;  // of the elements, and of the sums of the absolute values of their parts
@@ -1489,7 +1489,7 @@ class random_program {
         for (std::int64_t b = 0; b < ir::bytes_of(x.type); ++b) to[b] = static_cast<std::byte>(x.ints[e] >> (8 * b));
     }
   }
-  /// What padding may hold. A bool other than 0 and 1 is no bool in C++, so that one is random.
+  /// A value that padding may hold. A bool other than 0 and 1 is no bool in C++, so that one is random.
   static void put_garbage(dtype type, random_numbers& random, std::byte* to) {
     const int kind = random.between(0, 3);
     if (type == dtype::pred) {

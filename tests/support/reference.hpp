@@ -566,7 +566,7 @@ inline void reduce_window(const node& n, const host_array& x, host_array& result
     ++to;
   });
 }
-/// What each window brings goes to the first of its elements that is the largest, or smallest.
+/// The value of each window goes to the first of its elements that is the largest, or smallest.
 inline void select_and_scatter(const node& n, const host_array& x, const host_array& brought, host_array& result) {
   std::size_t from = 0;
   for_each_index(brought.shape, [&](const index& at) {
@@ -697,7 +697,7 @@ inline host_array part_of(const host_array& x, bool imaginary) {
   else if (x.complex()) part.reals = x.imags;
   return part;
 }
-/// What has complex operands or a complex result. Of that which moves, chooses, or adds up, each part of the result is made of those parts;
+/// Operators on complex operands or results. Of one that moves, chooses, or adds up, each part of the result is made of those parts;
 /// a product has four.
 inline host_array evaluate_parts(const node& n, const std::vector<const host_array*>& x, host_array result) {
   const auto of = [&](const std::vector<host_array>& operands, bool imaginary) {

@@ -54,7 +54,7 @@ struct reshaped_movement {
     return wrong;
   }
 
-  /// What the library counts and is not so, element by element: a device receives what it lacks, and sends what the others of its group
+  /// The counts of the library that are wrong, element by element: a device receives what it lacks, and sends what the others of its group
   /// lack. Where a value is held more than once, or is to be, the library may count more as sent.
   [[nodiscard]] std::string wrong_traffic() const {
     const auto got = reshape_exchange(mesh, from, s, to, t).traffic();

@@ -177,7 +177,7 @@ struct lattice {
   }
 };
 
-/// What the busiest device sends when every device gets what it lacks from the members of its group over `axes`.
+/// The bytes that the busiest device sends when every device gets what it lacks from the members of its group over `axes`.
 inline std::int64_t most_sent(const mesh_shape& mesh, const state& from, const state& to, axis_mask axes) {
   std::vector<std::int64_t> sent(from.held.size(), 0);
   for (int d = 0; d < mesh.device_count(); ++d) {

@@ -25,7 +25,7 @@ using meshes = std::tuple<mesh<axis<"x", 2>, axis<"y", 2>>, mesh<axis<"x", 4>, a
 using splits = std::tuple<split<"x", _>, split<_, "y">, split<"x", "y">, split<"x,y", _>, split<"?", "x">, split<"y", "?">,
                           split<_, _>, unannotated>;
 
-/// What the program of a seed is compiled for, on number `Mesh` of the list.
+/// The inputs and mesh that the program of a seed is compiled for, on number `Mesh` of the list.
 template <unsigned Seed, unsigned Mesh>
 struct program {
   static constexpr unsigned seed = Seed;
@@ -39,7 +39,7 @@ struct program {
                                in<number, dims<7, 7>, split_of<Seed / 3 + Seed>>>;
   using step = compile<callable<Seed>, pod, x, y, z>;
 
-  /// What the plan that the compiler made has that the one made at run time has not; empty if they are equal.
+  /// The first difference between the plan that the compiler made and the one made at run time; empty if they are equal.
   static std::string plan_difference() {
     using planned_on = typename step::mesh_type;
     const auto planned = detail::make_plan(detail::trace_program<callable<Seed>, planned_on, x, y, z>(), planned_on::info.shape);
@@ -47,7 +47,7 @@ struct program {
   }
 };
 
-/// What many plans have in all: a test of them says little if this is little.
+/// The counts of many plans in all: a test of them says little if this is little.
 struct tally {
   int loops = 0;
   int conditionals = 0;
@@ -103,7 +103,7 @@ class expectation {
     return {};
   }
 
-  /// What is wrong with the gradients: along a direction, differences of the loss of the same program in f64 say what they are.
+  /// The mistake in the gradients: along a direction, differences of the loss of the same program in f64 say what they are.
   [[nodiscard]] std::string wrong_gradients() const {
     if (!has_gradients(seed_)) return {};
     auto at = inputs_;

@@ -64,7 +64,7 @@ class bound_program {
     steps_.run(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
   }
 
-  /// What is wrong with the outputs; empty if nothing is.
+  /// The mistake in the outputs; empty if there is none.
   [[nodiscard]] std::string wrong() const {
     const auto count = plan_.outputs.size();
     for (std::size_t i = 0; i < outputs_.size(); ++i) {

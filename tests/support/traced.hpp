@@ -84,7 +84,7 @@ inline std::string number_text(double x) {
   return digits;
 }
 
-/// What differs where; empty if nothing does. NaN never equals anything.
+/// The first difference; empty if there is none. NaN never equals anything.
 inline std::string difference(const host_array& got, const host_array& want, double tolerance) {
   if (got.type != want.type) return "the types differ";
   if (got.shape != want.shape) return "the shapes differ";

@@ -10,7 +10,7 @@
 
 #include "gspmd/detail/ir/axis_state.hpp"
 
-/// What an operator may do with operands in given states along one axis of n devices, by exact integers: each device computes f of what it
+/// The classes that an operator may have for operands in given states along one axis, by exact integers: each device computes f of what it
 /// holds, forward and backward, nothing is sent, and what comes out is looked at.
 namespace typed_law {
 
@@ -55,7 +55,7 @@ struct law_operator {
   std::function<std::vector<matrix>(const std::vector<matrix>&, const matrix&)> pull;
 };
 
-/// What devices hold of a value in a state; of its gradient in the state that is dual to it.
+/// The values on devices of a value in a state; of its gradient in the state that is dual to it.
 using on_devices = std::vector<matrix>;
 inline on_devices held(const matrix& whole, const axis_state& is, int n, std::mt19937& random) {
   on_devices all;

@@ -29,7 +29,7 @@ using rows = at<split<"x", _>>;
 using columns = at<split<_, "x">>;
 using terms = at<split<_, _>, partial<"x">>;
 
-// What each program does wrong, by the name of its kind; where a system had the bug, how it came about there.
+// The mistake of each program, by the name of its kind; where a system had the bug, how it came about there.
 constexpr auto add = [](auto a, auto b) { return a + b; };
 constexpr auto multiply = [](auto a, auto b) { return a * b; };
 constexpr auto divide = [](auto a, auto b) { return a / b; };

@@ -13,7 +13,7 @@
 #include "gspmd/detail/kernels/reduce.hpp"
 #include "gspmd/detail/transport/combine.hpp"
 
-// What the kernels of the translation unit that includes this get wrong; nothing, if none does. One of the units uses only some of
+// The mistakes of the kernels of the translation unit that includes this; empty, if there are none. One of the units uses only some of
 // them: what both have in common, the linker may take from either, and the rest must fit it.
 namespace {
 

@@ -298,7 +298,7 @@ TEST_CASE("budget: what is the same in every trip is computed before the loop") 
               },
               a);
         }).flops_per_device() == 36 + 2 * (6 + 5 * (product + 6)));
-  // What a conditional computes stays in it, and what is larger than what it is made from stays in the loop.
+  // The values of a conditional stay in it, and a value that is larger than what it is made from stays in the loop.
   CHECK(looped([&](auto a, auto w) {
           return fori_loop(
               5,

@@ -29,7 +29,7 @@ std::vector<double> some(std::size_t n, int seed) {
   return v;
 }
 
-/// What tells devices apart: each call of this has another number.
+/// A number that tells devices apart: each call of this has another number.
 std::atomic<int> calls;
 std::atomic<bool> lies;
 

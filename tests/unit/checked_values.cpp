@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// What a checked run looks at, and how it says where devices differ.
+// The values that a checked run compares, and how it says where devices differ.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -31,7 +31,7 @@ struct liar {
   }
 };
 
-/// What a run in lockstep says of a region whose argument w, [rows,4], is one on all devices, and that gives what it makes of it times x.
+/// The report of a run in lockstep on a region whose argument w, [rows,4], is one on all devices, and that gives f(w) times x.
 template <class Region>
 std::string said_of(std::int64_t rows, const dynamic::mesh& m, Region region) {
   const auto program = dynamic::compile(

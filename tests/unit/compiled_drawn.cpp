@@ -22,7 +22,7 @@ using reference::wrong_between_guards;
 
 constexpr int lengths[] = {1, 7, 9, 17, 31, 33, 63, 65, 70, 127, 129, 225, 255, 257, 289, 300};
 
-/// What the program of a seed is compiled for: a few rows of a drawn length, or a few columns.
+/// The sizes that the program of a seed is compiled for: a few rows of a drawn length, or a few columns.
 template <unsigned Seed>
 struct drawn {
   static constexpr unsigned draw(unsigned k, unsigned n) {

@@ -88,7 +88,7 @@ TEST_CASE("two maps as one are the two of them, element by element") {
         }
         for (std::int64_t m = 0; m < a.to; ++m) shows_first = shows_first || source_of(a.map, from, m) < 0;
         if (both.is_possible && ((shows_first && !both.shows_first_fill) || (shows_second && !both.shows_second_fill))) ++wrong;
-        // What goes straight on, and takes nothing away that comes back, is possible.
+        // A movement that goes straight on, and takes nothing away that comes back, is possible.
         const bool is_plain = a.map.beyond == continuation::none && b.map.beyond == continuation::none;
         if (is_plain && a.map.to_step == 1 && from > 0 && b.to > 0 && !shows_second && !both.is_possible) ++refused;
         possible += both.is_possible ? 1 : 0;

@@ -31,7 +31,7 @@ struct on_four : graph_builder {
     return add_slice(g, a, from, to, std::vector<std::int64_t>(from.size(), 1), {});
   }
 };
-/// What it sends, after its numbers were looked at.
+/// The bytes that the plan sends, after its numbers were looked at.
 std::int64_t bytes_of_plan(on_four& b, const std::vector<int>& outputs) {
   b.g.outputs.clear();
   for (const int o : outputs) b.g.outputs.push_back(o);

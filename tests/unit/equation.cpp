@@ -40,7 +40,7 @@ void check_refused(std::string_view equation, int column, const std::string& why
   CHECK(std::string(p.error).find(why) != std::string::npos);
 }
 
-/// What an equation says, without spaces.
+/// The text of an equation, without spaces.
 std::string written(const equation_sum& s) {
   std::string t;
   for (const auto& term : s.terms) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: threads
 // group: map
-// What goes wrong at run time, and the words for it.
+// Errors at run time, and their words.
 #include <doctest/doctest.h>
 
 #include <stdexcept>

@@ -29,7 +29,7 @@ using reference::traced;
 using std::int64_t;
 using list = std::vector<int64_t>;
 
-/// What an operator is tried on: the type of its elements, the shape of its first operand, and which of its forms.
+/// The operands that an operator is tried on: the type of its elements, the shape of its first operand, and which of its forms.
 struct setting {
   dtype type = dtype::f32;
   list shape;

@@ -69,7 +69,7 @@ dynamic::program gpt(const parallelism& p, const gpt_sizes& s) {
   return b.compile();
 }
 
-/// What the textbook sends. Tensor parallelism: all_reduce of the activations after both halves of a block, forward and backward. Data
+/// The textbook's bytes. Tensor parallelism: all_reduce of the activations after both halves of a block, forward and backward. Data
 /// parallelism: all_reduce of each gradient. Fully sharded: all_gather of each weight and reduce_scatter of its gradient, which is as much.
 std::int64_t textbook(const parallelism& p, const gpt_sizes& s) {
   const auto activations = 4 * s.batch * s.sequence * s.width / p.data, weights = 4 * 12 * s.width * s.width / p.model;

@@ -154,7 +154,7 @@ struct long_chain {  // more operators than one fold may have operands
   static constexpr std::array stores = {to(N - 1, 0), to(N / 2, 1)};
 };
 
-// What a group with a map may be off by: the user's function is inlined there, and where the processor has a fused multiply-add
+// The error that a group with a map may have: the user's function is inlined there, and where the processor has a fused multiply-add
 // the compiler may use it on one path and not on the other.
 int ulps_between_paths(const fused_group& g) {
 #if defined(__FMA__)

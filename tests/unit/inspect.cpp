@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// What tools that build and show programs ask for: operators by name, attributes of the run, labels, and what was decided for them.
+// For tools that build and show programs: operators by name, attributes of the run, labels, and what was decided for them.
 #include <doctest/doctest.h>
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// What the library has room for, and what is said of more.
+// The limits of the library, and the error for more.
 #include <doctest/doctest.h>
 
 #include <cstdint>

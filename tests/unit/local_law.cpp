@@ -32,7 +32,7 @@ bool contains(const std::string& text, const std::string& part) {
   return found;
 }
 
-/// What a program of one operator on tensors of these shapes says, or "no error".
+/// The error of a program of one operator on tensors of these shapes, or "no error".
 template <class T = float, class Op>
 std::string said_of(const Op& op, const std::vector<std::vector<int64_t>>& shapes) {
   return error_of([&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// What a loop carries: the least state into which what it begins with goes without a message, and what its body gives too.
+// Values that a loop carries have the least state into which what it begins with goes without a message, and what its body gives too.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -19,11 +19,11 @@ using namespace gspmd;
 
 namespace loop_states {
 
-/// What bodies read beside what they carry.
+/// The values that bodies read beside those that they carry.
 struct others {
   value replica, invariant, varying, terms;
 };
-/// What the local view has and a program of one device not.
+/// The operators of the local view that a program of one device does not have.
 struct moves {
   virtual ~moves() = default;
   virtual value sum(value varying) const = 0;  // invariant
@@ -125,7 +125,7 @@ bool goes_in(state from, bool is_zero, state to) {
   return from == state::replica && to == state::varying;
 }
 
-/// What comes out of three trips, squared and summed.
+/// The result of three trips, squared and summed.
 template <class Spec>
 value on_devices(const body& f, const beginning& from, state found, const std::vector<value>& in) {
   return manual<"x">(

@@ -217,7 +217,7 @@ TEST_CASE("a bias is counted once beside a partial sum") {
 }
 
 TEST_CASE("collectives of each row, in a loop over rows, are those of all rows at once") {
-  // What a function of one row sends is written for all rows by one dim more, or by a scan (there is no vmap).
+  // The collectives of a function of one row are written for all rows by one dim more, or by a scan (there is no vmap).
   const auto of_row = [](value row, int dim) {  // [..,2] of [..,4]
     const auto whole = local::all_gather<"x", state::replica>(row, dim);
     const auto norm = local::all_reduce<"x", state::replica>(row * row);

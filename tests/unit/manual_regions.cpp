@@ -438,13 +438,13 @@ TEST_CASE("an axis moves only where it is the innermost of its dim, and leaves i
     const auto exchange = [](value v) { return local::all_to_all<"x">(v, 0, 1); };
     CHECK(run(by_y_then_x, gives<split<"y", "x">>{}, exchange) == "no error");
     CHECK(refused(run(by_x_then_y, gives<split<"y", "x">>{}, exchange)));
-    // What is computed of parts is cut as they are: through operators, other dims and loops.
+    // A value computed of parts is cut as they are: through operators, other dims and loops.
     CHECK(refused(run(by_x_then_y, gives<split<"y", _>>{}, [=](value v) { return gather_x(tanh(v) + 1.0); })));
     CHECK(refused(run(by_x_then_y, gives<split<"y", _>>{}, [=](value v) {
       return gather_x(fori_loop(
           3, [](value, value now) { return now * 2.0; }, v));
     })));
-    // What is scattered is cut further: so it leaves.
+    // A scattered value is cut further: so it leaves.
     constexpr takes<held<split<"y", _>, replica<"x">>> by_y;
     const auto own = [](value v) { return local::own_part<"x">(v, 0); };
     CHECK(run(by_y, gives<split<"y,x", _>>{}, own) == "no error");

@@ -110,7 +110,7 @@ TEST_CASE("a pipeline by hand along one axis; the layers of a stage are split al
   const dynamic::mesh m({{"stage", stages}, {"model", 2}});
   const auto a = with_gradients(by_hand, m.checked(), inputs), b = with_gradients(with_stages, m, inputs);
   check_same(a, b, inputs);
-  // What a stage made goes to the next one five times, and its gradient back.
+  // The result of a stage goes to the next one five times, and its gradient back.
   CHECK(a.traffic().in(collective_kind::collective_permute).bytes == 2 * 5 * rows * width * 8);
   // Along model each step sums what it made, [2,6]; and on the way back its gradient, or the one of its operand.
   CHECK(a.traffic().over("model").bytes <= b.traffic().over("model").bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: planner
-// What movements with a map exchange, in closed form against the parts counted one by one.
+// The exchange of movements with a map, in closed form against the parts counted one by one.
 #include <doctest/doctest.h>
 
 #include "../support/collective_oracle.hpp"

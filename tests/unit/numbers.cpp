@@ -22,7 +22,7 @@ using caught::refusal;
 
 const dynamic::mesh two({{"x", 2}});
 
-/// What is said of f(x) for x of this type; "accepted" if nothing is.
+/// The error of f(x) for x of this type; "accepted" if there is none.
 template <class T>
 std::string said(auto f) {
   return refusal([&] { static_cast<void>(dynamic::compile(f, two, dynamic::in<T>({4}, {"x"}))); });

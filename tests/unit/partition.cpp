@@ -69,7 +69,7 @@ bool is_valid(const sharding& s, int rank) {
   return true;
 }
 
-/// What is wrong with going from one layout to another by one operation; empty if nothing.
+/// The mistake in going from one layout to another by one operation; empty if there is none.
 std::string wrong_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
                        instruction_kind what, axis_mask axes) {
   if (!is_valid(to, global.count)) return "not a sharding";
@@ -111,7 +111,7 @@ std::vector<int> axes_of(const sharding& s, int dim) {
   return axes;
 }
 
-/// What is wrong with running an operator of the program on shards of these layouts; empty if nothing. (Reshapes and
+/// The mistake in running an operator of the program on shards of these layouts; empty if there is none. (Reshapes and
 /// broadcasts are left to the runs of random programs.)
 std::string wrong_compute(const graph& g, const local_program& p, const instruction& op) {
   const node& n = g.nodes[static_cast<std::size_t>(op.node)];
@@ -175,7 +175,7 @@ std::string wrong_compute(const graph& g, const local_program& p, const instruct
   return result.partial == (partial_before | summed) ? "" : "the partial axes are wrong";
 }
 
-/// What is wrong with a local program; empty if nothing.
+/// The mistake in a local program; empty if there is none.
 std::string wrong_program(const graph& g, const mesh_shape& mesh, gspmd::detail::span<const sharding> completed,
                           const local_program& p) {
   std::vector<bool> made(p.values.size(), false);

@@ -129,7 +129,7 @@ std::string run(draws& r, traced& program, const std::vector<value>& in, const s
   return wrong;
 }
 
-/// What is wrong with a random convolution; empty if nothing is.
+/// The mistake in a random convolution; empty if there is none.
 std::string check(std::uint64_t seed, bool& sends) {
   draws r{std::mt19937_64(seed)};
   const auto c = draw_case(r);

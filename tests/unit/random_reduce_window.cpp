@@ -150,7 +150,7 @@ struct windowed {
     return wrong;
   }
 
-  /// What the devices must exchange: of the range that the windows of a device pass over, all that another one holds.
+  /// The elements that devices must exchange: of the range that the windows of a device pass over, all that another one holds.
   [[nodiscard]] std::int64_t most_exchanged() const {
     const auto devices = static_cast<int>(mesh.device_count());
     std::vector<std::int64_t> sent(static_cast<std::size_t>(devices)), received = sent;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr monoid all_kinds[] = {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_};
 
-// What padding may hold: the value that would spoil this reduction.
+// Padding may hold this: the value that would spoil this reduction.
 template <class T>
 T garbage(monoid kind) {
   if constexpr (std::is_same_v<T, bool>) return kind == monoid::or_ || kind == monoid::maximum;

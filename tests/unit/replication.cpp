@@ -47,7 +47,7 @@ TEST_CASE("replication: what can be kept, and what the user resharded, is no mis
   CHECK(error_of([](auto x) { return reshape(x, {12}); }, {2, 6}, {"x", ""}) == "");
   CHECK(error_of([](auto x) { return reshape(x, {3, 2}); }, {2, 3}, {"", ""}) == "");
   CHECK(error_of([](auto x) { return reshape(replicate(x), {3, 2}); }, {2, 3}, {"x", ""}) == "");
-  // What costs less than to keep it is not replicated silently either: an einsum gathers, and could have kept the split.
+  // A split is not given up silently either where that costs less: an einsum gathers, and could have kept the split.
   CHECK(error_of([](auto x) { return einsum<"ab,cb->ac">(x, x); }, {8, 64}, {"x", ""}) == "");
 }
 
@@ -206,7 +206,7 @@ TEST_CASE("keep_partial: a value is reduced where its sum is needed, and not bef
   const auto later = two(chain(true, [](auto h) { return keep_partial(h * 0.5); }));
   CHECK(later.traffic().bytes == 2 * 3 * 64 * 512 * 4 / 4);
   CHECK(later.traffic().collectives == 1);
-  // What is not linear in it needs the sum: nothing is refused.
+  // An operator that is not linear in it needs the sum: nothing is refused.
   CHECK(two(chain(true, [](auto h) { return tanh(h); })).traffic().bytes == two(chain(false, same)).traffic().bytes);
 
   std::vector<float> x(64 * 256), w(256 * 32), v(32 * 512);

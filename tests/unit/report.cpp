@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: dynamic
-// What a plan costs on a network, as text.
+// The cost of a plan on a network, as text.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -185,7 +185,7 @@ TEST_CASE("report: what would avoid a collective is found by planning again") {
   CHECK(contains(gathered, "     ways to run einsum at report.cpp:"));
   CHECK(contains(gathered, "     > 0.007 us, 224 bytes: [x, _], [_, _] -> [x, _]\n"));
 
-  // What a result is asked to be.
+  // The sharding that is asked of a result.
   dynamic::builder b(dynamic::mesh({{"x", 8}}));
   const value x = b.input(dynamic::in<float>({512, 64}, {"x", ""}));
   b.output(b.reshard(relu(x), {"", "x"}));

@@ -53,7 +53,7 @@ std::vector<float> counted(std::size_t n) {
   return data;
 }
 
-/// What a reshape between these shardings sends, once it is right.
+/// The bytes that a reshape between these shardings sends, once it is right.
 std::int64_t bytes_of_reshape(const dynamic::mesh& m, const std::vector<std::int64_t>& from,
                               const std::vector<std::string>& split, const std::vector<std::int64_t>& to,
                               const std::vector<std::string>& wanted = {}) {

@@ -102,7 +102,7 @@ TEST_CASE("nor of few elements in many parts, on average") {
   CHECK(t.sum < 1.015 * static_cast<double>(t.pairs));
 }
 
-// What plans state of padded shards is an upper bound of what devices lack, so by that another way may be cheaper.
+// Plans state an upper bound of what devices lack of padded shards, so by that another way may be cheaper.
 TEST_CASE("a reduction of uneven extents is little dearer than the cheapest path, by what devices lack") {
   const auto t = check_all(false, reductions::with);
   CAPTURE(t.first_dearer);

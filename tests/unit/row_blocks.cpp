@@ -165,7 +165,7 @@ TEST_CASE("rows are gone through once, by blocks") {
       one, dynamic::in<float>(shape));
   CHECK(count(scores, action::rows_begin) == 1);
   CHECK(scores.view().arena_bytes <= rows * row_bytes + detail::blocked_bytes);
-  // What the second cache holds stays as it is, and what is reduced along the rows.
+  // Values that the second cache holds stay as they are, and those that are reduced along the rows.
   const auto small = dynamic::compile([](auto x) { return softmax(x, 1); }, one, dynamic::in<float>({64, 64}));
   CHECK(count(small, action::rows_begin) == 0);
   const auto columns = dynamic::compile([](auto x) { return softmax(x, 0); }, one, dynamic::in<float>(shape));

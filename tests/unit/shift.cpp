@@ -86,7 +86,7 @@ struct shifted {
     return wrong;
   }
 
-  /// What the devices must exchange, counted element by element.
+  /// The bytes that devices must exchange, counted element by element.
   struct traffic {
     std::int64_t most = 0, messages = 0;
   };
@@ -171,7 +171,7 @@ struct shifted {
   };
 };
 
-/// What is wrong with the plan; empty if it moves the halo and nothing else.
+/// The mistake in the plan; empty if it moves the halo and nothing else.
 std::string wrong_plan(const shifted& s) {
   const auto p = s.view();
   if (!s.planned.error.empty()) return std::string(s.planned.error.view());

@@ -132,7 +132,7 @@ TEST_CASE("error: the text says operator, place and rank where they are known") 
   CHECK(bare.rank() == -1);
 }
 
-// What collectives are called and cost, by the usual algorithms.
+// Names and costs of collectives, by the usual algorithms.
 namespace {
 
 constexpr mesh_shape constant_mesh(int x, int y) {

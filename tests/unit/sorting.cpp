@@ -63,7 +63,7 @@ bool same_bits(T x, T y) {
   return std::memcmp(&x, &y, sizeof x) == 0;
 }
 
-/// What is sorted: the keys of a program, and by index of a line where its elements come from.
+/// The input of a sort: the keys of a program, and by index of a line where its elements come from.
 struct lines {
   int64_t outer = 1, n = 1, inner = 1;
   template <class Visit>

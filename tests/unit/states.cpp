@@ -286,7 +286,7 @@ bool is_sound(const case_of_operator& op, const std::vector<state>& in, state re
     for (const auto& h : held) x.push_back(h[d]);
     return x;
   };
-  // What device d stands for: its own of what varies, the sum of what is partial.
+  // The value that device d stands for: its own of what varies, the sum of what is partial.
   const auto meant = [&](std::size_t d) {
     arguments x;
     for (std::size_t k = 0; k < operands; ++k) x.push_back(in[k] == state::partial ? sum_of(held[k]) : held[k][d]);
@@ -319,7 +319,7 @@ bool is_sound(const case_of_operator& op, const std::vector<state>& in, state re
   std::vector<on_devices> found(operands), full(operands);
   for (std::size_t d = 0; d < n; ++d) {
     const auto here = op.pull(local(d), g[d]);
-    // What <y, g> has to do with device d: all of y where it is one value.
+    // The part of device d in <y, g>: all of y where it is one value.
     const auto all = op.pull(meant(d), result == state::replica ? sum_of(g) : g[d]);
     for (std::size_t k = 0; k < operands; ++k) {
       found[k].push_back(here[k]);

@@ -121,7 +121,7 @@ struct random_stencil {
     int input;
     std::size_t offset;
   };
-  /// What field k is at a place inside or outside; nothing: the number in `constant`.
+  /// The value of field k at a place inside or outside; nothing: the number in `constant`.
   [[nodiscard]] std::optional<element> at(int k, place i, double& constant) const {
     const auto& f = fields[static_cast<std::size_t>(k)];
     int from = k;

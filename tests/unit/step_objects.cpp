@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: threads
 // group: map
-// What becomes of an object that is used otherwise than it is meant: steps, arrays, launches.
+// Objects that are used otherwise than they are meant: steps, arrays, launches.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -251,7 +251,7 @@ TEST_CASE("a session that a function of its own program calls is refused") {
 struct own_exception {
   int number;
 };
-/// What `thrown` is when it comes out of a launch: 1 for bad_alloc, the number of an own_exception, 0 for anything else.
+/// The kind of `thrown` when it comes out of a launch: 1 for bad_alloc, the number of an own_exception, 0 for anything else.
 template <class Backend, class Thrown>
 int arrives(const Backend& backend, int devices, const Thrown& thrown) {
   try {

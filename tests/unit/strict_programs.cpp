@@ -197,7 +197,7 @@ bool is_possible_on(const written& w, const axis_state& a, const axis_state& b, 
   return typed_law::is_possible(law_of(w.what), takes_two(w.what) ? std::vector{a, b} : std::vector{a}, n, random);
 }
 
-/// What is sent, in any order: kind, axes, bytes.
+/// The collectives, in any order: kind, axes, bytes.
 using bill = std::multiset<std::tuple<std::string, std::string, std::int64_t>>;
 /// By the plan's steps.
 bill sent_by(const dynamic::program& step) {
@@ -586,7 +586,7 @@ TEST_CASE("a bias that is a replica is added to rows that are split, and its gra
           for (const auto& way : errors[0].remedies) is_named = is_named || way.starts_with(wanted);
           CHECK(is_named);
         }
-        // What the operator stretched is no value of the user's: `b` has one dim, and two are named for none.
+        // An operand that the operator stretched is no value of the user's: `b` has one dim, and two are named for none.
         for (const auto& way : errors[0].remedies) CHECK(way.find("split<`x`, _>>(operand 1)") == std::string::npos);
         continue;
       }

@@ -12,7 +12,7 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 
-// What programs need not compute: constants, and what is an operand with the same bits.
+// Programs need not compute these: constants, and what is an operand with the same bits.
 
 namespace {
 
@@ -62,7 +62,7 @@ TEST_CASE("constants are folded where no bit depends on it") {
     const float product = three * tenth, quotient = unit / three;
     CHECK(folded[i] == x[i] * (product - quotient));
   }
-  // What is no number, or too large, is computed where the program runs.
+  // A value that is no number, or too large, is computed where the program runs.
   const auto past = run([](auto v) { return v + (zeros_like(v) + 1e30) * (zeros_like(v) + 1e30); }, x);
   CHECK(past[0] == std::numeric_limits<float>::infinity());
   const auto none = run([](auto v) { return v + zeros_like(v) / zeros_like(v); }, x);

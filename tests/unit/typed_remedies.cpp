@@ -192,7 +192,7 @@ struct random_typed {
   }
 };
 
-/// What a refusal proposes, read as the user reads it.
+/// The remedy in a refusal, read as the user reads it.
 struct way_out {
   int operand = -1;  // -2: the result
   detail::requested_state requested{};

@@ -9,7 +9,7 @@
 #include "gspmd/gspmd.hpp"
 #include "support/error_of.hpp"
 
-// What may be written in two ways is one program; what is refused has the shape that it would have.
+// Two ways to write it make one program; what is refused has the shape that it would have.
 
 namespace {
 

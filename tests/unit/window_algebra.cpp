@@ -129,7 +129,7 @@ int check(std::int64_t extent, const padded_window& padded) {
           if (at < 0 || at >= split.map.tile.local_extent(parts)) ++wrong;
           if (split.element(begin + at) != element) ++wrong;
         }
-      // What is moved to the tile: all that is needed, and where windows pass over nothing, no more.
+      // Moved to the tile is all that is needed, and where windows pass over nothing, no more.
       const auto moved = split.elements(p);
       for (const auto element : needed)
         if (moved.count(element) == 0) ++wrong;

@@ -32,7 +32,7 @@ std::string parse_error(const std::string& text) {
   return refusal([&] { xla_sharding::parse(text); });
 }
 
-/// What a text says, by the definition: the tile of every device, and who it shares a subgroup with. Reads the list form only.
+/// The meaning of a text, by the definition: the tile of every device, and who it shares a subgroup with. Reads the list form only.
 struct tile_table {
   std::vector<std::vector<std::int64_t>> tile;  // per device, its index on each data dim
   std::vector<std::int64_t> manual, unreduced;  // per device, its index in the subgroup, or 0
