@@ -66,8 +66,8 @@ plan_view view_of(const plan& p) {
 GSPMD_PLANNED_ONCE(plan_view view_of<once>(const plan&));
 
 inline namespace GSPMD_TARGET {
-GSPMD_PLANNED_ONCE(ready_step::joint_function joint_function_of<threads_communicator>(const plan_step&));
-GSPMD_PLANNED_ONCE(ready_step::joint_function joint_function_of<simulated_communicator>(const plan_step&));
+GSPMD_KERNELS_ONCE(ready_step::joint_function joint_function_of<threads_communicator>(const plan_step&));
+GSPMD_KERNELS_ONCE(ready_step::joint_function joint_function_of<simulated_communicator>(const plan_step&));
 }  // namespace GSPMD_TARGET
 
 }  // namespace detail
@@ -231,8 +231,8 @@ void program::run_on(Comm& comm, const void* const* inputs, void* const* outputs
   detail::run_whole<true>(view_, comm, inputs, outputs,
                           [&steps](auto& devices, const void* const* in, void* const* out) { steps.run(devices, in, out); });
 }
-GSPMD_PLANNED_ONCE(void program::run_on<threads_communicator>(threads_communicator&, const void* const*, void* const*) const);
-GSPMD_PLANNED_ONCE(void program::run_on<simulated_communicator>(simulated_communicator&, const void* const*, void* const*) const);
+GSPMD_KERNELS_ONCE(void program::run_on<threads_communicator>(threads_communicator&, const void* const*, void* const*) const);
+GSPMD_KERNELS_ONCE(void program::run_on<simulated_communicator>(simulated_communicator&, const void* const*, void* const*) const);
 
 }  // namespace dynamic
 }  // namespace gspmd

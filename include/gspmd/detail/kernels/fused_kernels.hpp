@@ -233,7 +233,7 @@ template <class = once>
 fused_kernel fused_kernel_for(const scalar_op& o) {
   return fused_kernels<>::find(o);
 }
-GSPMD_PLANNED_ONCE(fused_kernel fused_kernel_for<once>(const scalar_op&));
+GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_for<once>(const scalar_op&));
 
 }  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

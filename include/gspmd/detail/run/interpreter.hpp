@@ -57,7 +57,7 @@ std::vector<ready_step> make_all_ready(const plan_view& p, step_memory& memory, 
     });
   return ready;
 }
-GSPMD_PLANNED_ONCE(std::vector<ready_step> make_all_ready<once>(const plan_view&, step_memory&, prepared_objects&));
+GSPMD_KERNELS_ONCE(std::vector<ready_step> make_all_ready<once>(const plan_view&, step_memory&, prepared_objects&));
 
 /// Returns the function that the devices of a communicator of this type run together in a step; null for steps that none does.
 template <class Comm>
