@@ -27,7 +27,7 @@ TEST_CASE("compiled random programs on simulated devices and on threads equal th
 #ifdef __clang__  // one compiler compiles them all
   constexpr unsigned count = 11;
 #else
-  constexpr unsigned count = 44;
+  constexpr unsigned count = 15;
 #endif
   const tally all = check(std::make_integer_sequence<unsigned, count>{});
   std::printf("compiled programs: %u, with %d loops, %d conditionals, %d collectives, %d of them in loops\n", count, all.loops,
