@@ -81,7 +81,7 @@ void leave_alone(mpi_options options) {
 void leave_one_that_computes() {
   mpi_communicator comm(MPI_COMM_WORLD);
   if (comm.device(0) == 1) throw std::runtime_error("rank 1 has had enough");
-  std::this_thread::sleep_for(std::chrono::seconds(30));
+  std::this_thread::sleep_for(std::chrono::seconds(12));
 }
 
 /// All ranks leave, at about the same time; whoever catches it can go on with another communicator.

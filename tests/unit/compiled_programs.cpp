@@ -24,15 +24,16 @@ tally check(std::integer_sequence<unsigned, Seed...>) {
 }  // namespace
 
 TEST_CASE("compiled random programs on simulated devices and on threads equal the naive reference") {
+  // Of the first 44 seeds those with most in them: all conditionals and all collectives in loops. Each mesh has one or more.
 #ifdef __clang__  // one compiler compiles them all
-  constexpr unsigned count = 11;
+  const tally all = check(std::integer_sequence<unsigned, 3, 4, 8, 11, 15, 24, 30, 31, 36>{});
 #else
-  constexpr unsigned count = 44;
+  const tally all = check(std::integer_sequence<unsigned, 1, 2, 3, 4, 8, 11, 15, 24, 30, 31, 32, 35, 36, 39, 40>{});
 #endif
-  const tally all = check(std::make_integer_sequence<unsigned, count>{});
-  std::printf("compiled programs: %u, with %d loops, %d conditionals, %d collectives, %d of them in loops\n", count, all.loops,
-              all.conditionals, all.collectives, all.in_loops);
-  CHECK(all.loops >= static_cast<int>(count / 11));
-  CHECK(all.conditionals >= static_cast<int>(count / 11));
-  CHECK(all.collectives > static_cast<int>(2 * count));
+  std::printf("compiled programs: %d loops, %d conditionals, %d collectives, %d of them in loops\n", all.loops, all.conditionals,
+              all.collectives, all.in_loops);
+  CHECK(all.loops >= 5);
+  CHECK(all.conditionals >= 5);
+  CHECK(all.collectives >= 40);
+  CHECK(all.in_loops >= 3);
 }
