@@ -19,6 +19,16 @@ foreach(file IN LISTS passes)
   endforeach()
 endforeach()
 
+# The attributes of an operator have names, by which its struct writes and reads them (`keep`, `of`): nobody else knows their places.
+file(GLOB_RECURSE readers "${ROOT}/include/gspmd/*.hpp")
+list(FILTER readers EXCLUDE REGEX "/detail/(ops/.*|ir/graph|passes/typed/find_types)\\.hpp$")
+foreach(file IN LISTS readers)
+  file(STRINGS "${file}" lines REGEX "attributes(\\[|\\.items|\\.push_back)")
+  foreach(line IN LISTS lines)
+    string(APPEND complaints "${file}: knows the place of an attribute; ask the operator's struct:${line}\n")
+  endforeach()
+endforeach()
+
 # What a step is and does, its kernel states (ir/kernels/): outside of it a kernel's number is used only where a step of it is made.
 file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")
 list(FILTER headers EXCLUDE REGEX "/detail/ir/(kernels/.*|kernel_list|kernel_facts|plan_step)\\.hpp$")

@@ -26,7 +26,7 @@ struct gather_op : indexing_operator {
   }
   /// Linear in the table, unless a number takes the place of what lies outside.
   static constexpr operator_class meets(const node& n, monoid kind) {
-    const bool fills = static_cast<out_of_range>(n.attributes[1]) == out_of_range::fill;
+    const bool fills = indexing::beyond_of(n) == out_of_range::fill;
     const bool is_linear = !fills || (kind == monoid::add && n.real == 0 && n.integer == 0);
     return {is_linear ? partial_class::all : partial_class::affine, 2};
   }
