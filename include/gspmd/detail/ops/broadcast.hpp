@@ -35,7 +35,6 @@ struct broadcast_op : linear_in_all, without_exchange, without_movements, reads_
   static constexpr completion_rounds completes{.forward = 3, .backward = 2};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
 
   /// `b->ab`: every dim of the result is a parallel factor; the operand has those it is not stretched along.

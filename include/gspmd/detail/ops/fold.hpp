@@ -64,7 +64,7 @@ struct fold_operator : plain_operator, reduced_first, without_movements, reads_s
   }
   static constexpr void fold_step(lowering& l, const instruction& op, const fold_spec& spec, const vec<int>& operands,
                                   const vec<int>& results) {
-    l.add_step(id_of<kernels::fold>, op, l.entry(spec), operands, results).local = l.node_of(op).local;
+    add_step<kernels::fold>(l, op, spec, operands, results).local = l.node_of(op).local;
   }
   template <class Lowering>
   static constexpr vec<int> results_of(Lowering&, const instruction& op) {

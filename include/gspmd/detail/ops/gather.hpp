@@ -42,8 +42,7 @@ struct gather_op : indexing_operator {
     indexed_access a = access_of(l, indexing::of(n, n.shape.count), op.operands[0], op.result, op.operands[1]);
     a.fill = bits_of(n.type, n.real, n.integer);
     a.nothing = is_floating(n.type) ? bits_of(n.type, -0.0, 0) : 0;  // 0.0 would make 0.0 of -0.0
-    note_indexed(l, a, op.operands[0], op.result,
-                 l.add_step(id_of<kernels::gather>, op, l.entry(a), l.all_operands(op), {op.result}));
+    note_indexed(l, a, op.operands[0], op.result, add_step<kernels::gather>(l, op, a, l.all_operands(op), {op.result}));
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) { describe_mode(t, plan, step); }
 };

@@ -104,4 +104,15 @@ class lowering {
   ~lowering() = default;
 };
 
+/// Adds the step of a kernel, by its description or the description's number in the plan; kernels without one have 0.
+template <class K>
+constexpr plan_step& add_step(lowering& l, const instruction& op, int spec, const vec<int>& operands, const vec<int>& results) {
+  return l.add_step(id_of<K>, op, spec, operands, results);
+}
+template <class K>
+constexpr plan_step& add_step(lowering& l, const instruction& op, const typename mp11::mp_first<typename K::tables>::entry& spec,
+                              const vec<int>& operands, const vec<int>& results) {
+  return add_step<K>(l, op, l.entry(spec), operands, results);
+}
+
 }  // namespace gspmd::detail

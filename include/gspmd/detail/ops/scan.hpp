@@ -68,7 +68,7 @@ struct scan_op : plain_operator, same_dims, without_movements, reads_shards, out
     vec<int> operands(1, x);
     if (totals >= 0) operands.push_back(totals);
     const int to = l.wide_result(op.result);
-    auto& s = l.add_step(id_of<kernels::scan>, op, l.entry(spec), operands, {to});
+    auto& s = add_step<kernels::scan>(l, op, spec, operands, {to});
     s.type = part_of(s.type);
     if (totals >= 0) l.add_bound(s, 0, op.operands[0], spec.dim);
     l.narrowed(op, to, op.result, has_ends(spec.combined_by));
@@ -168,7 +168,7 @@ struct top_k_op : plain_operator, reduced_first, without_movements, reads_shards
                                    int at) {
     vec<int> operands(1, x);
     if (numbers >= 0) operands.push_back(numbers);
-    auto& s = l.add_step(id_of<kernels::top_k>, op, l.entry(spec), operands, {best, at});
+    auto& s = add_step<kernels::top_k>(l, op, spec, operands, {best, at});
     const int last = l.value(x).global.count - 1;
     if (l.value(x).layout.axes_of(last) != 0) l.add_bound(s, 0, x, last);
   }

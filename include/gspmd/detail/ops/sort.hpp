@@ -118,7 +118,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
   }
   static constexpr void sort_step(lowering& l, const instruction& op, const sort_spec& spec, const vec<int>& operands,
                                   const vec<int>& results, int dim) {
-    auto& s = l.add_step(id_of<kernels::sort>, op, l.entry(spec), operands, results);
+    auto& s = add_step<kernels::sort>(l, op, spec, operands, results);
     if (dim >= 0) l.add_bound(s, 0, operands[0], dim);
   }
   /// `others`: of each operand what the neighbours sent.
@@ -126,7 +126,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
                                        const vec<int>& others, const vec<int>& results, int dim) {
     vec<int> all = operands;
     for (const int v : others) all.push_back(v);
-    l.add_bound(l.add_step(id_of<kernels::sort_ends>, op, l.entry(spec), all, results), 0, operands[0], dim);
+    l.add_bound(add_step<kernels::sort_ends>(l, op, spec, all, results), 0, operands[0], dim);
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     const sort_order* order = nullptr;

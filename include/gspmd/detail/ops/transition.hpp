@@ -100,7 +100,6 @@ struct transition_op : without_exchange, same_dims, without_steps {
   static constexpr const char* name = "transition";
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;
-  static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
   /// The number of operands that are read. A gradient names the value that it is the gradient of and does not read it.
   static constexpr int reads(const node& n) { return n.operands.count > 0 ? 1 : 0; }

@@ -9,8 +9,9 @@ namespace gspmd::detail {
 
 /// Elements change their indices.
 constexpr bool is_mapped(const plan_step& s) {
-  return s.spec >= 0 &&
-         (is<kernels::move>(s) || is<kernels::move_together>(s) || is<kernels::start_move>(s) || is<kernels::finish_move>(s));
+  constexpr auto first = id_of<kernels::move>, last = id_of<kernels::finish_move>;
+  static_assert(static_cast<int>(last) - static_cast<int>(first) == 3, "the kernels that move stand side by side in the list");
+  return s.spec >= 0 && s.kernel >= first && s.kernel <= last;
 }
 /// A movement of one value into memory of its own, which may go on beside other steps (start_move).
 constexpr bool may_be_started(const plan_step& s) {
