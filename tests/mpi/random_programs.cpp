@@ -49,7 +49,7 @@ TEST_CASE("random programs with limits on gathers over MPI") {
       reference::random_program program(seed, options);
       const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
       std::uint64_t here = 0;
-      for (const auto& s : plan.steps) here += s.what == gspmd::detail::action::contract_round_ring ? 1 : 0;
+      for (const auto& s : plan.steps) here += gspmd::detail::is<gspmd::detail::kernels::contract_round_ring>(s) ? 1 : 0;
       if (here == 0) continue;
       windows += here;
       const auto wrong = lots.add(std::move(program));
@@ -71,7 +71,7 @@ TEST_CASE("random programs with local_ops over MPI") {
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, options);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
-    for (const auto& s : plan.steps) local += s.what == gspmd::detail::action::local ? 1 : 0;
+    for (const auto& s : plan.steps) local += gspmd::detail::is<gspmd::detail::kernels::local>(s) ? 1 : 0;
     const auto wrong = reference::run_and_check(comm, program, gspmd::detail::plan_view(plan));
     if (!wrong.empty()) FAIL_CHECK(wrong);
   }

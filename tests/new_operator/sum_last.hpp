@@ -20,7 +20,6 @@ struct sum_last_op {
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
 
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {

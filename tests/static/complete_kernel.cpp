@@ -10,7 +10,6 @@ static_assert(complete_kernel<kernels::combine>);
     static constexpr char fact = '\0';       \
   };                                         \
   static_assert(!complete_kernel<without_##fact>);
-GSPMD_WITHOUT(name)
 GSPMD_WITHOUT(work)
 GSPMD_WITHOUT(role)
 GSPMD_WITHOUT(handles)

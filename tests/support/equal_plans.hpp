@@ -29,7 +29,7 @@ inline std::string difference(const gspmd::detail::plan_view& a, const gspmd::de
   for (std::size_t i = 0; i < a.steps.size(); ++i) {
     const auto& x = a.steps[i];
     const auto& y = b.steps[i];
-    if (x.what != y.what || x.type != y.type || x.node != y.node || x.spec != y.spec || !range(x.operands, y.operands) ||
+    if (x.kernel != y.kernel || x.type != y.type || x.node != y.node || x.spec != y.spec || !range(x.operands, y.operands) ||
         !range(x.results, y.results) || !range(x.bounds, y.bounds) || x.scratch != y.scratch || x.collective != y.collective ||
         x.forced != y.forced || x.bytes_sent != y.bytes_sent || x.target != y.target || x.trips != y.trips || x.times != y.times)
       return "step " + std::to_string(i);

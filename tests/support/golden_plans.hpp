@@ -33,7 +33,7 @@ inline std::string block_of(const gspmd::dynamic::program& p) {
   out += '\n';
   for (const auto& s : view.steps) {
     if (!communicates(s)) continue;
-    const bool is_round = s.what == action::contract_round_ring;
+    const bool is_round = is<kernels::contract_round_ring>(s);
     const auto& from = view.operand(s, is_round ? planned_ring_of(view, s).operand : 0);
     const auto& to = view.result(s);
     out += padded(name_of(s.collective), 19) + "over " + padded(str(axes_text(mesh, s.axes)), 4) + "  " +

@@ -56,8 +56,8 @@ struct tally {
 
   void count(const detail::plan_view& plan) {
     for (const auto& s : plan.steps) {
-      loops += s.what == detail::action::loop_begin ? 1 : 0;
-      conditionals += s.what == detail::action::branch ? 1 : 0;
+      loops += detail::is<detail::kernels::loop_begin>(s) ? 1 : 0;
+      conditionals += detail::is<detail::kernels::branch>(s) ? 1 : 0;
       collectives += s.bytes_sent > 0 ? 1 : 0;
       in_loops += s.bytes_sent > 0 && s.times > 1 ? 1 : 0;
     }

@@ -40,7 +40,7 @@ struct joined_count {
 /// Of a message whose parts lie wherever they do.
 bool is_joined_apart(const ir::plan_step& s) {
   return s.operands.count > 1 && !ir::is_mapped(s) &&
-         (s.what == ir::action::move_together || s.what == ir::action::combine_together);
+         (ir::is<ir::kernels::move_together>(s) || ir::is<ir::kernels::combine_together>(s));
 }
 
 /// Checks that the values of each message lie one after the other in the arena, in place, or are not too many.
@@ -65,7 +65,7 @@ joined_count check_places(const ir::plan_view& view) {
       }
       REQUIRE(largest <= ir::most_joined_bytes_in_all);
     }
-    if (s.what != ir::action::combine || s.operands.count < 2) continue;
+    if (!ir::is<ir::kernels::combine>(s) || s.operands.count < 2) continue;
     ++result.messages;
     result.values += static_cast<std::uint64_t>(s.operands.count);
     result.in_bodies += s.times > 1 ? 1 : 0;
@@ -264,7 +264,7 @@ TEST_CASE("what is too large stays apart, and a full message is followed by anot
   const auto counts = [](const dynamic::program& p) {
     std::vector<int> list;
     for (const auto& s : p.view().steps)
-      if (s.what == ir::action::combine) list.push_back(s.operands.count);
+      if (ir::is<ir::kernels::combine>(s)) list.push_back(s.operands.count);
     std::sort(list.begin(), list.end());
     return list;
   };

@@ -21,7 +21,7 @@ void check_loops(const dynamic::program& program, std::size_t least_loops) {
   const auto& view = program.view();
   CHECK(table_of<detail::planned_group>(view).size() >= least_loops);
   for (const auto& s : view.steps) {
-    if (s.what != detail::action::fused) continue;
+    if (!detail::is<detail::kernels::fused>(s)) continue;
     const auto& g = table_of<detail::planned_group>(view)[static_cast<std::size_t>(s.spec)];
     CHECK(g.ops.count <= 32'767);
     bool holds = true;

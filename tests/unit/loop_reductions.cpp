@@ -22,13 +22,14 @@
 namespace {
 
 using namespace gspmd;
-using detail::action;
+namespace kernels = detail::kernels;
 using reference::draws;
 using reference::random_split;
 
-int count(const dynamic::program& p, action what) {
+template <class Kernel>
+int count(const dynamic::program& p) {
   int n = 0;
-  for (const auto& s : p.view().steps) n += s.what == what ? 1 : 0;
+  for (const auto& s : p.view().steps) n += detail::is<Kernel>(s) ? 1 : 0;
   return n;
 }
 
@@ -96,8 +97,8 @@ TEST_CASE("what is reduced is not stored") {
   const auto check = [&](auto f, int loops, std::int64_t most, const char* split = "") {
     const auto p =
         dynamic::compile(f, *split == '\0' ? one : dynamic::mesh({{"x", 2}}), dynamic::in<float>({1000, 1000}, {split, ""}));
-    CHECK(count(p, action::fused) == loops);
-    CHECK(count(p, action::reduce) == 0);
+    CHECK(count<kernels::fused>(p) == loops);
+    CHECK(count<kernels::reduce>(p) == 0);
     CHECK(arena_of(p) <= most);
   };
   constexpr std::int64_t block = 74 * 1024;  // 64 KiB, and rows around it
@@ -115,8 +116,8 @@ TEST_CASE("what is reduced is not stored") {
   check([&](auto x) { return reduce(laplacian(x), monoid::maximum, {0, 1}); }, 1, block + 6 * 4096, "x");
   // exp(x - max) is computed where the result comes, added up as it is computed.
   const auto p = dynamic::compile([](auto x) { return softmax(x, 1); }, one, dynamic::in<float>({1000, 1000}));
-  CHECK(count(p, action::fused) == 2);
-  CHECK(count(p, action::reduce) == 1);
+  CHECK(count<kernels::fused>(p) == 2);
+  CHECK(count<kernels::reduce>(p) == 1);
   CHECK(arena_of(p) <= detail::blocked_bytes + block);
 }
 
@@ -132,8 +133,8 @@ TEST_CASE("several reductions of one value read it once, and where it is split g
     const auto split = dynamic::compile(f, two, dynamic::in<float>({1000, 1000}, {"", "x"}));
     for (const auto* p : {&whole, &split})
       if (loops > 0) {
-        CHECK(count(*p, action::fused) == loops);
-        CHECK(count(*p, action::reduce) == 0);
+        CHECK(count<kernels::fused>(*p) == loops);
+        CHECK(count<kernels::reduce>(*p) == 0);
       }
     CHECK(messages(whole) == 0);
     CHECK(messages(split) == sent);

@@ -54,14 +54,14 @@ void check_order(const ir::plan& p, const ir::plan& as_traced) {
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
     const auto& s = p.steps[i];
     const auto& t = as_traced.steps[i];
-    if (t.what == ir::action::copy || t.what >= ir::action::loop_begin) {
-      CHECK(s.what == t.what);
+    if (ir::is<ir::kernels::copy>(t) || ir::facts_of(t).work == ir::step_work::controls) {
+      CHECK(s.kernel == t.kernel);
       CHECK(s.target == t.target);
     }
     CHECK(s.times == t.times);
     for (int k = 0; k < s.operands.count; ++k) {
       const int made = p.values[static_cast<std::size_t>(p.slots[static_cast<std::size_t>(s.operands.begin + k)])].step;
-      const bool is_carried = made >= 0 && p.steps[static_cast<std::size_t>(made)].what == ir::action::copy;
+      const bool is_carried = made >= 0 && ir::is<ir::kernels::copy>(p.steps[static_cast<std::size_t>(made)]);
       if (!is_carried && made >= static_cast<int>(i)) FAIL_CHECK("step ", i, " reads what step ", made, " makes");
     }
   }

@@ -19,7 +19,7 @@ TEST_CASE("random programs with local_ops equal the naive reference") {
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
     const gspmd::detail::plan_view view(plan);
     for (const auto& s : plan.steps) {
-      if (s.what != gspmd::detail::action::local) continue;
+      if (!gspmd::detail::is<gspmd::detail::kernels::local>(s)) continue;
       ++local;
       in_bodies += s.times > 1 ? 1 : 0;
       for (int r = 0; r < s.results.count; ++r) partial += view.result(s, r).layout.partial != 0 ? 1 : 0;

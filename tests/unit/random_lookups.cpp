@@ -24,16 +24,17 @@ TEST_CASE("random programs with gathers, scatters and scans equal the naive refe
     const reference::random_program program(seed, options);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
     const gspmd::detail::plan_view view(plan);
-    using gspmd::detail::action;
+    using gspmd::detail::is;
+    namespace kernels = gspmd::detail::kernels;
     for (const auto& s : plan.steps) {
-      if (s.what != action::gather && s.what != action::scatter && s.what != action::scatter_set && s.what != action::scan &&
-          s.what != action::top_k)
+      if (!is<kernels::gather>(s) && !is<kernels::scatter>(s) && !is<kernels::scatter_set>(s) && !is<kernels::scan>(s) &&
+          !is<kernels::top_k>(s))
         continue;
       ++lookups;
       looked_up[static_cast<std::size_t>(view.operand(s, 0).type)] = true;
       in_bodies += s.times > 1 ? 1 : 0;
       partial += view.result(s).layout.partial != 0 ? 1 : 0;
-      exchanges += (s.what == action::scan || s.what == action::top_k) && s.operands.count == 2 ? 1 : 0;
+      exchanges += (is<kernels::scan>(s) || is<kernels::top_k>(s)) && s.operands.count == 2 ? 1 : 0;
     }
     gspmd::simulated_communicator comm(program.device_count());
     const auto wrong = reference::run_and_check(comm, program, view);

@@ -320,7 +320,7 @@ TEST_CASE("random programs with windows equal the naive reference") {
       in_bodies += is_window && n.region >= 0 ? 1 : 0;
     }
     for (const auto& s : plan.steps) {
-      if (s.what != action::reduce_window) continue;
+      if (!is<kernels::reduce_window>(s)) continue;
       ++windows;
       partial += view.result(s).layout.partial != 0 ? 1 : 0;
       const auto& tile = view.operand(s, 0);

@@ -92,7 +92,7 @@ TEST_CASE("random programs with stencils equal the naive reference") {
                 overlapped = 0;
   const auto count = run_programs(options, [&](const gspmd::detail::plan_view& view, const gspmd::detail::plan_step& s) {
     overlapped += gspmd::detail::is_rim(view, s) ? 1 : 0;
-    if (s.what == gspmd::detail::action::finish_move) return;
+    if (gspmd::detail::is<gspmd::detail::kernels::finish_move>(s)) return;
     if (gspmd::detail::is_mapped(s) && gspmd::detail::map_of(view, s).has_margins()) {
       ++margins;
       sending += s.bytes_sent > 0 ? 1 : 0;
@@ -100,10 +100,11 @@ TEST_CASE("random programs with stencils equal the naive reference") {
       in_bodies += s.times > 1 ? 1 : 0;
       uneven += view.operand(s, 0).is_padded ? 1 : 0;
     }
-    if (s.what == gspmd::detail::action::fused) at_offsets += gspmd::detail::group_of_step(view, s).margins.count > 0 ? 1 : 0;
-    if (s.what == gspmd::detail::action::fused)
+    if (gspmd::detail::is<gspmd::detail::kernels::fused>(s))
+      at_offsets += gspmd::detail::group_of_step(view, s).margins.count > 0 ? 1 : 0;
+    if (gspmd::detail::is<gspmd::detail::kernels::fused>(s))
       for (const auto& op : gspmd::detail::group_of(view, s).ops) corners += op.offsets.count > 1 ? 1 : 0;
-    if (s.what == gspmd::detail::action::copy) turns += view.result(s).where.takes_turns() ? 1 : 0;
+    if (gspmd::detail::is<gspmd::detail::kernels::copy>(s)) turns += view.result(s).where.takes_turns() ? 1 : 0;
   });
   std::printf(
       "%llu margins, %llu of them sent, %llu round the end, %llu in loops, %llu of uneven shards; "

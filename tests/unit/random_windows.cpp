@@ -19,7 +19,7 @@ struct counts {
 
   void add(const gspmd::detail::plan_view& plan) {
     for (const auto& s : plan.steps) {
-      if (s.what != gspmd::detail::action::contract_round_ring) continue;
+      if (!gspmd::detail::is<gspmd::detail::kernels::contract_round_ring>(s)) continue;
       const auto& w = planned_ring_of(plan, s);
       ++windows;
       both_ways += w.both_ways ? 1 : 0;

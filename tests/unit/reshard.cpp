@@ -131,9 +131,10 @@ TEST_CASE("pairs with a name") {
 }
 
 namespace {
-int count_of(const plan& p, action what) {
+template <class Kernel>
+int count_of(const plan& p) {
   int n = 0;
-  for (const auto& s : p.steps) n += s.what == what ? 1 : 0;
+  for (const auto& s : p.steps) n += is<Kernel>(s) ? 1 : 0;
   return n;
 }
 }  // namespace
@@ -145,8 +146,8 @@ TEST_CASE("a plan does nothing where two shardings are one") {
   b.g.outputs = {b.op(opcode::negate, same)};
   const auto p = make_plan(b.g, b.mesh);
   REQUIRE(p.error.empty());
-  CHECK(count_of(p, action::move) == 0);
-  CHECK(count_of(p, action::combine) == 0);
+  CHECK(count_of<kernels::move>(p) == 0);
+  CHECK(count_of<kernels::combine>(p) == 0);
 }
 
 TEST_CASE("one gather for two users") {
@@ -207,7 +208,7 @@ TEST_CASE("resharding takes no memory but the arena, and of that what is alive a
         std::max(most, lines.size() + static_cast<std::size_t>(facts_of(p.steps[i]).scratch_bytes(view, p.steps[i]) + 63) / 64);
   }
   CHECK(static_cast<std::int64_t>(most) * 64 + 128 == p.arena_bytes);  // the blocks leave a gap beside the sums
-  CHECK(count_of(p, action::move) + count_of(p, action::combine) >= 3);
+  CHECK(count_of<kernels::move>(p) + count_of<kernels::combine>(p) >= 3);
 
   arena_keeper comm(static_cast<int>(b.mesh.device_count()));
   bound_devices devices;

@@ -20,14 +20,15 @@
 namespace {
 
 using namespace gspmd;
-using detail::action;
+namespace kernels = detail::kernels;
 using reference::draws;
 
 const dynamic::mesh one({{"x", 1}}), two({{"x", 2}}), four({{"x", 2}, {"y", 2}});
 
-int count(const dynamic::program& p, action what) {
+template <class Kernel>
+int count(const dynamic::program& p) {
   int n = 0;
-  for (const auto& s : p.view().steps) n += s.what == what ? 1 : 0;
+  for (const auto& s : p.view().steps) n += detail::is<Kernel>(s) ? 1 : 0;
   return n;
 }
 
@@ -112,7 +113,7 @@ void compare(std::uint64_t seed) {
   f.build(whole, dynamic::in<T>(f.shape, split), dynamic::in<T>({width}), f.shape[0]);
   const auto program = whole.compile();
   for (const auto& s : program.view().steps) {
-    if (s.what != action::rows_begin) continue;
+    if (!is<kernels::rows_begin>(s)) continue;
     ++blocked;
     const auto& blocks = detail::table_of<detail::row_blocks>(program.view())[static_cast<std::size_t>(s.spec)];
     overlapping += blocks.rows % blocks.at_once != 0 ? 1 : 0;
@@ -146,9 +147,9 @@ TEST_CASE("rows are gone through once, by blocks") {
   const auto check = [&](auto f, int loops) {
     for (const auto* m : {&one, &two}) {
       const auto p = dynamic::compile(f, *m, dynamic::in<float>(shape, {"x", ""}));
-      CHECK(count(p, action::rows_begin) == 1);
-      CHECK(count(p, action::rows_end) == 1);
-      CHECK(count(p, action::fused) == loops);
+      CHECK(count<kernels::rows_begin>(p) == 1);
+      CHECK(count<kernels::rows_end>(p) == 1);
+      CHECK(count<kernels::fused>(p) == loops);
       CHECK(p.view().arena_bytes <= detail::blocked_bytes + 32 * row_bytes);
     }
   };
@@ -163,16 +164,16 @@ TEST_CASE("rows are gone through once, by blocks") {
         return tanh(transpose(softmax(transpose(x, {1, 0}), 1), {1, 0}));
       },
       one, dynamic::in<float>(shape));
-  CHECK(count(scores, action::rows_begin) == 1);
+  CHECK(count<kernels::rows_begin>(scores) == 1);
   CHECK(scores.view().arena_bytes <= rows * row_bytes + detail::blocked_bytes);
   // Values that the second cache holds stay as they are, and those that are reduced along the rows.
   const auto small = dynamic::compile([](auto x) { return softmax(x, 1); }, one, dynamic::in<float>({64, 64}));
-  CHECK(count(small, action::rows_begin) == 0);
+  CHECK(count<kernels::rows_begin>(small) == 0);
   const auto columns = dynamic::compile([](auto x) { return softmax(x, 0); }, one, dynamic::in<float>(shape));
-  CHECK(count(columns, action::rows_begin) == 0);
+  CHECK(count<kernels::rows_begin>(columns) == 0);
   // The exchange between stands between blocks, not inside.
   const auto split = dynamic::compile([](auto x) { return softmax(x, 1); }, two, dynamic::in<float>(shape, {"", "x"}));
-  CHECK(count(split, action::combine) == 2);
+  CHECK(count<kernels::combine>(split) == 2);
 }
 
 TEST_CASE("rows by blocks have the bits of rows alone") {

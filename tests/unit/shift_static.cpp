@@ -30,14 +30,15 @@ static_assert(heat_step::traffic.over("x").bytes == 3 * 8 && heat_step::traffic.
 static_assert(heat_step::traffic.messages == 3 && heat_step::input_shard<0>::local_extents == dims<5, 3>::value);
 
 // One exchange for each dim, and one loop that reads at offsets; nothing is copied, and the arena holds the margins.
-constexpr std::size_t steps_of(const detail::plan_view& p, detail::action what) {
+template <class Kernel>
+constexpr std::size_t steps_of(const detail::plan_view& p) {
   std::size_t n = 0;
-  for (const auto& s : p.steps) n += s.what == what ? 1 : 0;
+  for (const auto& s : p.steps) n += detail::is<Kernel>(s) ? 1 : 0;
   return n;
 }
 constexpr std::int64_t in_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
-static_assert(heat_step::view.steps.size() == 3 && steps_of(heat_step::view, detail::action::move) == 2 &&
-              steps_of(heat_step::view, detail::action::fused) == 1);
+static_assert(heat_step::view.steps.size() == 3 && steps_of<detail::kernels::move>(heat_step::view) == 2 &&
+              steps_of<detail::kernels::fused>(heat_step::view) == 1);
 static_assert(heat_step::view.arena_bytes == in_lines(2 * 3 * 8) + in_lines(2 * 5 * 8));
 
 // In a loop two states take turns: the output's memory and as much in the arena.
@@ -53,8 +54,8 @@ template <std::int64_t Trips>
 constexpr bool takes_turns() {
   const auto& p = heat_loop<Trips>::view;
   for (const auto& s : p.steps)  // the first state comes from the input; then nothing is copied
-    if (s.what == detail::action::copy && s.target >= 0 && &p.operand(s, 0) != &p.result(s)) return false;
-  return steps_of(p, detail::action::move) == 2 && steps_of(p, detail::action::fused) == 1 &&
+    if (detail::is<detail::kernels::copy>(s) && s.target >= 0 && &p.operand(s, 0) != &p.result(s)) return false;
+  return steps_of<detail::kernels::move>(p) == 2 && steps_of<detail::kernels::fused>(p) == 1 &&
          p.arena_bytes == in_lines(5 * 3 * 8) + in_lines(8) + in_lines(2 * 3 * 8) + in_lines(2 * 5 * 8);
 }
 static_assert(takes_turns<0>() && takes_turns<1>() && takes_turns<6>());
@@ -140,9 +141,9 @@ TEST_CASE("a stencil in a loop that does not copy its state") {
 
 // Shards that are large enough are computed while their margins are exchanged: what needs none of them first, then the rim.
 using large_heat = compile<heat_of(std::integral_constant<std::int64_t, 3>{}), grid, in<double, dims<701, 500>, split<"x", "y">>>;
-static_assert(steps_of(large_heat::view, detail::action::start_move) == 2 &&
-              steps_of(large_heat::view, detail::action::finish_move) == 2 &&
-              steps_of(large_heat::view, detail::action::fused) == 2);
+static_assert(steps_of<detail::kernels::start_move>(large_heat::view) == 2 &&
+              steps_of<detail::kernels::finish_move>(large_heat::view) == 2 &&
+              steps_of<detail::kernels::fused>(large_heat::view) == 2);
 static_assert(large_heat::traffic.collectives == 2 * 3 && large_heat::traffic.bytes == 3 * (167 * 8 + 2 * 351 * 8));
 
 TEST_CASE("a stencil is computed while its margins are exchanged") {

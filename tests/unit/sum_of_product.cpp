@@ -15,11 +15,12 @@
 namespace {
 
 using namespace gspmd;
-using detail::action;
+namespace kernels = detail::kernels;
 
-int count(const dynamic::program& p, action what) {
+template <class Kernel>
+int count(const dynamic::program& p) {
   int n = 0;
-  for (const auto& s : p.view().steps) n += s.what == what ? 1 : 0;
+  for (const auto& s : p.view().steps) n += detail::is<Kernel>(s) ? 1 : 0;
   return n;
 }
 
@@ -31,17 +32,17 @@ TEST_CASE("a sum of products is one contraction and no loop") {
   const auto in = dynamic::in<float>({100, 80});
   const auto check = [&](auto f, int contractions) {
     const auto p = dynamic::compile(f, one, in, in);
-    CHECK(count(p, action::contract) == contractions);
-    CHECK(count(p, action::fused) == 1 - contractions);
-    CHECK(count(p, action::reduce) == 1 - contractions);
+    CHECK(count<kernels::contract>(p) == contractions);
+    CHECK(count<kernels::fused>(p) == 1 - contractions);
+    CHECK(count<kernels::reduce>(p) == 1 - contractions);
     CHECK(p.flops_per_device() == 2 * 100 * 80);
   };
   check([](auto a, auto b) { return sum(a * b); }, 1);
   check([](auto a, auto b) { return sum(a * b, 1); }, 1);
   check([](auto a, auto b) { return sum(a * b, 0); }, 1);
   const auto self_product = dynamic::compile([](auto a) { return sum(a * a); }, one, in);
-  CHECK(count(self_product, action::contract) == 1);
-  CHECK(count(self_product, action::fused) == 0);
+  CHECK(count<kernels::contract>(self_product) == 1);
+  CHECK(count<kernels::fused>(self_product) == 0);
 }
 
 TEST_CASE("products that have other readers too, or are computed with their factors, stay a loop") {
@@ -52,16 +53,16 @@ TEST_CASE("products that have other readers too, or are computed with their fact
         return std::tuple{sum(y), y};
       },
       one, in, in);
-  CHECK(count(read_twice, action::contract) == 0);
+  CHECK(count<kernels::contract>(read_twice) == 0);
   const auto computed = dynamic::compile([](auto a, auto b) { return sum((a - 1.0) * (b - 1.0)); }, one, in, in);
-  CHECK(count(computed, action::contract) == 0);
-  CHECK(count(computed, action::fused) == 1);
+  CHECK(count<kernels::contract>(computed) == 0);
+  CHECK(count<kernels::fused>(computed) == 1);
   const auto few_terms = dynamic::compile([](auto a, auto b) { return sum(a * b, 1); }, one, dynamic::in<float>({100, 8}),
                                           dynamic::in<float>({100, 8}));
-  CHECK(count(few_terms, action::contract) == 0);
+  CHECK(count<kernels::contract>(few_terms) == 0);
   const auto integers = dynamic::compile([](auto a, auto b) { return sum(a * b); }, one, dynamic::in<std::int32_t>({100}),
                                          dynamic::in<std::int32_t>({100}));
-  CHECK(count(integers, action::contract) == 0);
+  CHECK(count<kernels::contract>(integers) == 0);
 }
 
 TEST_CASE("sums of products on uneven shards equal the ones written out") {
@@ -87,7 +88,7 @@ TEST_CASE("sums of products on uneven shards equal the ones written out") {
     int contractions = 0;
     const auto run = [&](auto sum_of) {
       const auto p = dynamic::compile([&](auto x, auto y) { return sum_of(x * y); }, m, in, in);
-      contractions += count(p, action::contract);
+      contractions += count<kernels::contract>(p);
       got.push_back(p.run(simulated{}, a, b)[0]);
     };
     run([](value v) { return sum(v); });

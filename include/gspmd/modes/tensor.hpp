@@ -135,7 +135,7 @@ struct tensor<T, Dims, place<Mesh, Parts...>> {
     if (!parts.problem.empty()) g.fail(n.at, "input", parts.broken, parts.problem);
     n.annotated = true;
     n.annotation = parts.layout;
-    n.attributes.push_back(parts.replica);
+    detail::replica_axes{parts.replica}.keep(n);
     g.find_types = &detail::find_types;
     return {&g, id};
   }

@@ -88,6 +88,8 @@ struct node {
 /// Whether a loop runs until a condition does not hold (open_while).
 constexpr bool is_while(const node& n) { return n.op == opcode::loop && n.attributes.count > 0 && n.attributes[0] != 0; }
 
+constexpr void set_while(node& n) { n.attributes.push_back(1); }
+
 /// How many trips of a loop the user asks for on one exchange of margins (passes/ghost_zones.hpp); -1: as many as are fastest.
 constexpr std::int64_t ghost_sweeps(const node& n) {
   return n.op == opcode::loop && n.attributes.count > 1 ? n.attributes[1] : 1;
@@ -98,6 +100,12 @@ constexpr void set_ghost_sweeps(node& n, std::int64_t sweeps) {
   n.attributes.push_back(sweeps);
 }
 
+/// Adds attributes. An operator with other ones than dims has a struct that writes them, `keep(n)`, and reads them, `of(n)`; nobody else
+/// knows their places.
+template <class... A>
+constexpr void add_attributes(node& n, A... attributes) {
+  (n.attributes.push_back(static_cast<std::int64_t>(attributes)), ...);
+}
 /// The attribute `k` of an operator whose attributes are dims.
 constexpr int attribute_dim(const node& n, int k) { return static_cast<int>(n.attributes[k]); }
 

@@ -26,7 +26,6 @@ struct kernel_facts {
 template <class K>
 concept complete_kernel = requires {
   requires mp11::mp_is_list<typename K::tables>::value;
-  requires K::name >= action{};
   requires K::handles >= element_kinds{};
   kernel_facts{K::work, K::role, K::works_in_place, K::mark_kept, K::scratch_bytes, K::axes, K::messages, K::packing, K::rounds};
 };
@@ -41,17 +40,19 @@ struct facts_of_kernels<mp11::mp_list<K...>> {
                                       Kernel::mark_kept, Kernel::scratch_bytes, Kernel::axes,
                                       Kernel::messages,  Kernel::packing,       Kernel::rounds};
   template <auto Fact>
-  static constexpr std::remove_cvref_t<decltype(std::declval<kernel_facts>().*Fact)> by_name[sizeof...(K)] = {of<K>.*Fact...};
+  static constexpr std::remove_cvref_t<decltype(std::declval<kernel_facts>().*Fact)> by_kernel[sizeof...(K)] = {of<K>.*Fact...};
 };
 
 class facts_of_step {
   template <auto Fact>
-  static constexpr const auto& table = facts_of_kernels<all_kernels>::by_name<Fact>;
+  static constexpr const auto& table = facts_of_kernels<all_kernels>::by_kernel<Fact>;
   int kernel_;
 
  public:
   constexpr explicit facts_of_step(const plan_step& s)
-      : kernel_(static_cast<int>(s.what)), work(table<&kernel_facts::work>[kernel_]), role(table<&kernel_facts::role>[kernel_]) {}
+      : kernel_(static_cast<int>(s.kernel)),
+        work(table<&kernel_facts::work>[kernel_]),
+        role(table<&kernel_facts::role>[kernel_]) {}
 
   step_work work;
   step_role role;
@@ -80,7 +81,7 @@ constexpr facts_of_step facts_of(const plan_step& s) { return facts_of_step(s); 
 template <class K>
 constexpr auto description_by(const plan_view& p, const plan_step& s) {
   const auto& table = table_of<typename mp11::mp_first<typename K::tables>::entry>(p);
-  return s.what == K::name ? table.data() + s.spec : nullptr;
+  return s.kernel == id_of<K> ? table.data() + s.spec : nullptr;
 }
 
 /// Whether a step computes the inner part of a loop, or the rest of one, which goes on where that one ended.

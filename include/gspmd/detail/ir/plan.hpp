@@ -7,7 +7,17 @@
 #include <type_traits>
 
 #include "gspmd/detail/ir/collective.hpp"
-#include "gspmd/detail/ir/kernel_list.hpp"
+#include "gspmd/detail/ir/kernels/collectives.hpp"
+#include "gspmd/detail/ir/kernels/contract.hpp"
+#include "gspmd/detail/ir/kernels/copies.hpp"
+#include "gspmd/detail/ir/kernels/folds.hpp"
+#include "gspmd/detail/ir/kernels/fused.hpp"
+#include "gspmd/detail/ir/kernels/indices.hpp"
+#include "gspmd/detail/ir/kernels/rearrange.hpp"
+#include "gspmd/detail/ir/kernels/regions.hpp"
+#include "gspmd/detail/ir/kernels/scans.hpp"
+#include "gspmd/detail/ir/kernels/sorts.hpp"
+#include "gspmd/detail/ir/kernels/windows.hpp"
 #include "gspmd/detail/ir/ring.hpp"
 #include "gspmd/detail/support/frozen.hpp"
 #include "gspmd/detail/support/span.hpp"
@@ -29,6 +39,11 @@ struct planned_node {
   std::int64_t moved_by = 0;
   bool is_started = false;  // a collective that the program starts and finishes
 };
+
+/// The tables that kernels fill, each once.
+template <class K>
+using tables_of_kernel = typename K::tables;
+using kernel_tables = mp11::mp_unique<mp11::mp_apply<mp11::mp_append, mp11::mp_transform<tables_of_kernel, all_kernels>>>;
 
 /// Calls `f` with all tables of a plan, or of a view of one.
 template <class Plan, class F>

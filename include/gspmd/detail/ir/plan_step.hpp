@@ -4,48 +4,11 @@
 #include <cstdint>
 
 #include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/ir/kernel_list.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 
 namespace gspmd::detail {
-
-/// The plan's names of the kernels (kernel_list.hpp), in the order of their list.
-enum class action : std::uint8_t {
-  fused,
-  contract,
-  contract_round_ring,
-  reduce,
-  permute,
-  move,
-  move_together,
-  start_move,
-  finish_move,
-  combine,
-  combine_together,
-  row,
-  set_row,
-  add_row,
-  copy,
-  terms,
-  local,
-  reduce_window,
-  select_and_scatter,
-  gather,
-  scatter,
-  scatter_set,
-  scan,
-  top_k,
-  sort,
-  sort_ends,
-  fold,
-  loop_begin,
-  loop_end,
-  branch,
-  otherwise,
-  join,
-  rows_begin,
-  rows_end,
-};
 
 /// The number of trips of a loop that runs while a condition holds.
 inline constexpr std::int64_t unknown_trips = -1;
@@ -105,7 +68,7 @@ struct table_range {
 };
 
 struct plan_step {
-  action what = action::fused;
+  kernel_id kernel = id_of<kernels::fused>;
   dtype type = dtype::f32;
   int node = 0;          // whose operator it is, or for whose sake data moves
   int spec = 0;          // in the first table of its kernel; move: -1 where elements keep their indices
@@ -126,6 +89,11 @@ struct plan_step {
   const local_function* local = nullptr;  // local: whose entry `spec` runs; fold: the monoid
   friend constexpr bool operator==(const plan_step&, const plan_step&) = default;
 };
+/// Whether a step is of kernel K.
+template <class K>
+constexpr bool is(const plan_step& s) {
+  return s.kernel == id_of<K>;
+}
 constexpr bool communicates(const plan_step& s) { return s.axes != 0; }
 
 }  // namespace gspmd::detail

@@ -19,7 +19,7 @@ constexpr int add_spread(graph& g, int reduced, const node& n) {
   const extents shape = operand_of(g, n, 0).shape;
   inline_vec<std::int8_t, max_rank> kept;
   for (int d = 0, next = 0; d < shape.count; ++d) {
-    const bool is_reduced = next < n.attributes.count && n.attributes[next] == d;
+    const bool is_reduced = next < n.attributes.count && attribute_dim(n, next) == d;
     if (is_reduced) ++next;
     else kept.push_back(static_cast<std::int8_t>(d));
   }
@@ -35,7 +35,6 @@ struct broadcast_op : linear_in_all, without_exchange, without_movements, reads_
   static constexpr completion_rounds completes{.forward = 3, .backward = 2};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
 
   /// `b->ab`: every dim of the result is a parallel factor; the operand has those it is not stretched along.
@@ -62,8 +61,9 @@ struct broadcast_op : linear_in_all, without_exchange, without_movements, reads_
   static constexpr dim_places lies_along(const graph& g, const node& n) {
     dim_places along;
     for (int d = 0; d < n.attributes.count; ++d)
-      along.push_back(operand_of(g, n, 0).shape[d] != n.shape[attribute_dim(n, d)] ? std::int8_t{-1}
-                                                                                   : static_cast<std::int8_t>(n.attributes[d]));
+      along.push_back(operand_of(g, n, 0).shape[d] != n.shape[attribute_dim(n, d)]
+                          ? std::int8_t{-1}
+                          : static_cast<std::int8_t>(attribute_dim(n, d)));
     return along;
   }
   template <class Builder>

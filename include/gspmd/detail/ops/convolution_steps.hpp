@@ -77,7 +77,7 @@ constexpr void add_windowed_contraction(Lowering& l, const instruction& op) {
   }
   const int spec = l.planned(c);
   const int lhs = l.widened(op, tile.value), rhs = l.widened(op, op.operands[1]), sum = l.wide_result(op.result);
-  auto& s = l.add_step(action::contract, op, spec, {lhs, rhs}, {sum});
+  auto& s = add_step<kernels::contract>(l, op, spec, {lhs, rhs}, {sum});
   for (int k = 0; k < 2; ++k)
     for (int d = 0; d < e.letters[k].count; ++d) {
       const auto letter = e.letters[k][d];

@@ -61,7 +61,6 @@ struct einsum_op : without_exchange, without_movements, reads_shards, outside_of
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
 
   /// The equation is the rule: a letter is a factor; parallel if the result has it, else a reduction by add.

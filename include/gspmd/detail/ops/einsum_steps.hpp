@@ -100,7 +100,7 @@ constexpr void add_contraction(Lowering& l, const instruction& op) {
     return by_parts && turned == k ? l.both_turns(op, op.operands[k]) : l.widened(op, op.operands[k]);
   };
   const int lhs = read(0), rhs = read(1), sum = l.wide_result(op.result);
-  auto& s = l.add_step(goes_round ? action::contract_round_ring : action::contract, op, spec, {lhs, rhs}, {sum});
+  auto& s = l.add_step(goes_round ? id_of<kernels::contract_round_ring> : id_of<kernels::contract>, op, spec, {lhs, rhs}, {sum});
   s.type = part_of(s.type);
   if (goes_round) {
     s.collective = collective_kind::collective_permute;

@@ -17,7 +17,6 @@ struct elementwise_op : named_by_opcode, same_dims, without_exchange, without_mo
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::loop;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
-  static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
 
   ///   negate                                   all, add; it turns a maximum into a minimum

@@ -30,9 +30,7 @@ constexpr int add_fold(graph& g, span<const int> operands, const local_function&
   n.shape = shape_of_fold(x.shape, how);
   n.local = &monoid;
   for (const int o : operands) n.operands.push_back(o);
-  n.attributes.push_back(how.dim);
-  n.attributes.push_back(how.is_exclusive ? 1 : 0);
-  n.attributes.push_back(how.is_reversed ? 1 : 0);
+  add_attributes(n, how.dim, how.is_scan, how.is_exclusive, how.is_reversed);
   const extents shape = n.shape;
   const int id = g.add(n);
   if (id < 0) return -1;
@@ -60,12 +58,13 @@ struct fold_operator : plain_operator, reduced_first, without_movements, reads_s
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 
  protected:
-  static constexpr fold_spec spec_of(const node& n, bool is_scan) {
-    return {static_cast<std::int8_t>(n.attributes[0]), is_scan, n.attributes[1] != 0, n.attributes[2] != 0};
+  static constexpr fold_spec spec_of(const node& n) {
+    const auto& a = n.attributes;
+    return {static_cast<std::int8_t>(a[0]), a[1] != 0, a[2] != 0, a[3] != 0};
   }
   static constexpr void fold_step(lowering& l, const instruction& op, const fold_spec& spec, const vec<int>& operands,
                                   const vec<int>& results) {
-    l.add_step(action::fold, op, l.entry(spec), operands, results).local = l.node_of(op).local;
+    add_step<kernels::fold>(l, op, spec, operands, results).local = l.node_of(op).local;
   }
   template <class Lowering>
   static constexpr vec<int> results_of(Lowering&, const instruction& op) {
@@ -95,10 +94,11 @@ struct reduce_by_op : fold_operator {
   static constexpr bool uniform = false;
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& in = operand_of(g, n, 0).shape;
+    const int dim = spec_of(n).dim;
     rule.results = n.results;
     tensor_map operand, result;
     for (int d = 0; d < in.count; ++d) {
-      const bool is_folded = d == n.attributes[0];
+      const bool is_folded = d == dim;
       const int f = rule.add_factor(in[d], is_folded ? factor_kind::exchanged : factor_kind::parallel);
       operand.begin_dim();
       operand.add_factor(f);
@@ -111,7 +111,7 @@ struct reduce_by_op : fold_operator {
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
-    const fold_spec s = spec_of(l.node_of(op), false);
+    const fold_spec s = spec_of(l.node_of(op));
     const bool is_whole = l.value(op.operands[0]).layout.axes_of(s.dim) == 0;
     fold_step(l, op, s, is_whole ? vec<int>{op.operands.begin(), op.operands.end()} : totals(l, op, s), results_of(l, op));
   }
@@ -119,7 +119,7 @@ struct reduce_by_op : fold_operator {
 
 struct scan_by_op : fold_operator {
   static constexpr const char* name = "scan_by";
-  static constexpr dim_mask exchanges(const node& n) { return dim_bit(static_cast<int>(n.attributes[0])); }
+  static constexpr dim_mask exchanges(const node& n) { return dim_bit(spec_of(n).dim); }
   static constexpr bool uniform = true;
   static constexpr void rule(const graph&, const node& n, op_rule& rule) {
     uniform_rule(n.shape, rule);
@@ -127,7 +127,7 @@ struct scan_by_op : fold_operator {
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
-    const fold_spec s = spec_of(l.node_of(op), true);
+    const fold_spec s = spec_of(l.node_of(op));
     vec<int> operands(op.operands.begin(), op.operands.end());
     if (l.value(operands[0]).layout.axes_of(s.dim) != 0) {
       vec<int> starts;

@@ -26,7 +26,7 @@ struct gather_op : indexing_operator {
   }
   /// Linear in the table, unless a number takes the place of what lies outside.
   static constexpr operator_class meets(const node& n, monoid kind) {
-    const bool fills = static_cast<out_of_range>(n.attributes[1]) == out_of_range::fill;
+    const bool fills = indexing::beyond_of(n) == out_of_range::fill;
     const bool is_linear = !fills || (kind == monoid::add && n.real == 0 && n.integer == 0);
     return {is_linear ? partial_class::all : partial_class::affine, 2};
   }
@@ -42,7 +42,7 @@ struct gather_op : indexing_operator {
     indexed_access a = access_of(l, indexing::of(n, n.shape.count), op.operands[0], op.result, op.operands[1]);
     a.fill = bits_of(n.type, n.real, n.integer);
     a.nothing = is_floating(n.type) ? bits_of(n.type, -0.0, 0) : 0;  // 0.0 would make 0.0 of -0.0
-    note_indexed(l, a, op.operands[0], op.result, l.add_step(action::gather, op, l.entry(a), l.all_operands(op), {op.result}));
+    note_indexed(l, a, op.operands[0], op.result, add_step<kernels::gather>(l, op, a, l.all_operands(op), {op.result}));
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) { describe_mode(t, plan, step); }
 };

@@ -24,12 +24,13 @@ struct ghost_blocks {
 
   [[nodiscard]] constexpr std::int64_t size() const { return shard_extent(extent, parts); }
   [[nodiscard]] constexpr std::int64_t width() const { return low + size() + high; }
-};
 
-constexpr ghost_blocks ghost_blocks_of(const node& n) {
-  const auto& a = n.attributes;
-  return {static_cast<int>(a[0]), a[1], a[2], a[3], a[4], static_cast<continuation>(a[5]), {a[6], a[7]}};
-}
+  constexpr void keep(node& n) const { add_attributes(n, dim, extent, parts, low, high, beyond, brought.low, brought.high); }
+  static constexpr ghost_blocks of(const node& n) {
+    const auto& a = n.attributes;
+    return {static_cast<int>(a[0]), a[1], a[2], a[3], a[4], static_cast<continuation>(a[5]), {a[6], a[7]}};
+  }
+};
 
 /// Adds the blocks of a dim, which becomes two: [..., extent, ...] is [..., parts, width, ...].
 constexpr int add_ghost_blocks(graph& g, int operand, const ghost_blocks& b, location at);
@@ -44,7 +45,7 @@ struct ghost_blocks_op : plain_operator, reduced_first, without_movements, witho
   static constexpr bool keeps_slices = false;
 
   static constexpr void rule(const graph& g, const node& n, op_rule& r) {
-    const auto b = ghost_blocks_of(n);
+    const auto b = ghost_blocks::of(n);
     const extents& from = operand_of(g, n, 0).shape;
     tensor_map in, out;
     for (int d = 0; d < from.count; ++d) {
@@ -62,7 +63,7 @@ struct ghost_blocks_op : plain_operator, reduced_first, without_movements, witho
   }
   static constexpr int tiles(const node&) { return 1; }
   static constexpr index_map tile(const graph&, const node& n, int) {
-    const auto b = ghost_blocks_of(n);
+    const auto b = ghost_blocks::of(n);
     index_map map;
     map.dims.push_back(dim_map::tile_of(b.dim, window_dim{b.width(), b.size(), 1, -b.low, 1}, b.parts));
     auto& d = map.dims[0];
@@ -77,7 +78,7 @@ struct ghost_blocks_op : plain_operator, reduced_first, without_movements, witho
   static constexpr void gradient(gradient_builder&, const node&) {}
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
-    const auto b = ghost_blocks_of(l.node_of(op));
+    const auto b = ghost_blocks::of(l.node_of(op));
     const int tile = l.tile(op, 0).value;
     const extents& from = l.value(tile).local;
     extents strides(from.count, 1);
@@ -101,9 +102,7 @@ constexpr int add_ghost_blocks(graph& g, int operand, const ghost_blocks& b, loc
   n.shape.insert(b.dim, b.parts);
   n.at = at;
   n.operands.push_back(operand);
-  for (const std::int64_t a : {std::int64_t{b.dim}, b.extent, b.parts, b.low, b.high, static_cast<std::int64_t>(b.beyond),
-                               b.brought.low, b.brought.high})
-    n.attributes.push_back(a);
+  b.keep(n);
   return g.add_sized(n);
 }
 
@@ -202,8 +201,11 @@ class block_reads {
   }
   /// Sets the number that a shift reads beyond its ends.
   static constexpr void set_number(node& n, const scalar_op& number) {
+    auto way = shift_way::of(n);
+    way.integer = number.integer;
     n.real = number.real;
-    n.attributes[2] = number.integer;
+    n.attributes.clear();
+    way.keep(n);
   }
 
   graph& g_;

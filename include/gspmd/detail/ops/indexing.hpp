@@ -53,21 +53,18 @@ struct indexing {
   }
   constexpr void keep(node& n) const {
     n.attributes.clear();
-    n.attributes.push_back(vector_dim);
-    n.attributes.push_back(static_cast<std::int64_t>(beyond));
     std::int64_t window = 0;
     for (int d = 0; d < lookup.count; ++d)
       if (lookup[d] < 0) window |= std::int64_t{1} << d;
-    n.attributes.push_back(window);
-    for (const auto& t : table) {
-      n.attributes.push_back(t.slice);
-      n.attributes.push_back((t.index_batch + 1) * 64 * 2 + (t.column + 1) * 2 + (t.along >= 0 ? 1 : 0));
-    }
+    add_attributes(n, vector_dim, beyond, window);
+    for (const auto& t : table)
+      add_attributes(n, t.slice, (t.index_batch + 1) * 64 * 2 + (t.column + 1) * 2 + (t.along >= 0 ? 1 : 0));
   }
+  static constexpr out_of_range beyond_of(const node& n) { return static_cast<out_of_range>(n.attributes[1]); }
   static constexpr indexing of(const node& n, int slices_rank) {
     indexing ix;
     ix.vector_dim = static_cast<int>(n.attributes[0]);
-    ix.beyond = static_cast<out_of_range>(n.attributes[1]);
+    ix.beyond = beyond_of(n);
     for (int k = 3; k < n.attributes.count; k += 2) {
       const auto code = n.attributes[k + 1];
       ix.table.push_back({n.attributes[k], static_cast<std::int8_t>(code / 2 % 64 - 1),

@@ -98,7 +98,7 @@ struct local_operator : plain_operator, reduced_first, without_movements, reads_
     const int entry = local_entry_of(*n.local, [&](int k) { return operand_of(l.g, n, k).type; });
     vec<int> results(1, op.result);
     for (const int v : op.further_results) results.push_back(v);
-    l.add_step(action::local, op, entry, l.all_operands(op), results).local = n.local;
+    add_step<kernels::local>(l, op, entry, l.all_operands(op), results).local = n.local;
   }
   static void describe(std::string& t, const plan_view&, const plan_step* step) {
     if (step != nullptr) t += ' ' + std::string(local_rule_text(step->local->rule).view());

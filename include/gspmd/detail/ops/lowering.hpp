@@ -27,7 +27,7 @@ class lowering {
   /// Only the device knows how much of dim `dim` of value `v` it holds, and where: the kernel gets it under `index`.
   virtual constexpr void add_bound(plan_step& s, int index, int v, int dim) = 0;
   /// The step of a kernel, by the number of its description.
-  virtual constexpr plan_step& add_step(action what, const instruction& op, int spec, const vec<int>& operands,
+  virtual constexpr plan_step& add_step(kernel_id kernel, const instruction& op, int spec, const vec<int>& operands,
                                         const vec<int>& results) = 0;
   /// The number of a kernel's description in the plan.
   template <class Spec>
@@ -64,12 +64,12 @@ class lowering {
       spec.permutation.push_back(static_cast<std::int8_t>(spec.in.count));
       spec.in.push_back(2);
     }
-    auto& s = add_step(action::permute, op, entry(spec), {operand}, {result});
+    auto& s = add_step(id_of<kernels::permute>, op, entry(spec), {operand}, {result});
     if (by_parts) s.type = part_of(type);
   }
   /// Another order of the dims of a shard, which are `in` whatever the value says of them.
   constexpr void permute_as(const instruction& op, int operand, int result, const permutation_spec& spec) {
-    add_step(action::permute, op, entry(spec), {operand}, {result});
+    add_step(id_of<kernels::permute>, op, entry(spec), {operand}, {result});
   }
   virtual constexpr void reduce(const instruction& op, int operand, int result, dim_mask dims, monoid kind) = 0;
   /// The same of an operand that the operator reads nowhere else: the loop that computes it may reduce it, and with it others that read
@@ -103,5 +103,16 @@ class lowering {
   constexpr lowering(const graph& program, plan& plan) : g(program), out(plan) {}
   ~lowering() = default;
 };
+
+/// Adds the step of a kernel, by its description or the description's number in the plan; kernels without one have 0.
+template <class K>
+constexpr plan_step& add_step(lowering& l, const instruction& op, int spec, const vec<int>& operands, const vec<int>& results) {
+  return l.add_step(id_of<K>, op, spec, operands, results);
+}
+template <class K>
+constexpr plan_step& add_step(lowering& l, const instruction& op, const typename mp11::mp_first<typename K::tables>::entry& spec,
+                              const vec<int>& operands, const vec<int>& results) {
+  return add_step<K>(l, op, l.entry(spec), operands, results);
+}
 
 }  // namespace gspmd::detail

@@ -50,7 +50,6 @@ using dim_places = inline_vec<std::int8_t, max_rank>;
 ///   exchanges(n)                the dims of its result along which its own steps send what they found from part to part
 ///   reads(n)                    how many operands it reads; the others are looked at by completion only
 ///   keeps_slices                a slice of its result takes the same slice of its operands, and nothing else
-///   may_cut_axes                its rule divides dims into factors that an axis may have to be cut for
 ///   is_made_again(n)            a reader may have it made again, in another sharding, where moving its operand sends less
 ///   may_go_round_ring(n)        an operand may visit it shard by shard instead of being gathered
 ///   movements(n)                of how many movements between shards it consists; 0: of none
@@ -78,7 +77,6 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
   requires std::same_as<decltype(O::uniform), const bool>;
   requires std::same_as<decltype(O::keeps_slices), const bool>;
   requires std::same_as<decltype(O::composes), const bool>;
-  requires std::same_as<decltype(O::may_cut_axes), const bool>;
   requires std::same_as<decltype(O::replication), const replication_words>;
   { O::rule(g, n, rule) } -> std::same_as<void>;
   { O::meets(n, monoid::add) } -> std::same_as<operator_class>;
@@ -112,7 +110,6 @@ struct without_exchange {
 };
 /// Reads all its operands, each where it lies, and leaves axes, plans of its readers and messages as they are.
 struct plain_operator : without_exchange {
-  static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node&) { return false; }
@@ -175,7 +172,6 @@ struct operator_facts : operator_name {
   bool uniform = false;
   bool keeps_slices = false;
   bool composes = false;
-  bool may_cut_axes = false;
   replication_words replication;
   void (*rule)(const graph&, const node&, op_rule&) = nullptr;
   operator_class (*meets)(const node&, monoid) = nullptr;
@@ -205,7 +201,6 @@ struct operator_facts : operator_name {
         uniform(O::uniform),
         keeps_slices(O::keeps_slices),
         composes(O::composes),
-        may_cut_axes(O::may_cut_axes),
         replication(O::replication),
         rule(O::rule),
         meets(O::meets),

@@ -20,19 +20,18 @@ struct placed_op : plain_operator, same_dims, reads_shards, without_arithmetic, 
   static constexpr int movements(const node&) { return 1; }
   static constexpr index_map map(const graph&, const node& n, int) {
     index_map map;
-    map.placed_dim = static_cast<std::int8_t>(n.attributes[0]);
-    for (int i = 1; i < n.attributes.count; ++i) map.placed.push_back(static_cast<std::int8_t>(n.attributes[i]));
+    map.placed_dim = static_cast<std::int8_t>(attribute_dim(n, 0));
+    for (int i = 1; i < n.attributes.count; ++i) map.placed.push_back(static_cast<std::int8_t>(attribute_dim(n, i)));
     return map;
   }
   /// The way back of each index.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
-    inline_vec<std::int8_t, max_placed> back;
-    for (int i = 1; i < n.attributes.count; ++i) back.push_back(-1);
-    for (int i = 1; i < n.attributes.count; ++i)
-      if (n.attributes[i] >= 0) back[static_cast<int>(n.attributes[i])] = static_cast<std::int8_t>(i - 1);
-    b.send(0,
-           add_placed(b.program(), b.dy().id(), {back.begin(), static_cast<std::size_t>(back.count)}, attribute_dim(n, 0), n.at));
+    const index_map there = map(b.program(), n, 0);
+    inline_vec<std::int8_t, max_placed> back(there.placed.count, -1);
+    for (int i = 0; i < there.placed.count; ++i)
+      if (there.placed[i] >= 0) back[there.placed[i]] = static_cast<std::int8_t>(i);
+    b.send(0, add_placed(b.program(), b.dy().id(), {back.begin(), static_cast<std::size_t>(back.count)}, there.placed_dim, n.at));
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
@@ -53,8 +52,8 @@ constexpr int add_placed(graph& g, int operand, span<const std::int8_t> from, in
   const node& x = g.nodes[static_cast<std::size_t>(operand)];
   node n = source(code_of<placed_op>, x.type, x.shape, at);
   n.operands.push_back(operand);
-  n.attributes.push_back(dim);
-  for (const auto i : from) n.attributes.push_back(i);
+  add_attributes(n, dim);
+  for (const auto i : from) add_attributes(n, i);
   return g.add(n);
 }
 

@@ -127,7 +127,7 @@ struct reduce_window_op : windowed_operator {
       w.windows.push_back({static_cast<std::int8_t>(along.dim), inside});
     }
     const int from = l.widened(op, tile.value), to = l.wide_result(op.result);
-    note_padded(l, op, l.add_step(action::reduce_window, op, l.entry(w), {from}, {to}));
+    note_padded(l, op, add_step<kernels::reduce_window>(l, op, w, {from}, {to}));
     l.narrowed(op, to, op.result, has_ends(w.reduced_by));
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {

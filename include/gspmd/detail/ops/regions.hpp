@@ -32,7 +32,7 @@ constexpr int open_loop(graph& g, std::int64_t trips, location at) {
 constexpr int open_while(graph& g, location at) {
   node n = source(opcode::loop, dtype::s64, {}, at);
   n.integer = 1;
-  n.attributes.push_back(1);
+  set_while(n);
   return g.open(n);
 }
 

@@ -36,7 +36,6 @@ struct reshape_op : without_exchange, reads_shards, without_arithmetic, outside_
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
   static constexpr bool composes = false;
-  static constexpr bool may_cut_axes = true;
   static constexpr replication_words replication = ordinary_replication;
 
   /// `(ab)->ab`: walks both shapes and closes a block wherever the products of the extents meet.

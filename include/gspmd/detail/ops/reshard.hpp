@@ -43,7 +43,6 @@ struct shard_alike_op : same_dims, without_exchange, without_steps {
   static constexpr const char* name = "shard_alike";
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;
-  static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
 
   static constexpr int reads(const node&) { return 1; }

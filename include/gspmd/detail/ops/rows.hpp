@@ -88,7 +88,7 @@ struct set_row_op : row_operator {
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
-    note_rows(l, op, l.add_step(action::set_row, op, 0, l.all_operands(op), {op.result}));
+    note_rows(l, op, add_step<kernels::set_row>(l, op, 0, l.all_operands(op), {op.result}));
   }
 };
 
@@ -107,7 +107,7 @@ struct add_row_op : row_operator {
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
-    note_rows(l, op, l.add_step(action::add_row, op, 0, l.all_operands(op), {op.result}));
+    note_rows(l, op, add_step<kernels::add_row>(l, op, 0, l.all_operands(op), {op.result}));
   }
 };
 
@@ -125,7 +125,7 @@ struct row_op : row_operator {
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
-    note_rows(l, op, l.add_step(action::row, op, 0, l.all_operands(op), {op.result}));
+    note_rows(l, op, add_step<kernels::row>(l, op, 0, l.all_operands(op), {op.result}));
   }
 };
 

@@ -12,12 +12,21 @@ namespace gspmd::detail {
 /// Adds the reductions of all elements of a line up to each index, or from it on.
 constexpr int add_scan(graph& g, int operand, int dim, monoid kind, bool is_exclusive, bool is_reversed, location at);
 
+/// The attributes of a scan.
+struct scan_way {
+  int dim = 0;
+  bool is_exclusive = false, is_reversed = false;
+
+  constexpr void keep(node& n) const { add_attributes(n, dim, is_exclusive, is_reversed); }
+  static constexpr scan_way of(const node& n) { return {attribute_dim(n, 0), n.attributes[1] != 0, n.attributes[2] != 0}; }
+};
+
 struct scan_op : plain_operator, same_dims, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr const char* name = "scan_along";
   static constexpr operator_class meets(const node& n, monoid kind) {
     return {n.reduced_by == kind ? partial_class::all : partial_class::none};
   }
-  static constexpr dim_mask exchanges(const node& n) { return dim_bit(attribute_dim(n, 0)); }
+  static constexpr dim_mask exchanges(const node& n) { return dim_bit(scan_way::of(n).dim); }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
@@ -28,9 +37,9 @@ struct scan_op : plain_operator, same_dims, without_movements, reads_shards, out
   }
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
-    const bool is_exclusive = n.attributes[1] != 0, is_reversed = n.attributes[2] != 0;
+    const scan_way way = scan_way::of(n);
     const auto back = [&](auto t) {
-      return b.as_term(add_scan(b.program(), t.id(), attribute_dim(n, 0), monoid::add, is_exclusive, !is_reversed, n.at));
+      return b.as_term(add_scan(b.program(), t.id(), way.dim, monoid::add, way.is_exclusive, !way.is_reversed, n.at));
     };
     if (n.reduced_by == monoid::add) b.send(0, back(b.dy()));
     else if (n.reduced_by == monoid::multiply) b.send(0, back(b.dy() * b.y()) / b.in(0));
@@ -42,8 +51,9 @@ struct scan_op : plain_operator, same_dims, without_movements, reads_shards, out
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
-    const int x = l.widened(op, op.operands[0]), dim = attribute_dim(n, 0);
-    scan_spec s{l.value(x).local, static_cast<std::int8_t>(dim), n.reduced_by, n.attributes[1] != 0, n.attributes[2] != 0};
+    const auto [dim, is_exclusive, is_reversed] = scan_way::of(n);
+    const int x = l.widened(op, op.operands[0]);
+    scan_spec s{l.value(x).local, static_cast<std::int8_t>(dim), n.reduced_by, is_exclusive, is_reversed};
     if (l.value(x).layout.axes_of(dim) == 0) return scan_step(l, op, s, x, -1);
     local_value total = l.value(x);
     s.parts = total.global[dim] = parts_of(l.out.mesh, total.layout, dim);
@@ -58,7 +68,7 @@ struct scan_op : plain_operator, same_dims, without_movements, reads_shards, out
     vec<int> operands(1, x);
     if (totals >= 0) operands.push_back(totals);
     const int to = l.wide_result(op.result);
-    auto& s = l.add_step(action::scan, op, l.entry(spec), operands, {to});
+    auto& s = add_step<kernels::scan>(l, op, spec, operands, {to});
     s.type = part_of(s.type);
     if (totals >= 0) l.add_bound(s, 0, op.operands[0], spec.dim);
     l.narrowed(op, to, op.result, has_ends(spec.combined_by));
@@ -81,9 +91,7 @@ constexpr int add_scan(graph& g, int operand, int dim, monoid kind, bool is_excl
   node n = source(code_of<scan_op>, x.type, x.shape, at);
   n.reduced_by = kind;
   n.operands.push_back(operand);
-  n.attributes.push_back(dim);
-  n.attributes.push_back(is_exclusive ? 1 : 0);
-  n.attributes.push_back(is_reversed ? 1 : 0);
+  scan_way{dim, is_exclusive, is_reversed}.keep(n);
   return g.add(n);
 }
 
@@ -160,7 +168,7 @@ struct top_k_op : plain_operator, reduced_first, without_movements, reads_shards
                                    int at) {
     vec<int> operands(1, x);
     if (numbers >= 0) operands.push_back(numbers);
-    auto& s = l.add_step(action::top_k, op, l.entry(spec), operands, {best, at});
+    auto& s = add_step<kernels::top_k>(l, op, spec, operands, {best, at});
     const int last = l.value(x).global.count - 1;
     if (l.value(x).layout.axes_of(last) != 0) l.add_bound(s, 0, x, last);
   }

@@ -100,7 +100,7 @@ struct scatter_op : indexing_operator {
       a.slices.push_back(2);
     }
     const int updates = l.widened(op, op.operands[1]), to = l.wide_result(op.result);
-    auto& s = l.add_step(action::scatter, op, l.entry(a), {op.operands[0], updates}, {to});
+    auto& s = add_step<kernels::scatter>(l, op, a, {op.operands[0], updates}, {to});
     s.type = part_of(s.type);
     note_indexed(l, a, op.result, op.operands[1], s);
     l.narrowed(op, to, op.result, has_ends(a.combined_by));
@@ -179,8 +179,7 @@ struct scatter_set_op : indexing_operator {
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
     const auto a = access_of(l, indexing::of(n, l.value(op.operands[2]).global.count), op.result, op.operands[2], op.operands[1]);
-    note_indexed(l, a, op.result, op.operands[2],
-                 l.add_step(action::scatter_set, op, l.entry(a), l.all_operands(op), {op.result}));
+    note_indexed(l, a, op.result, op.operands[2], add_step<kernels::scatter_set>(l, op, a, l.all_operands(op), {op.result}));
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) { describe_mode(t, plan, step); }
 };

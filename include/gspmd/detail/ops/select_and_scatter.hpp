@@ -75,7 +75,7 @@ struct select_and_scatter_op : windowed_operator {
                            room_of(w), in.at[along.dim], by.at[along.dim]});
     }
     const int from = l.widened(op, in.value), added = l.widened(op, by.value), to = l.wide_result(op.result);
-    note_padded(l, op, l.add_step(action::select_and_scatter, op, l.entry(s), {from, added}, {to}));
+    note_padded(l, op, add_step<kernels::select_and_scatter>(l, op, s, {from, added}, {to}));
     l.narrowed(op, to, op.result);
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}

@@ -14,6 +14,18 @@ namespace gspmd::detail {
 constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, location at,
                         continuation beyond = continuation::none, written_number number = 0);
 
+/// The attributes of a shift. The offset is the node's number, and a floating number beyond the ends its `real`.
+struct shift_way {
+  int dim = 0;
+  continuation beyond = continuation::none;
+  std::int64_t integer = 0;  // beyond the ends
+
+  constexpr void keep(node& n) const { add_attributes(n, dim, beyond, integer); }
+  static constexpr shift_way of(const node& n) {
+    return {attribute_dim(n, 0), static_cast<continuation>(n.attributes[1]), n.attributes[2]};
+  }
+};
+
 /// A split of the shifted dim stays: what lies across the boundaries of shards is exchanged (GSPMD 4.3).
 struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr const char* name = "shift";
@@ -21,37 +33,37 @@ struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, o
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
 
-  static constexpr continuation beyond(const node& n) { return static_cast<continuation>(n.attributes[1]); }
-
   /// The number beyond the ends is added to the sums of all devices, so all of them together may add it only once: a partial
   /// operand stays partial only where it is zero, or where the monoid is a maximum or the like.
   static constexpr operator_class meets(const node& n, monoid kind) {
-    const bool is_zero = beyond(n) != continuation::none || (n.real == 0 && n.attributes[2] == 0);
+    const bool is_zero = shift_way::of(n).beyond != continuation::none || (n.real == 0 && shift_way::of(n).integer == 0);
     return {is_zero || (kind != monoid::add && kind != monoid::multiply) ? partial_class::all : partial_class::affine};
   }
   static constexpr bool composes = false;
   static constexpr int movements(const node&) { return 1; }
   static constexpr index_map map(const graph&, const node& n, int) {
+    const shift_way way = shift_way::of(n);
     index_map map;
-    map.dims.push_back(dim_map::affine(attribute_dim(n, 0), 1, n.integer, 1));
-    map.dims[0].beyond = beyond(n);
-    map.fill = bits_of(n.type, n.real, n.attributes[2]);
+    map.dims.push_back(dim_map::affine(way.dim, 1, n.integer, 1));
+    map.dims[0].beyond = way.beyond;
+    map.fill = bits_of(n.type, n.real, way.integer);
     return map;
   }
   /// The transposed shift: every element gets what came of it inside, and an outermost one what came of it outside too.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
-    const int dim = attribute_dim(n, 0), dy = b.dy().id();
+    const auto [dim, beyond, integer] = shift_way::of(n);
+    const int dy = b.dy().id();
     const auto extent = n.shape[dim], offset = n.integer;
     graph& g = b.program();
-    const bool is_round = beyond(n) == continuation::round;
+    const bool is_round = beyond == continuation::round;
     int sum = add_shift(g, dy, dim, -offset, n.at, is_round ? continuation::round : continuation::none);
-    if (!is_round && beyond(n) != continuation::none && offset != 0) {
+    if (!is_round && beyond != continuation::none && offset != 0) {
       const int index = add_iota(g, dtype::s64, n.shape, dim, n.at);
       const int zero = add_constant(g, n.type, n.shape, 0, 0, n.at);
       const auto outside = offset < 0 ? index_range{0, -offset} : index_range{extent - offset, extent};
       for (auto i = outside.begin; i < outside.end; ++i) {
-        const auto from = element_at(beyond(n), extent, i + offset);
+        const auto from = element_at(beyond, extent, i + offset);
         const int is_it =
             add_elementwise(g, opcode::compare_eq, {index, add_constant(g, dtype::s64, n.shape, 0, from, n.at)}, n.at);
         const int part = add_elementwise(g, opcode::select, {is_it, add_shift(g, dy, dim, i - from, n.at), zero}, n.at);
@@ -100,7 +112,7 @@ constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, loc
   n.shape = x.shape;
   n.at = at;
   n.operands.push_back(operand);
-  for (const std::int64_t a : {std::int64_t{dim}, static_cast<std::int64_t>(beyond), number.integer}) n.attributes.push_back(a);
+  shift_way{dim, beyond, number.integer}.keep(n);
   n.integer = offset;
   n.real = number.real;
   return g.add(n);

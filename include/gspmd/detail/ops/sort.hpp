@@ -44,6 +44,18 @@ struct sort_by_columns {
   }
 };
 
+/// The attributes of a sort.
+struct sort_way {
+  int dim = 0;
+  sort_order order;
+
+  constexpr void keep(node& n) const { add_attributes(n, dim, order.keys, order.descending); }
+  static constexpr sort_way of(const node& n) {
+    const auto& a = n.attributes;
+    return {static_cast<int>(a[0]), {static_cast<std::int8_t>(a[1]), static_cast<std::uint8_t>(a[2])}};
+  }
+};
+
 struct sort_op : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr const char* name = "sort";
   static constexpr origin made = origin::shards;
@@ -52,7 +64,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
   static constexpr bool uniform = true;
   static constexpr bool keeps_slices = false;
 
-  static constexpr dim_mask exchanges(const node& n) { return dim_bit(attribute_dim(n, 0)); }
+  static constexpr dim_mask exchanges(const node& n) { return dim_bit(sort_way::of(n).dim); }
   static constexpr void rule(const graph&, const node& n, op_rule& rule) {
     uniform_rule(n.shape, rule);
     rule.results = n.results;
@@ -61,7 +73,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
     std::int64_t log2 = 1;
-    for (auto rest = n.shape[attribute_dim(n, 0)]; rest > 2; rest = (rest + 1) / 2) ++log2;
+    for (auto rest = n.shape[sort_way::of(n).dim]; rest > 2; rest = (rest + 1) / 2) ++log2;
     return saturating_multiply(log2, saturating_elements(p.value(op.result).local));
   }
   /// Back to where the elements were: the gradient by a result in the order of the indices, which is a sort again, so that no device
@@ -69,9 +81,10 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
-    const int dim = attribute_dim(n, 0), keys = static_cast<int>(n.attributes[1]), count = n.operands.count;
-    int indices = b.visited() + keys - 1;
-    if (count == 1) indices = add_stable_sort(g, {n.operands.begin(), 1}, 1, dim, n.attributes[2] != 0, n.at) + 1;
+    const int count = n.operands.count;
+    const auto [dim, order] = sort_way::of(n);
+    int indices = b.visited() + order.keys - 1;
+    if (count == 1) indices = add_stable_sort(g, {n.operands.begin(), 1}, 1, dim, order.descending != 0, n.at) + 1;
     for (int k = 0; k < count && indices > 0; ++k) {
       if (!is_floating(b.at(n.operands[k]).type)) continue;
       const int pair[] = {indices, b.by(b.visited() + k)};
@@ -90,12 +103,12 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
-    const int dim = attribute_dim(n, 0);
+    const auto [dim, order] = sort_way::of(n);
     vec<int> operands(op.operands.begin(), op.operands.end()), results(1, op.result);
     for (const int v : op.further_results) results.push_back(v);
     const local_value& x = l.value(operands[0]);
     sort_spec s;
-    s.order = {static_cast<std::int8_t>(n.attributes[1]), static_cast<std::uint8_t>(n.attributes[2])};
+    s.order = order;
     for (int d = 0; d < x.local.count; ++d)
       if (d != dim) (d < dim ? s.outer : s.inner) *= x.local[d];
     s.length = s.sorted_length = x.local[dim];
@@ -105,7 +118,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
   }
   static constexpr void sort_step(lowering& l, const instruction& op, const sort_spec& spec, const vec<int>& operands,
                                   const vec<int>& results, int dim) {
-    auto& s = l.add_step(action::sort, op, l.entry(spec), operands, results);
+    auto& s = add_step<kernels::sort>(l, op, spec, operands, results);
     if (dim >= 0) l.add_bound(s, 0, operands[0], dim);
   }
   /// `others`: of each operand what the neighbours sent.
@@ -113,7 +126,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
                                        const vec<int>& others, const vec<int>& results, int dim) {
     vec<int> all = operands;
     for (const int v : others) all.push_back(v);
-    l.add_bound(l.add_step(action::sort_ends, op, l.entry(spec), all, results), 0, operands[0], dim);
+    l.add_bound(add_step<kernels::sort_ends>(l, op, spec, all, results), 0, operands[0], dim);
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     const sort_order* order = nullptr;
@@ -268,9 +281,7 @@ constexpr int add_sort(graph& g, span<const int> operands, int dim, const sort_o
   const node x = g.nodes[static_cast<std::size_t>(operands[0])];
   node n = source(code_of<sort_op>, x.type, x.shape, at);
   for (const int o : operands) n.operands.push_back(o);
-  n.attributes.push_back(dim);
-  n.attributes.push_back(order.keys);
-  n.attributes.push_back(order.descending);
+  sort_way{dim, order}.keep(n);
   const int id = g.add(n);
   if (id < 0) return -1;
   for (const int o : operands.subspan(1))

@@ -32,7 +32,7 @@ struct source_op : named_by_opcode,
   static constexpr scalar_op in_loop(const graph&, const node& n) {
     scalar_op s = scalar_op::constant(n.type, n.real, n.integer);
     s.op = n.op;
-    if (s.is_index()) s.dim = static_cast<std::int8_t>(n.attributes[0]);
+    if (s.is_index()) s.dim = static_cast<std::int8_t>(attribute_dim(n, 0));
     return s;
   }
   static constexpr dim_places lies_along(const graph&, const node&) { return {}; }

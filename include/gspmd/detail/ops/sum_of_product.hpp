@@ -45,7 +45,7 @@ constexpr bool add_sum_of_product(Lowering& l, const instruction& op, dim_mask d
     if ((dims & dim_bit(d)) == 0) c.out.push_back(static_cast<std::int8_t>(d));
   }
   l.forget(product);
-  auto& s = l.add_step(action::contract, op, l.planned(c), {lhs, rhs}, {op.result});
+  auto& s = add_step<kernels::contract>(l, op, l.planned(c), {lhs, rhs}, {op.result});
   for (int k = 0; k < 2; ++k)
     for (int d = 0; d < c.lhs.count; ++d)
       if ((dims & dim_bit(d)) != 0) l.add_bound(s, d, k == 0 ? lhs : rhs, d);

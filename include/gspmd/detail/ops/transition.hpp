@@ -17,11 +17,7 @@ struct state_change {
   axis_state from, to;
 
   constexpr void keep(node& n) const {
-    for (const std::int64_t a :
-         {std::int64_t{static_cast<int>(by)}, std::int64_t{axes}, std::int64_t{static_cast<int>(from.is)}, std::int64_t{from.dim},
-          std::int64_t{static_cast<int>(from.reduced_by)}, std::int64_t{static_cast<int>(to.is)}, std::int64_t{to.dim},
-          std::int64_t{static_cast<int>(to.reduced_by)}})
-      n.attributes.push_back(a);
+    add_attributes(n, by, axes, from.is, from.dim, from.reduced_by, to.is, to.dim, to.reduced_by);
   }
   static constexpr state_change of(const node& n) {
     const std::int64_t* const a = n.attributes.items;
@@ -48,9 +44,8 @@ struct device_shift {
   inline_vec<std::int8_t, max_placed> from{};
 
   constexpr void keep(node& n) const {
-    n.attributes.push_back(static_cast<int>(is));
-    n.attributes.push_back(by);
-    for (const auto i : from) n.attributes.push_back(i);
+    add_attributes(n, is, by);
+    for (const auto i : from) add_attributes(n, i);
   }
   static constexpr device_shift of(const node& n) {
     if (n.attributes.count < 10) return {};
@@ -105,7 +100,6 @@ struct transition_op : without_exchange, same_dims, without_steps {
   static constexpr const char* name = "transition";
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;
-  static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
   /// The number of operands that are read. A gradient names the value that it is the gradient of and does not read it.
   static constexpr int reads(const node& n) { return n.operands.count > 0 ? 1 : 0; }
@@ -166,6 +160,10 @@ struct requested_state {
   bool has_splits = false;  // else axes that shard the value go on to do so
   bool is_out = false;      // of an operator: it decides what becomes of a partial sum, and cuts; nothing else is sent for it
 
+  constexpr void keep(node& n) const {
+    n.annotation = layout;
+    add_attributes(n, replica, invariant, has_splits, is_out);
+  }
   static constexpr bool is_one(const node& n) { return n.attributes.count == 4; }
   static constexpr requested_state of(const node& n) {
     return {n.annotation, static_cast<axis_mask>(n.attributes[0]), static_cast<axis_mask>(n.attributes[1]), n.attributes[2] != 0,
@@ -178,10 +176,7 @@ constexpr int add_requested_state(graph& g, int operand, const requested_state& 
                   g.nodes[static_cast<std::size_t>(operand)].shape, at);
   n.operands.push_back(operand);
   n.annotated = true;
-  n.annotation = requested.layout;
-  for (const std::int64_t a : {std::int64_t{requested.replica}, std::int64_t{requested.invariant},
-                               std::int64_t{requested.has_splits ? 1 : 0}, std::int64_t{requested.is_out ? 1 : 0}})
-    n.attributes.push_back(a);
+  requested.keep(n);
   return g.add(n);
 }
 /// Adds `dy` in the dual state of `x`, whose gradient it is: the backward pass of every transition to `dy`'s state.
@@ -210,9 +205,10 @@ struct written_step {
   device_action what = device_action::nothing;
   axis_mask axes = 0;
 
-  constexpr void keep(node& n) const { n.attributes.push_back(static_cast<int>(what) + 16 * std::int64_t{axes}); }
-  static constexpr written_step of(std::int64_t attribute) {
-    return {static_cast<device_action>(attribute % 16), static_cast<axis_mask>(attribute / 16)};
+  constexpr void keep(node& n) const { add_attributes(n, static_cast<int>(what) + 16 * std::int64_t{axes}); }
+  static constexpr int count_of(const node& n) { return n.attributes.count; }
+  static constexpr written_step of(const node& n, int k) {
+    return {static_cast<device_action>(n.attributes[k] % 16), static_cast<axis_mask>(n.attributes[k] / 16)};
   }
 };
 
@@ -243,8 +239,12 @@ struct opaque_op : plain_operator, without_movements, reads_shards, without_arit
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
   static constexpr operator_class meets(const node& n, monoid kind) {
-    const auto takes = static_cast<partial_class>(n.attributes[0]);
-    return {kind == monoid::add || is_choice(n) ? takes : partial_class::none, static_cast<std::uint32_t>(n.attributes[1])};
+    const operator_class is = class_of(n);
+    return {kind == monoid::add || is_choice(n) ? is.takes : partial_class::none, is.selectors};
+  }
+  static constexpr void keep(node& n, const operator_class& c) { add_attributes(n, c.takes, c.selectors); }
+  static constexpr operator_class class_of(const node& n) {
+    return {static_cast<partial_class>(n.attributes[0]), static_cast<std::uint32_t>(n.attributes[1])};
   }
   static constexpr bool is_choice(const node& n) { return n.attributes.count > 2; }
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
@@ -278,7 +278,7 @@ constexpr int add_opaque(graph& g, dtype type, const extents& shape, span<const 
     if (o < 0) return -1;
     n.operands.push_back(o);
   }
-  for (const std::int64_t a : {std::int64_t{static_cast<int>(c.takes)}, std::int64_t{c.selectors}}) n.attributes.push_back(a);
+  opaque_op::keep(n, c);
   return g.add_sized(n);
 }
 

@@ -92,11 +92,17 @@ constexpr axis_cut find_cut(const mesh_shape& mesh, const op_rule& rule, const t
   return {};
 }
 
+/// Whether dims of one tensor of an operator are products of dims of the other one, so that an axis may have to be cut: an operator that
+/// leaves a shard where it lies, under another shape.
+constexpr bool divides_dims(const node& n) {
+  return facts_of(n.op).made == origin::shards && facts_of(n.op).runs == realisation::alias;
+}
+
 /// The first cut that a reshape of the program needs, given how completion would split its tensors.
 constexpr axis_cut find_cut(const graph& g, span<const sharding> completed) {
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     const node& n = g.nodes[i];
-    if (!facts_of(n.op).may_cut_axes) continue;
+    if (!divides_dims(n)) continue;
     const auto operand = static_cast<std::size_t>(n.operands[0]);
     if (completed[operand].splits.empty() && completed[i].splits.empty()) continue;
     op_rule rule;
@@ -115,7 +121,7 @@ constexpr axis_cut find_cut(const graph& g, span<const sharding> completed) {
 
 constexpr bool may_cut_axes(const auto& nodes) {
   for (const node& n : nodes)
-    if (facts_of(n.op).may_cut_axes) return true;
+    if (divides_dims(n)) return true;
   return false;
 }
 

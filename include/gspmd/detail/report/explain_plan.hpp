@@ -153,7 +153,7 @@ class plan_explainer {
         const auto& f = table_of<loop_reduction>(plan_)[static_cast<std::size_t>(i)];
         const planned_value& made = plan_.result(s, f.slot);
         if (&made != &v && (made.whole < 0 || &plan_.value(made.whole) != &v)) continue;
-        s.what = kernels::reduce::name;
+        s.kernel = id_of<kernels::reduce>;
         s.spec = f.reduction;
         break;
       }

@@ -130,7 +130,7 @@ class equality_check {
     moving.values = values;
     moving.slots = slots;
     plan_step step;
-    step.what = kernels::move::name;
+    step.kernel = id_of<kernels::move>;
     step.type = dtype::s64;
     step.spec = -1;
     step.operands = {0, 1};

@@ -52,8 +52,8 @@ std::vector<ready_step> make_all_ready(const plan_view& p, step_memory& memory, 
   ready.reserve(p.steps.size());
   objects.reserve(p.steps.size());
   for (const auto& s : p.steps)
-    mp11::mp_with_index<kernel_count>(static_cast<std::size_t>(s.what), [&](auto name) {
-      ready.push_back(make_ready<mp11::mp_at_c<all_kernels, name>>(p, s, memory, objects));
+    mp11::mp_with_index<kernel_count>(static_cast<std::size_t>(s.kernel), [&](auto id) {
+      ready.push_back(make_ready<mp11::mp_at_c<all_kernels, id>>(p, s, memory, objects));
     });
   return ready;
 }
@@ -63,8 +63,8 @@ GSPMD_KERNELS_ONCE(std::vector<ready_step> make_all_ready<once>(const plan_view&
 template <class Comm>
 ready_step::joint_function joint_function_of(const plan_step& s) {
   ready_step::joint_function found = nullptr;
-  mp11::mp_with_index<kernel_count>(static_cast<std::size_t>(s.what), [&](auto name) {
-    using K = mp11::mp_at_c<all_kernels, name>;
+  mp11::mp_with_index<kernel_count>(static_cast<std::size_t>(s.kernel), [&](auto id) {
+    using K = mp11::mp_at_c<all_kernels, id>;
     if constexpr (runs_jointly<K>)
       with_handled_type<K>(s.type, [&](auto element) { found = run_jointly<K, decltype(element), prepared_by<K>, Comm>; });
   });
@@ -91,7 +91,7 @@ class interpreter {
     const devices_here here{devices, comm.local_count(), from, to, &comm};
     if (!plan_.mesh->is_checked || named_ == nullptr) return run_plan(plan_, ready_.data(), here);
     plan_step words;
-    words.what = kernels::move::name;
+    words.kernel = id_of<kernels::move>;
     words.type = dtype::s64;
     run_plan_checked(plan_, *named_, ready_.data(), here, joint_function_of<Comm>(words));
   }

@@ -343,8 +343,7 @@ inline constexpr auto frozen_by = freeze_by<Program, Step, K>();
 
 template <class Program, int Step, class Comm>
 constexpr ready_step freeze_step() {
-  constexpr action name = step_of<Program, Step>.what;
-  using K = kernel_named<name>;
+  using K = mp11::mp_at_c<all_kernels, static_cast<std::size_t>(step_of<Program, Step>.kernel)>;
   if constexpr (K::work == step_work::controls) {
     return {};
   } else {

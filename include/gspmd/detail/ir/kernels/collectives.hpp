@@ -8,20 +8,23 @@
 namespace gspmd::detail {
 
 /// Elements change their indices.
-constexpr bool is_mapped(const plan_step& s) { return s.spec >= 0 && s.what >= action::move && s.what <= action::finish_move; }
+constexpr bool is_mapped(const plan_step& s) {
+  constexpr auto first = id_of<kernels::move>, last = id_of<kernels::finish_move>;
+  static_assert(static_cast<int>(last) - static_cast<int>(first) == 3, "the kernels that move stand side by side in the list");
+  return s.spec >= 0 && s.kernel >= first && s.kernel <= last;
+}
 /// A movement of one value into memory of its own, which may go on beside other steps (start_move).
 constexpr bool may_be_started(const plan_step& s) {
-  return s.what == action::move && s.operands.count == 1 && s.results.count == 1 && s.bytes_sent > 0;
+  return is<kernels::move>(s) && s.operands.count == 1 && s.results.count == 1 && s.bytes_sent > 0;
 }
 /// A movement into a range of its second operand, which its result is otherwise.
-constexpr bool writes_into_operand(const plan_step& s) { return s.what == action::move && s.operands.count == 2; }
+constexpr bool writes_into_operand(const plan_step& s) { return is<kernels::move>(s) && s.operands.count == 2; }
 
 namespace kernels {
 
 /// A slice (no axes), all_gather, all_to_all, collective_permute; one with a map, which may send nothing; a copy to an output's
 /// memory.
 struct move : plain_step, without_scratch, not_by_rows {
-  static constexpr action name = action::move;
   using tables = mp11::mp_list<kernel_table<index_map, entries::one_per_movement>>;
   static constexpr step_work work = step_work::moves;
   static constexpr element_kinds handles = element_kinds::all;
@@ -86,7 +89,6 @@ struct begins_moving {
   }
 };
 struct move_together : moves_together, begins_moving {
-  static constexpr action name = action::move_together;
   template <class T, class Comm>
   static void run(const joint_movements& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };
@@ -94,12 +96,10 @@ struct move_together : moves_together, begins_moving {
 /// Both steps have its operands, its results and its maps; the first one counts as the collective. A communicator that starts none
 /// carries all of it out in the first step.
 struct start_move : moves_together, begins_moving {
-  static constexpr action name = action::start_move;
   template <class T, class Comm>
   static void run(const joint_movements& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };
 struct finish_move : moves_together {
-  static constexpr action name = action::finish_move;
   static constexpr step_work work = step_work::ends_moving;
   static constexpr axis_mask axes(const plan_view&, const plan_step&) { return 0; }
   static constexpr std::int64_t messages(const plan_view&, const plan_step&) { return 0; }
@@ -115,7 +115,6 @@ constexpr reduction by_parts(reduction r, dtype type) {
 }
 /// reduce_scatter, all_reduce: of one value, or all_reduce of several that lie one after the other.
 struct combine : without_scratch, not_by_rows {
-  static constexpr action name = action::combine;
   using tables = mp11::mp_list<>;
   static constexpr step_work work = step_work::moves;
   static constexpr step_role role = step_role::joins_operands;
@@ -142,7 +141,6 @@ struct combine : without_scratch, not_by_rows {
 };
 /// Reductions of one kind over the same axes, of values wherever they lie, in one message to each other device.
 struct combine_together : plain_step, never_in_place, without_scratch, not_by_rows {
-  static constexpr action name = action::combine_together;
   using tables = mp11::mp_list<>;
   static constexpr step_work work = step_work::moves;
   static constexpr element_kinds handles = element_kinds::all;

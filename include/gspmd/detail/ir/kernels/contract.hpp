@@ -37,7 +37,6 @@ namespace kernels {
 
 /// An einsum of two operands.
 struct contract : plain_step, on_one_device, never_in_place {
-  static constexpr action name = action::contract;
   using tables = mp11::mp_list<kernel_table<contraction_plan, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
@@ -90,7 +89,6 @@ struct contract : plain_step, on_one_device, never_in_place {
 
 /// The same, while the shards of one operand go round a ring of devices.
 struct contract_round_ring : plain_step, never_in_place, not_by_rows {
-  static constexpr action name = action::contract_round_ring;
   using tables = mp11::mp_list<kernel_table<planned_ring, entries::shared_by_equal_steps>,
                                kernel_table<contraction_plan, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes_while_moving;

@@ -22,7 +22,6 @@ namespace kernels {
 
 /// Reads one row, at an index that is computed: zeros where the device does not hold it.
 struct row : plain_step, without_description, never_in_place {
-  static constexpr action name = action::row;
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
@@ -33,12 +32,10 @@ struct writes_row : without_description {
   static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t* kept) { kept[1] = kept[2] = 1; }
 };
 struct set_row : writes_row {
-  static constexpr action name = action::set_row;
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 /// Adds to one row.
 struct add_row : writes_row {
-  static constexpr action name = action::add_row;
   static constexpr element_kinds handles = element_kinds::all;
   template <class T>
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
@@ -47,7 +44,6 @@ struct add_row : writes_row {
 /// A shard as it is: into a carried value, or to where the body of a conditional leaves its result. A carried value that takes turns
 /// with what follows it is handed on as it is: operand and result are one.
 struct copy : without_description {
-  static constexpr action name = action::copy;
   static constexpr step_role role = step_role::hands_on;
   static constexpr bool works_in_place(const plan_step&) { return true; }
   static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t*) {}
@@ -57,13 +53,11 @@ struct copy : without_description {
 /// A device's term of a reduction over axes that the result is partial over: of axes that split the operand its part, of equal data all of
 /// it on the first device, and identity elements everywhere else.
 struct terms : plain_step, without_description, never_in_place {
-  static constexpr action name = action::terms;
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
 /// A user's function of blocks: `local` of the step, whose entry `spec` runs.
 struct local : plain_step, without_description, never_in_place {
-  static constexpr action name = action::local;
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 

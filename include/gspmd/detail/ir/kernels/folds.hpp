@@ -24,7 +24,6 @@ struct prepared_fold {
 namespace kernels {
 
 struct fold : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
-  static constexpr action name = action::fold;
   using tables = mp11::mp_list<kernel_table<fold_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;

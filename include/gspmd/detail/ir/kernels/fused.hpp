@@ -31,7 +31,6 @@ namespace kernels {
 
 /// A run of elementwise operators, and reductions of what they compute.
 struct fused : on_one_device {
-  static constexpr action name = action::fused;
   using tables =
       mp11::mp_list<kernel_table<planned_group, entries::one_per_step>, kernel_table<scalar_op, entries::one_per_step>,
                     kernel_table<fused_store, entries::one_per_step>, kernel_table<fused_margin, entries::two_per_movement>,

@@ -54,7 +54,6 @@ struct indexing_kernel : on_one_device, without_scratch, not_by_rows {
 
 /// Every slice from where its index says.
 struct gather : plain_step, indexing_kernel, never_in_place {
-  static constexpr action name = action::gather;
   template <class = once>
   static prepared_gather prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
@@ -64,7 +63,6 @@ struct gather : plain_step, indexing_kernel, never_in_place {
 
 /// The identity, with every slice combined into where its index says, in row-major order of the indices.
 struct scatter : plain_step, indexing_kernel, never_in_place {
-  static constexpr action name = action::scatter;
   template <class = once>
   static prepared_scatter prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
@@ -74,7 +72,6 @@ struct scatter : plain_step, indexing_kernel, never_in_place {
 
 /// Operand 0, with every slice written where its index says, in the same order.
 struct scatter_set : indexing_kernel {
-  static constexpr action name = action::scatter_set;
   static constexpr step_role role = step_role::updates_a_part;
   static constexpr bool works_in_place(const plan_step&) { return true; }
   static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t* kept) { kept[1] = kept[2] = 1; }

@@ -4,15 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/detail/ir/message_plan.hpp"
 #include "gspmd/detail/ir/plan_step.hpp"
 #include "gspmd/detail/ir/plan_table.hpp"
 
 namespace gspmd::detail {
-
-namespace mp11 = boost::mp11;
 
 struct table_views;
 struct plan_view;
@@ -24,7 +20,6 @@ struct row_part;
 
 /// The facts of a kernel: one struct, in this folder, that states everything a pass, a count or an executor asks about its steps.
 ///
-///   name              its name in the plan
 ///   tables            of the plan, which it fills; `spec` of a step is a place in the first of them
 ///   work              what it does
 ///   role              what passes must know of it

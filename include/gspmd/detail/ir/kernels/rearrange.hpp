@@ -17,7 +17,6 @@ namespace kernels {
 
 /// Over dims of a shard.
 struct reduce : plain_step, on_one_device, never_in_place, without_scratch {
-  static constexpr action name = action::reduce;
   using tables = mp11::mp_list<kernel_table<reduction_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
@@ -45,7 +44,6 @@ struct reduce : plain_step, on_one_device, never_in_place, without_scratch {
 
 /// A transpose of a shard.
 struct permute : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
-  static constexpr action name = action::permute;
   using tables = mp11::mp_list<kernel_table<permutation_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;

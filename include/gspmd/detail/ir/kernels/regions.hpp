@@ -22,9 +22,8 @@ struct row_blocks {
 namespace gspmd::detail::kernels {
 
 /// A step at which a body of a loop or conditional begins or ends.
-template <action Name, step_role Role>
+template <step_role Role>
 struct region_end : on_one_device, without_scratch, never_in_place, not_by_rows {
-  static constexpr action name = Name;
   using tables = mp11::mp_list<>;
   static constexpr step_work work = step_work::controls;
   static constexpr step_role role = Role;
@@ -32,15 +31,15 @@ struct region_end : on_one_device, without_scratch, never_in_place, not_by_rows 
 };
 
 // The body of a loop follows, up to the loop_end at `target`; a loop of no trips goes past it.
-using loop_begin = region_end<action::loop_begin, step_role::loop_begin>;
-using loop_end = region_end<action::loop_end, step_role::loop_end>;
+struct loop_begin : region_end<step_role::loop_begin> {};
+struct loop_end : region_end<step_role::loop_end> {};
 // Goes past `target`, the otherwise step, where its operand does not hold; that one goes to its `target`, the join step.
-using branch = region_end<action::branch, step_role::branch>;
-using otherwise = region_end<action::otherwise, step_role::otherwise>;
-using join = region_end<action::join, step_role::join>;
+struct branch : region_end<step_role::branch> {};
+struct otherwise : region_end<step_role::otherwise> {};
+struct join : region_end<step_role::join> {};
 // The steps up to the rows_end at `target` are done block by block. Operands and results are what they read and make whose rows lie in
 // memory; the first result is the number of the first row of the block.
-struct rows_begin : region_end<action::rows_begin, step_role::loop_begin> {
+struct rows_begin : region_end<step_role::loop_begin> {
   using tables = mp11::mp_list<kernel_table<row_blocks, entries::shared_by_equal_steps>>;
   static constexpr bool works_in_place(const plan_step&) { return true; }
   static constexpr void mark_kept(const auto& tables, const plan_step& s, std::uint8_t* kept) {
@@ -48,6 +47,6 @@ struct rows_begin : region_end<action::rows_begin, step_role::loop_begin> {
     for (int k = 0; k < s.operands.count; ++k) kept[k] = k >= 64 || (blocks.given_up >> k & 1U) == 0 ? 1 : 0;
   }
 };
-using rows_end = region_end<action::rows_end, step_role::loop_end>;
+struct rows_end : region_end<step_role::loop_end> {};
 
 }  // namespace gspmd::detail::kernels

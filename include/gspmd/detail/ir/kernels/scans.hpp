@@ -34,7 +34,6 @@ struct prepared_top_k;
 namespace kernels {
 
 struct scan : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
-  static constexpr action name = action::scan;
   using tables = mp11::mp_list<kernel_table<scan_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
@@ -46,7 +45,6 @@ struct scan : plain_step, on_one_device, never_in_place, without_scratch, not_by
 };
 
 struct top_k : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
-  static constexpr action name = action::top_k;
   using tables = mp11::mp_list<kernel_table<top_k_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;

@@ -46,7 +46,6 @@ struct prepared_sort_ends {
 namespace kernels {
 
 struct sort : plain_step, on_one_device, never_in_place, not_by_rows {
-  static constexpr action name = action::sort;
   using tables = mp11::mp_list<kernel_table<sort_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
@@ -63,7 +62,6 @@ struct sort : plain_step, on_one_device, never_in_place, not_by_rows {
 };
 
 struct sort_ends : plain_step, on_one_device, never_in_place, not_by_rows {
-  static constexpr action name = action::sort_ends;
   using tables = mp11::mp_list<kernel_table<sort_ends_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;

@@ -51,7 +51,6 @@ namespace kernels {
 
 /// Every output from its window. Nothing of it knows which part of the tensor the tile is.
 struct reduce_window : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
-  static constexpr action name = action::reduce_window;
   using tables = mp11::mp_list<kernel_table<window_reduction, entries::one_per_movement>>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
@@ -65,7 +64,6 @@ struct reduce_window : plain_step, on_one_device, never_in_place, without_scratc
 
 /// Adds each window's element of the source to the first of the window's elements that is the largest, or smallest.
 struct select_and_scatter : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
-  static constexpr action name = action::select_and_scatter;
   using tables = mp11::mp_list<kernel_table<window_selection, entries::one_per_movement>>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;

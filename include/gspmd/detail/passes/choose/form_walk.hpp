@@ -42,7 +42,7 @@ class form_walk {
       }
       case origin::source: return;
       case origin::renamed: {
-        if (graph_.find_types != nullptr && n.attributes.count > 0) return visit_written(i);
+        if (graph_.find_types != nullptr && written_step::count_of(n) > 0) return visit_written(i);
         book_.roots[i] = book_.root_of(n.operands[0]);
         if (book_.defers(n) && book_.has_forms(i)) return;
         return client_.renamed(i, bring(n.operands[0], client_.layout_of(i), {i}));
@@ -90,9 +90,10 @@ class form_walk {
     const int level = book_.level_of(graph_, operand);
     const sharding& to = client_.layout_of(i);
     int form = bring(operand, client_.layout_of(operand), {i});
-    for (int k = 0; k < n.attributes.count; ++k) {
-      const reshard_step step = planned_step(mesh_, n.shape, written_step::of(n.attributes[k]), book_.layout_of(form), to);
-      const int next = k + 1 < n.attributes.count ? book_.add_value(operand, step.to) : book_.add(graph_, i, step.to);
+    const int count = written_step::count_of(n);
+    for (int k = 0; k < count; ++k) {
+      const reshard_step step = planned_step(mesh_, n.shape, written_step::of(n, k), book_.layout_of(form), to);
+      const int next = k + 1 < count ? book_.add_value(operand, step.to) : book_.add(graph_, i, step.to);
       client_.moved({i}, form, step, next, level);
       form = next;
     }

@@ -125,7 +125,7 @@ class loop_fuser {
     if (is_complex(v.type)) spec.in.push_back(2);
     const int from = widened(f.op, f.operand), to = wide_.like(f.result);
     compute(from);
-    auto& s = s_.add_step(action::reduce, f.op, entry_of(table_of<reduction_spec>(s_.out), spec), {from}, {to});
+    auto& s = s_.add_step(id_of<kernels::reduce>, f.op, entry_of(table_of<reduction_spec>(s_.out), spec), {from}, {to});
     s.type = part_of(s.type);
     for (int d = 0; d < rank; ++d)
       if ((f.dims & dim_bit(d)) != 0) s_.add_bound(s, d, f.operand, d);
@@ -256,7 +256,7 @@ class loop_fuser {
     const auto& made = s_.program_.value(v);  // all results have its layout
     dim_mask padded = padded_dims(s_.out.mesh, made.global, made.layout);
     planned.cut = collapse_loop(planned.loop, group.ops, padded, {group.margins.data(), group.margins.size()});
-    auto& s = s_.add_step(action::fused, op, group.entry_for(planned), group.inputs, group.results);
+    auto& s = s_.add_step(id_of<kernels::fused>, op, group.entry_for(planned), group.inputs, group.results);
     for (const auto& b : group.index_offsets) {
       s_.out.bounds.push_back(b);
       ++s.bounds.count;

@@ -19,10 +19,10 @@ class step_lowering final : public lowering {
   constexpr std::int64_t bytes_of(const instruction& op) const final { return detail::bytes_of(out.mesh, state_.program_, op); }
   constexpr int add_value(const local_value& v) final { return state_.add_value(v); }
   constexpr void add_bound(plan_step& s, int index, int v, int dim) final { state_.add_bound(s, index, v, dim); }
-  constexpr plan_step& add_step(action what, const instruction& op, int spec, const vec<int>& operands,
+  constexpr plan_step& add_step(kernel_id kernel, const instruction& op, int spec, const vec<int>& operands,
                                 const vec<int>& results) final {
     for (const int o : operands) loops_.need(o);
-    return state_.add_step(what, op, spec, operands, results);
+    return state_.add_step(kernel, op, spec, operands, results);
   }
   constexpr const instruction* waiting(int v) const final {
     return state_.waits(v) && !state_.waits_virtual(v) && state_.uses_[v] == 1 ? &state_.maker(v) : nullptr;
@@ -72,7 +72,7 @@ class step_lowering final : public lowering {
     group.stores.push_back(fused_store{static_cast<std::int16_t>(add_both_turns(group, value(x).type)), 0});
     planned_group planned;
     planned.loop = group.loop;
-    auto& s = state_.add_step(action::fused, op, group.entry_for(planned), {x}, {to});
+    auto& s = state_.add_step(id_of<kernels::fused>, op, group.entry_for(planned), {x}, {to});
     state_.add_bound(s, 0, to, 0);
     return to;
   }
@@ -100,12 +100,12 @@ class step_lowering final : public lowering {
     group.stores.push_back(fused_store{static_cast<std::int16_t>(group.add_op(load)), 0});
     planned_group planned;
     planned.loop = group.loop;
-    state_.add_step(action::fused, op, group.entry_for(planned), {from}, {op.result});
+    state_.add_step(id_of<kernels::fused>, op, group.entry_for(planned), {from}, {op.result});
   }
   constexpr void move(const instruction& op) final {
     const node& n = node_of(op);
     const int map = entry_of(table_of<index_map>(out), facts_of(n.op).map(g, n, op.movement));
-    auto& s = add_step(action::move, op, map, all_operands(op), {op.result});
+    auto& s = add_step(id_of<kernels::move>, op, map, all_operands(op), {op.result});
     s.collective = op.collective;
     s.bytes_sent = bytes_of(op);
   }
@@ -122,7 +122,7 @@ class step_lowering final : public lowering {
       v.global = shared->map.tile_global(out.mesh, v.layout, v.global);
       v.local = shared->map.tile_local(out.mesh, v.layout, v.local);
       shared->value = add_value(v);
-      auto& s = add_step(action::move, op, entry_of(table_of<index_map>(out), shared->map), {from}, {shared->value});
+      auto& s = add_step(id_of<kernels::move>, op, entry_of(table_of<index_map>(out), shared->map), {from}, {shared->value});
       s.collective = collective_kind::collective_permute;
       s.bytes_sent = bytes;
     }
@@ -136,7 +136,7 @@ class step_lowering final : public lowering {
     v.layout = layout;
     v.local = local_extents(out.mesh, v.global, layout);
     const int to = add_value(v);
-    auto& s = add_step(action::move, op, -1, {from}, {to});
+    auto& s = add_step(id_of<kernels::move>, op, -1, {from}, {to});
     s.collective = classify(out.mesh, m);
     const auto received = bytes_sent(out.mesh, m, detail::bytes_of(v.type));
     const auto sent = s.collective == collective_kind::all_to_all ? bytes_sent(out.mesh, back, detail::bytes_of(v.type)) : 0;
@@ -146,7 +146,7 @@ class step_lowering final : public lowering {
   constexpr int mapped(const instruction& op, int from, local_value v, const index_map& map) final {
     const extents before = value(from).global;
     const int to = add_value(v);
-    auto& s = add_step(action::move, op, entry_of(table_of<index_map>(out), map), {from}, {to});
+    auto& s = add_step(id_of<kernels::move>, op, entry_of(table_of<index_map>(out), map), {from}, {to});
     s.collective = collective_kind::collective_permute;
     s.bytes_sent = traffic_of(out.mesh, before, v.global, v.layout, map).elems() * detail::bytes_of(v.type);
     return to;
@@ -159,11 +159,12 @@ class step_lowering final : public lowering {
   }
   constexpr void communicate(const instruction& op) final {
     if (op.what == instruction_kind::terms) {
-      add_step(action::terms, op, 0, {op.operands[0]}, {op.result});
+      add_step(id_of<kernels::terms>, op, 0, {op.operands[0]}, {op.result});
       return;
     }
     const bool reduces = op.what == instruction_kind::reduce;
-    auto& s = add_step(reduces ? action::combine : action::move, op, reduces ? 0 : -1, {op.operands[0]}, {op.result});
+    auto& s =
+        add_step(reduces ? id_of<kernels::combine> : id_of<kernels::move>, op, reduces ? 0 : -1, {op.operands[0]}, {op.result});
     s.collective = op.collective;
     s.bytes_sent = bytes_of(op);
   }

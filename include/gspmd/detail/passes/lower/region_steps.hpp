@@ -21,8 +21,8 @@ class region_steps {
       if (what == opcode::branch) loops_.need(op.operands[0]);
       settle_before(i);
       s_.open_bodies_.push_back(static_cast<int>(s_.out.steps.size()));
-      auto& s = what == opcode::loop ? s_.add_step(action::loop_begin, op, 0, {}, {op.result})
-                                     : s_.add_step(action::branch, op, 0, {op.operands[0]}, {});
+      auto& s = what == opcode::loop ? s_.add_step(id_of<kernels::loop_begin>, op, 0, {}, {op.result})
+                                     : s_.add_step(id_of<kernels::branch>, op, 0, {op.operands[0]}, {});
       if (what == opcode::loop) {
         s.trips = is_while(s_.node_of(op)) ? unknown_trips : s_.node_of(op).integer;
         s_.times_ = saturating_multiply(s_.times_, s_.node_of(op).integer);
@@ -33,12 +33,12 @@ class region_steps {
     begin.target = here;
     if (what == opcode::otherwise) {
       s_.open_bodies_.back() = here;
-      s_.add_step(action::otherwise, op, 0, {}, {});
+      s_.add_step(id_of<kernels::otherwise>, op, 0, {}, {});
     } else {
       if (what == opcode::loop_result) s_.times_ = begin.times;
       const int target = s_.open_bodies_.back();
       s_.open_bodies_.pop_back();
-      s_.add_step(what == opcode::loop_result ? action::loop_end : action::join, op, 0, {}, {}).target = target;
+      s_.add_step(what == opcode::loop_result ? id_of<kernels::loop_end> : id_of<kernels::join>, op, 0, {}, {}).target = target;
     }
   }
 
@@ -50,11 +50,11 @@ class region_steps {
       const int first = s_.add_value(carried);
       s_.base[first] = op.result;
       s_.step_[op.result] = static_cast<int>(s_.out.steps.size());
-      s_.add_step(action::copy, op, 0, {op.operands[0]}, {first});
+      s_.add_step(id_of<kernels::copy>, op, 0, {op.operands[0]}, {first});
       return;
     }
     if (s_.node_of(op).op != opcode::loop_result) {
-      auto& s = s_.add_step(action::copy, op, 0, {op.operands[0]}, {op.result});
+      auto& s = s_.add_step(id_of<kernels::copy>, op, 0, {op.operands[0]}, {op.result});
       if (s_.node_of(op).op == opcode::cond_result) s.target = s_.open_bodies_.back();
       return;
     }
@@ -72,7 +72,7 @@ class region_steps {
         if (j != k && s_.base[v] == s_.base[s_.program_.ops[j].result]) {
           const local_value copy = s_.program_.value(s_.program_.ops[k].result);
           const int saved = s_.add_value(copy);
-          s_.add_step(action::copy, s_.program_.ops[k], 0, {v}, {saved});
+          s_.add_step(id_of<kernels::copy>, s_.program_.ops[k], 0, {v}, {saved});
           v = saved;
           break;
         }
@@ -81,7 +81,7 @@ class region_steps {
     for (int k = i; k < end; ++k) {
       const instruction back = s_.program_.ops[k];
       if (s_.base[from[k - i]] != s_.base[back.result])
-        s_.add_step(action::copy, back, 0, {from[k - i]}, {back.result}).target = s_.open_bodies_.back();
+        s_.add_step(id_of<kernels::copy>, back, 0, {from[k - i]}, {back.result}).target = s_.open_bodies_.back();
     }
   }
 

@@ -22,10 +22,10 @@ template <class Kernels>
 struct row_facts_of;
 template <class... K>
 struct row_facts_of<mp11::mp_list<K...>> {
-  static constexpr row_facts by_name[sizeof...(K)] = {{K::find_rows, K::take_rows}...};
+  static constexpr row_facts by_kernel[sizeof...(K)] = {{K::find_rows, K::take_rows}...};
 };
 constexpr const row_facts& row_facts_of_step(const plan_step& s) {
-  return row_facts_of<all_kernels>::by_name[static_cast<int>(s.what)];
+  return row_facts_of<all_kernels>::by_kernel[static_cast<int>(s.kernel)];
 }
 
 /// Steps that follow each other and go through the rows of the same values, on blocks of rows: what one leaves the next one finds in the
@@ -300,7 +300,7 @@ class row_blocker {
     for (std::size_t k = 0; k < taken.size() && k < 64; ++k)
       if (r.rows % r.at_once == 0 && is_given_up(taken[k], r, before)) blocks.given_up |= std::uint64_t{1} << k;
     plan_step begin;
-    begin.what = kernels::rows_begin::name;
+    begin.kernel = id_of<kernels::rows_begin>;
     begin.node = before[r.begin].node;
     begin.spec = entry_of(table_of<row_blocks>(plan_), blocks);
     begin.operands = add_slots(taken);
@@ -320,7 +320,7 @@ class row_blocker {
       plan_.steps.push_back(s);
     }
     plan_step end;
-    end.what = kernels::rows_end::name;
+    end.kernel = id_of<kernels::rows_end>;
     end.node = begin.node;
     end.times = begin.times;
     end.operands = end.results = {static_cast<int>(plan_.slots.size()), 0};

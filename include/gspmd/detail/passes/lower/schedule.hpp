@@ -155,7 +155,7 @@ class scheduler {
       to.push_back(m.value);
       maps.push_back(map);
     }
-    auto& s = s_.add_step(action::move_together, op, spec, from, to);
+    auto& s = s_.add_step(id_of<kernels::move_together>, op, spec, from, to);
     s.collective = collective_kind::collective_permute;
     s.bytes_sent = bytes;
   }
@@ -181,13 +181,13 @@ class scheduler {
       group.stores.push_back(fused_store{});
       planned_group planned;
       planned.loop = group.loop;
-      s_.add_step(action::fused, op, group.entry_for(planned), {}, {made});
+      s_.add_step(id_of<kernels::fused>, op, group.entry_for(planned), {}, {made});
       return made;
     }
     const index_map map = around.map();
     const int made = s_.add_value(v);
     const auto& t = s_.program_.value(from);
-    auto& s = s_.add_step(action::move, op, entry_of(table_of<index_map>(s_.out), map), {from}, {made});
+    auto& s = s_.add_step(id_of<kernels::move>, op, entry_of(table_of<index_map>(s_.out), map), {from}, {made});
     s.collective = collective_kind::collective_permute;
     s.bytes_sent = traffic_of(s_.out.mesh, t.global, v.global, t.layout, map).elems() * bytes_of(t.type);
     return made;
@@ -209,9 +209,9 @@ class scheduler {
     instruction op = s_.program_.ops[first];
     op.node = shown_at(first, last);
     const bool moves = op.what == instruction_kind::move;
-    auto& s = moves             ? s_.add_step(action::move_together, op, -1, operands, results)
-              : op.side_by_side ? s_.add_step(action::combine, op, 0, operands, results)
-                                : s_.add_step(action::combine_together, op, 0, operands, results);
+    auto& s = moves             ? s_.add_step(id_of<kernels::move_together>, op, -1, operands, results)
+              : op.side_by_side ? s_.add_step(id_of<kernels::combine>, op, 0, operands, results)
+                                : s_.add_step(id_of<kernels::combine_together>, op, 0, operands, results);
     s.collective = op.collective;
     s.bytes_sent = bytes;
     if (!op.side_by_side) return last;
@@ -250,7 +250,7 @@ class scheduler {
         instruction op;
         op.node = copy.node;
         const int to = s_.add_value(copy);
-        s_.add_step(action::move, op, -1, {v}, {to});
+        s_.add_step(id_of<kernels::move>, op, -1, {v}, {to});
         v = to;
       }
       s_.out.outputs.push_back(v);

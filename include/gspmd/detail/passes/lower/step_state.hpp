@@ -143,9 +143,10 @@ struct step_state {
     return range;
   }
 
-  constexpr plan_step& add_step(action what, const instruction& op, int spec, const vec<int>& operands, const vec<int>& results) {
+  constexpr plan_step& add_step(kernel_id kernel, const instruction& op, int spec, const vec<int>& operands,
+                                const vec<int>& results) {
     plan_step s;
-    s.what = what;
+    s.kernel = kernel;
     s.node = op.node;
     s.spec = spec;
     s.type = results.empty() ? dtype::pred : program_.value(results[0]).type;

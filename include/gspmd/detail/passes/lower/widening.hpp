@@ -26,7 +26,7 @@ class widening {
     group.stores.push_back(fused_store{static_cast<std::int16_t>(made), 0});
     planned_group planned;
     planned.loop = group.loop;
-    s_.add_step(action::fused, op, group.entry_for(planned), {from}, {to});
+    s_.add_step(id_of<kernels::fused>, op, group.entry_for(planned), {from}, {to});
   }
 
  private:

@@ -171,11 +171,11 @@ class move_overlapper {
       bytes += s.bytes_sent;
     }
     auto& s = plan_.steps[all.back()];
-    const auto add_step = [&s](action what, int first_map) {
-      s.what = what;
+    const auto add_step = [&s](kernel_id kernel, int first_map) {
+      s.kernel = kernel;
       s.spec = first_map;
     };
-    add_step(action::move_together, spec);
+    add_step(id_of<kernels::move_together>, spec);
     s.bytes_sent = bytes;
     for (auto* const list : {&from, &to}) {
       auto& range = list == &from ? s.operands : s.results;
@@ -241,8 +241,8 @@ class move_overlapper {
     vec<int> place;  // by old step
     place.resize(plan_.steps.size(), 0);
     steps.reserve(plan_.steps.size() + 3 * loops_.size());
-    const auto add_step = [&](action what, plan_step s, int spec) {
-      s.what = what;
+    const auto add_step = [&](kernel_id kernel, plan_step s, int spec) {
+      s.kernel = kernel;
       s.spec = spec;
       steps.push_back(s);
     };
@@ -251,18 +251,18 @@ class move_overlapper {
       const plan_step& s = plan_.steps[i];
       place[i] = static_cast<int>(steps.size());
       if (finished_at_[i] != 0) {
-        add_step(action::start_move, s, s.spec);
+        add_step(id_of<kernels::start_move>, s, s.spec);
       } else if (next == loops_.size() || loops_[next].step != i) {
         steps.push_back(s);
       } else {
         const overlapped_loop& loop = loops_[next++];
-        add_step(action::fused, s, loop.inner);
+        add_step(id_of<kernels::fused>, s, loop.inner);
         for (const int m : loop.moves) {
           finished_at_[m] = static_cast<int>(steps.size());
-          add_step(action::finish_move, plan_.steps[m], plan_.steps[m].spec);
+          add_step(id_of<kernels::finish_move>, plan_.steps[m], plan_.steps[m].spec);
           steps.back().bytes_sent = 0;
         }
-        add_step(action::fused, s, loop.rim);
+        add_step(id_of<kernels::fused>, s, loop.rim);
       }
     }
     for (auto& s : steps)

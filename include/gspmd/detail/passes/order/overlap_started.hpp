@@ -73,8 +73,8 @@ constexpr void overlap_started(plan& p) {
   if (!any) return;
   vec<plan_step> steps;
   vec<int> place, started;
-  const auto add_step = [&](action what, plan_step s, std::int64_t bytes) {
-    s.what = what;
+  const auto add_step = [&](kernel_id kernel, plan_step s, std::int64_t bytes) {
+    s.kernel = kernel;
     s.bytes_sent = bytes;
     steps.push_back(s);
   };
@@ -82,14 +82,14 @@ constexpr void overlap_started(plan& p) {
     for (const int m : started) {
       if (ended_before[m] != i) continue;
       steps[place[m]].target = static_cast<int>(steps.size());
-      add_step(action::finish_move, p.steps[m], 0);
+      add_step(id_of<kernels::finish_move>, p.steps[m], 0);
     }
     if (i == count) break;
     place.push_back(static_cast<int>(steps.size()));
     if (ended_before[i] < 0) {
       steps.push_back(p.steps[i]);
     } else {
-      add_step(action::start_move, p.steps[i], p.steps[i].bytes_sent);
+      add_step(id_of<kernels::start_move>, p.steps[i], p.steps[i].bytes_sent);
       started.push_back(i);
     }
   }

@@ -5,11 +5,21 @@
 
 namespace gspmd::detail {
 
-/// The type that an input says it has. Its attribute is the axes along which it is a replica.
+/// The attribute of an input with a type: the axes along which it is a replica.
+struct replica_axes {
+  axis_mask axes = 0;
+
+  constexpr void keep(node& n) const { add_attributes(n, axes); }
+  static constexpr replica_axes of(const node& n) {
+    return {n.attributes.empty() ? axis_mask{0} : static_cast<axis_mask>(n.attributes[0])};
+  }
+};
+
+/// The type that an input says it has.
 constexpr value_type type_of_input(const mesh_shape& mesh, const node& n) {
   value_type t = value_type::all(mesh, {state::invariant});
   for (const auto& use : n.annotation.splits) t.set(use.axis, shard_of(use.dim));
-  const axis_mask replica = n.attributes.count > 0 ? static_cast<axis_mask>(n.attributes[0]) : 0;
+  const axis_mask replica = replica_axes::of(n).axes;
   for (int a = 0; a < mesh.axis_count(); ++a) {
     if ((n.annotation.partial & axis_bit(a)) != 0) t.set(a, partial_by(n.annotation.reduced_by));
     if ((replica & axis_bit(a)) != 0) t.set(a, {state::replica});
@@ -24,7 +34,7 @@ constexpr void keep_type_of_input(node& n, const value_type& t) {
     if (t.on[a].is == state::replica) replica |= axis_bit(a);
   n.annotated = true;
   n.annotation = t.layout();
-  n.attributes.push_back(replica);
+  replica_axes{replica}.keep(n);
 }
 
 /// The types of a program in the explicit mode.
