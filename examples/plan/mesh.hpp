@@ -38,16 +38,13 @@ class mesh_reader {
       if (bytes->is_number_integer() && *bytes > 0) memory = bytes->get<std::int64_t>();
       else errors_.add(path(at, "memory_per_device").str(), "is " + found(*bytes) + ", not a positive number of bytes");
     }
-    bool is_checked = false;
-    if (const auto* checked = reader.find("checked"); checked != nullptr) {
-      if (checked->is_boolean()) is_checked = checked->get<bool>();
-      else errors_.add(path(at, "checked").str(), "is " + found(*checked) + ", not true or false");
-    }
+    const bool is_checked = read_bool(reader, "checked"), is_searched = read_bool(reader, "searched");
     reader.refuse_unknown();
     if (errors_.count() != before) return {};
     try {
       gspmd::dynamic::mesh mesh(axes, order);
       if (is_checked) mesh = mesh.checked();
+      if (is_searched) mesh = mesh.searched();
       return network ? mesh.on(*network) : mesh;
     } catch (const gspmd::error& e) {
       errors_.add(at.str(), e.text());
@@ -60,6 +57,12 @@ class mesh_reader {
   std::int64_t memory = 0;  // bytes of a device; 0: no limit
 
  private:
+  bool read_bool(object_reader& reader, std::string_view key) {
+    const auto* j = reader.find(key);
+    if (j == nullptr || j->is_boolean()) return j != nullptr && j->get<bool>();
+    errors_.add(path(reader.at(), key).str(), "is " + found(*j) + ", not true or false");
+    return false;
+  }
   /// One switch for all devices, or a link for each axis: {"flops_per_second": 1e12, "links": {"x": {"topology": "torus", ...}}}
   std::optional<gspmd::network> read_network(const json& j, const path& at) {
     object_reader reader(j, at, errors_);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/collective_time.hpp"
+#include "gspmd/detail/passes/choose/plan_search.hpp"
 #include "gspmd/detail/passes/complete/narrow.hpp"
 #include "support/graph_builder.hpp"
 #include "support/random_program.hpp"
@@ -113,11 +114,12 @@ struct small_program : graph_builder {
         time = add_times(time, time_of_collective(mesh, op.collective, op.axes, bytes));
     return time;
   }
-  [[nodiscard]] std::int64_t planned_time() const {
+  [[nodiscard]] std::int64_t planned_time(bool is_searched) const {
     const auto uses = uses_of(g);
     const auto completed = complete();
-    const auto preferred = narrowed(g, mesh, uses, completed);
-    return time_of(choose_program(g, mesh, uses, preferred, completed));
+    mesh_shape planned_on = mesh;
+    planned_on.is_searched = is_searched;
+    return time_of(choose_plan(g, planned_on, uses, completed, narrowed(g, mesh, uses, completed)).best.table);
   }
 
   /// The least time over all shardings of up to `most` free values; of more, over those that one change after the other leads to, from

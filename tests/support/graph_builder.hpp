@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/detail/passes/choose/plan_search.hpp"
 #include "gspmd/detail/passes/complete/complete.hpp"
 #include "gspmd/detail/passes/complete/narrow.hpp"
 #include "gspmd/detail/passes/emit/emit.hpp"
@@ -18,8 +19,8 @@ using gspmd::dtype;
 /// The program that every device runs, all_reduces not yet joined.
 inline local_program emitted(const graph& g, const mesh_shape& mesh, span<const sharding> completed) {
   const auto uses = uses_of(g);
-  const auto table = choose_program(g, mesh, uses, narrowed(g, mesh, uses, completed));
-  return emitter(g, mesh, table).run(uses);
+  const auto found = choose_plan(g, mesh, uses, completed, narrowed(g, mesh, uses, completed));
+  return emitter(g, mesh, found.best.table).run(uses);
 }
 
 /// A program under construction, in f32, on a mesh whose axes are x, y, z.

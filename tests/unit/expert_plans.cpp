@@ -171,7 +171,10 @@ TEST_CASE("what a loop carries lies in it as its body wants it, and as the user 
     b.output(b.reshard(swept, {"x", ""}));
     return b.compile();
   };
-  const auto p = sweeps(dynamic::mesh({{"x", 4}}));
+  const dynamic::mesh mesh({{"x", 4}});
+  const auto plain = sweeps(mesh);  // gathers once and repeats the loop
+  CHECK(plain.traffic().bytes == 512 * 256 * 4 * 3 / 4);
+  const auto p = sweeps(mesh.searched());
   CHECK(collectives_of(p) == "all_to_all x, all_to_all x");  // before the loop and after it, not in each trip
   CHECK(p.traffic().bytes == 2 * 512 * 256 * 4 / 4 * 3 / 4);
   CHECK(p.flops_per_device() <= 4 * 40 * 512 * 256 / 4);
@@ -199,7 +202,9 @@ TEST_CASE("what a conditional gives, and what a loop carries first, lies as thos
     b.output(b.reshard(down(y) * 2.0, {"x", ""}));
     return b.compile();
   };
-  const auto p = either(dynamic::mesh({{"x", 4}}));
+  const dynamic::mesh mesh({{"x", 4}});
+  CHECK(either(mesh).traffic().bytes == 4 * exchange);  // gathered, and computed by all
+  const auto p = either(mesh.searched());
   CHECK(p.traffic().bytes == 2 * exchange);  // in whichever body runs, and in the end: the result never lies by rows
   const auto whole = either(dynamic::mesh({{"x", 1}}));
   for (const float sign : {1.0F, -1.0F}) {
@@ -216,7 +221,8 @@ TEST_CASE("what a conditional gives, and what a loop carries first, lies as thos
     b.output(b.reshard(swept, {"x", ""}));
     return b.compile();
   };
-  const auto q = sweeps(dynamic::mesh({{"x", 4}}));
+  CHECK(sweeps(mesh).traffic().bytes == 4 * exchange);
+  const auto q = sweeps(mesh.searched());
   CHECK(collectives_of(q) == "all_to_all x");  // after the loop
   CHECK(q.traffic().bytes == exchange);
   const auto on_one = sweeps(dynamic::mesh({{"x", 1}})).run_pointers(simulated{}, {weights.data(), field.data()});
@@ -224,7 +230,7 @@ TEST_CASE("what a conditional gives, and what a loop carries first, lies as thos
 }
 
 TEST_CASE("each device draws its part of random numbers, and computes with it") {
-  dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 2}}));
+  dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 2}}).searched());
   const value key = b.input(dynamic::in<std::uint64_t>({}));
   const integers shape{1 << 22};
   const value u = random::uniform<float>(random::fold_in(key, 1), shape),

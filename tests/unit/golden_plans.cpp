@@ -98,8 +98,11 @@ TEST_CASE("the zoo of meshes, one step of training") {
                        f32({8, 64, 256}, {"dp", "", ""}), w1, w2));
   CHECK(collectives_of(whole) == "all_reduce tp");
   CHECK(sp.traffic().bytes == whole.traffic().bytes);
-  static_cast<void>(
-      train_on("the batch split by both axes, the weights by one of them", two, {"dp,tp", ""}, {"", "tp"}, {"tp", ""}));
+  const sharding by_both{"dp,tp", ""}, columns{"", "tp"}, rows{"tp", ""};
+  const auto plain = train_on("the batch split by both axes, the weights by one of them", two, by_both, columns, rows);
+  const auto sought = train_on("the same, searched", two.searched(), by_both, columns, rows);
+  CHECK(plain.traffic().bytes == 3670016);  // the weights move: no rule moves the batch alone
+  CHECK(sought.traffic().bytes == 2883584);
 
   const auto update = [](auto x, auto w) {  // GSPMD 3.2: a weight that is sharded between steps
     const value y = einsum<"bd,df->bf">(x, w);

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
@@ -14,26 +15,54 @@
 
 using namespace layouts;
 
-// Seeds 1 to 999 on each mesh, 5,994 programs, took 10 s by hand: 99.2 % equal, 99.6 % within 5 % (98.9 and 99.4 if values do not change
-// together and no reader pays for adding up). The worst takes 1.22 times as long as it might (3x2, seed 447).
-TEST_CASE("19 plans of 20 are the best there are, and no simple rule does better") {
-  int programs = 0, equal = 0, close = 0, completed_is_better = 0;
+namespace {
+/// How plans of many programs compare with the best ones.
+struct comparison {
+  int programs = 0, equal = 0, close = 0;  // within 5 %
+  double times = 0, worst = 1;             // that the best one takes: their sum, and the largest
+
+  void add(std::int64_t time, std::int64_t least) {
+    const double ratio = least == 0 ? 1 : static_cast<double>(time) / static_cast<double>(least);
+    ++programs;
+    equal += time == least ? 1 : 0;
+    close += 20 * time <= 21 * least ? 1 : 0;
+    times += ratio;
+    worst = std::max(worst, ratio);
+  }
+  [[nodiscard]] double mean() const { return times / programs; }
+};
+}  // namespace
+
+// Seeds 1 to 999 on each mesh, 5,994 programs, took 10 s by hand: 99.2 % equal, 99.6 % within 5 % if they are searched (98.9 and 99.4 if
+// values do not change together and no reader pays for adding up). The worst takes 1.22 times as long as it might (3x2, seed 447).
+TEST_CASE("94 plans of 100 are the best there are, of those that are searched 99, and no simple rule does better") {
+  comparison plain, searched;
   for (const auto& sizes : {std::vector<int>{2, 2}, {2, 4}, {3, 2}})
     for (const bool annotated : {false, true})
       for (unsigned seed = 0; seed < 36; ++seed) {
         const small_program p(sizes, 1000 + seed, 1 + static_cast<int>(seed) % 6, annotated);
-        const auto time = p.planned_time();
-        completed_is_better += p.time_of(p.complete()) < time ? 1 : 0;
+        const auto time = p.planned_time(false), searched_time = p.planned_time(true);
+        CHECK(searched_time <= time);
+        CHECK(time <= p.time_of(p.complete()));
         for (const auto& simple : p.simple_shardings()) CHECK(time <= p.time_of(simple));
-        const auto least = time == 0 ? 0 : std::min(time, p.least_time(2));
-        ++programs;
-        equal += time == least ? 1 : 0;
-        close += 20 * time <= 21 * least ? 1 : 0;
+        const auto least = searched_time == 0 ? 0 : std::min(searched_time, p.least_time(2));
+        plain.add(time, least);
+        searched.add(searched_time, least);
       }
-  CAPTURE(equal);
-  CHECK(20 * equal >= 19 * programs);
-  CHECK(50 * close >= 49 * programs);
-  CHECK(completed_is_better == 0);
+  CAPTURE(plain.equal);
+  CAPTURE(plain.close);
+  CAPTURE(plain.mean());
+  CAPTURE(plain.worst);
+  CAPTURE(searched.equal);
+  CAPTURE(searched.close);
+  CAPTURE(searched.mean());
+  CAPTURE(searched.worst);
+  CHECK(100 * plain.equal >= 94 * plain.programs);
+  CHECK(100 * searched.equal >= 99 * searched.programs);
+  CHECK(100 * searched.close >= 99 * searched.programs);
+  CHECK(plain.mean() < 1.02);
+  CHECK(plain.worst < 1.5);
+  CHECK(searched.worst < 1.1);
 }
 
 TEST_CASE("a chain of products whose ends are small is computed where they are") {
@@ -114,7 +143,8 @@ TEST_CASE("an operator that finds everything as an equal one found it gets what 
 
 TEST_CASE("what is searched for gives the same numbers") {
   for (unsigned seed = 0; seed < 24; ++seed) {
-    const small_program p({2, 2}, 1000 + seed, 1 + static_cast<int>(seed) % 6, seed % 2 == 0);
+    small_program p({2, 2}, 1000 + seed, 1 + static_cast<int>(seed) % 6, seed % 2 == 0);
+    p.mesh.is_searched = true;
     CHECK(wrong_run(p) == "");
   }
 }

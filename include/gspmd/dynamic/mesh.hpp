@@ -132,6 +132,12 @@ class mesh {
     limited.shape.most_memory = bytes;
     return with_info(limited);
   }
+  /// The same mesh, for which better plans are searched for: see gspmd::searched.
+  [[nodiscard]] mesh searched() const {
+    auto sought = info();
+    sought.shape.is_searched = true;
+    return with_info(sought);
+  }
   /// The same mesh, on which runs look whether devices hold the same of what is the same on all of them: see `checked`.
   [[nodiscard]] mesh checked() const {
     auto looked_at = info();

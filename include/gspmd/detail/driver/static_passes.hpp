@@ -22,6 +22,7 @@ inline constexpr std::size_t longest_in_one_evaluation = 4096;
 /// of one. `Program` is a graph as a constant, see frozen_program.
 template <class Program, class Mesh>
 struct static_passes {
+  using chosen_by = std::conditional_t<Mesh::info.shape.is_searched, search_pass, choose_pass>;
   static constexpr graph program() { return Program::frozen().thaw().program; }
   static constexpr const mesh_shape& mesh() { return Mesh::info.shape; }
   static constexpr std::size_t node_count() { return Program::frozen().sizes.of[0]; }

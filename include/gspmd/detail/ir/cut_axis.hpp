@@ -40,6 +40,7 @@ constexpr mesh_info cut_axis(const mesh_info& mesh, axis_cut cut) {
   mesh_info result;
   result.shape.most_memory = mesh.shape.most_memory;
   result.shape.saving = mesh.shape.saving;
+  result.shape.is_searched = mesh.shape.is_searched;
   result.shape.is_checked = mesh.shape.is_checked;
   for (int a = 0; a < mesh.shape.axis_count(); ++a) {
     if (a != cut.axis) {

@@ -28,6 +28,7 @@ struct mesh_shape {
   network_rates network;                   // what plans for it are chosen by
   std::int64_t most_memory = 0;            // bytes that a device may hold; 0: any number
   int saving = 0;                          // what is given up for that, see save_memory.hpp
+  bool is_searched = false;                // plans for it are searched (choose/plan_search.hpp)
   bool is_checked = false;                 // runs compare what devices should hold alike (run/equality_check.hpp)
 
   [[nodiscard]] constexpr int axis_count() const { return sizes.count; }

@@ -8,6 +8,7 @@
 #include "gspmd/detail/ir/peak_memory.hpp"
 #include "gspmd/detail/passes/pipeline.hpp"
 #include "gspmd/detail/passes/save_memory.hpp"
+#include "gspmd/detail/passes/search_pass.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
@@ -20,6 +21,7 @@ struct unlimited {
 /// The results of the passes, in ordinary memory.
 class pass_results : public unlimited {
  public:
+  using chosen_by = search_pass;  // of any mesh: it does nothing where none asks for it
   constexpr pass_results(const graph& g, const mesh_shape& mesh) : graph_(g), mesh_(mesh) {
     boost::mp11::mp_for_each<passes>([this]<class Pass>(Pass) {
       if constexpr (requires { Pass::run(*this); }) {
@@ -88,6 +90,13 @@ plan plan_at_run_time(const graph& g, const mesh_shape& mesh) {
   return plan_within_memory(g, mesh);
 }
 GSPMD_PLANNED_ONCE(plan plan_at_run_time<once>(const graph&, const mesh_shape&));
+
+/// Returns the local program for what completion found, for those who look at it alone.
+constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, span<const sharding> completed) {
+  const value_uses uses = uses_of(g);
+  const auto asked = asked_for(g, mesh, completed);
+  return emit_program(g, mesh, uses, choose_plan(g, mesh, uses, completed, {asked.data(), asked.size()}).best.table);
+}
 
 /// The whole way from a graph to what every device runs.
 // Apart from pipeline.hpp, because it instantiates much that a program compiled for a mesh does without.

@@ -9,6 +9,7 @@
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
 
+#include "gspmd/detail/passes/choose/whole_plans.hpp"
 #include "gspmd/detail/passes/order/overlap_moves.hpp"
 #include "gspmd/detail/passes/order/overlap_started.hpp"
 #include "gspmd/detail/passes/plan_passes.hpp"
@@ -17,7 +18,7 @@
 /// The passes, in their order: what stands between a graph and a plan. Each is a struct with its result, which can be frozen, and
 ///
 ///   run(before)            makes it from what the passes before it made: before.program(), before.mesh(), before.template of<pass>(),
-///                          before.template take<pass>(), which no later pass asks for
+///                          before.template take<pass>(), which no later pass asks for; Before::chosen_by is the pass that chose last
 ///   guess(before)          how long its lists will be, from the lengths before: before.template length<pass>(k)
 ///
 /// and is ordinary code without limits: pass_results (make_plan.hpp) folds over the list, static_passes (driver) freezes each result. A
@@ -27,6 +28,7 @@ namespace gspmd::detail {
 
 struct layouts {
   vec<sharding> of;  // by node
+  [[nodiscard]] constexpr span<const sharding> all() const { return {of.data(), of.size()}; }
   template <class S, class F>
   static constexpr auto lists(S& s, F f) {
     return f(s.of);
@@ -57,7 +59,7 @@ struct narrow_pass {
   static constexpr layouts run(const Before& before) {
     const graph& g = before.program();
     const layouts& completed = before.template of<complete_pass>();
-    return {asked_for(g, before.mesh(), span<const sharding>(completed.of.data(), completed.of.size()))};
+    return {asked_for(g, before.mesh(), completed.all())};
   }
   template <class Before>
   static constexpr list_sizes<layouts> guess(const Before& before) {
@@ -71,31 +73,31 @@ struct effort {
   int prices = std::numeric_limits<int>::max();
   std::size_t ops = std::numeric_limits<std::size_t>::max();  // made to steps
 };
+/// A plan for all values: the best of those of several rules.
 struct choose_pass {
-  using result = search_state;
+  using result = whole_plans;
   template <class Before>
-  static constexpr search_state begin(const Before& before) {
-    search_state state;
+  static constexpr whole_plans begin(const Before& before) {
+    whole_plans state;
     state.best = choose_state(before.program());
     return state;
   }
   template <class Before>
-  static constexpr void go_on(const Before& before, search_state& state, effort most) {
+  static constexpr void go_on(const Before& before, whole_plans& state, effort most) {
     const graph& g = before.program();
-    const layouts& preferred = before.template of<narrow_pass>();
-    const value_uses uses = uses_of(g);
+    const layouts& asked = before.template of<narrow_pass>();
     const layouts& completed = before.template of<complete_pass>();
-    const auto span_of = [](const layouts& l) { return span<const sharding>(l.of.data(), l.of.size()); };
-    plan_search(g, before.mesh(), uses, span_of(completed), span_of(preferred), state).run(most.nodes, most.prices);
+    const value_uses uses = uses_of(g);
+    plan_chooser(g, before.mesh(), uses, completed.all(), asked.all(), state).run(most.nodes, most.prices);
   }
   /// Whether a state is complete, as a constant too.
   static constexpr bool is_complete(const auto& frozen) { return item<0>(frozen.rest); }
   /// After an evaluation that left lists as long as `before_it`, and one more, which looks at `most` more.
   template <class Before>
-  static constexpr list_sizes<search_state> guess(const Before& before, const list_sizes<search_state>& before_it, effort most) {
+  static constexpr list_sizes<whole_plans> guess(const Before& before, const list_sizes<whole_plans>& before_it, effort most) {
     constexpr auto lists = static_cast<std::size_t>(entries_of<choose_state>::count);
     const auto all = before.node_count(), left = all - before_it.of[0], nodes = static_cast<std::size_t>(most.nodes);
-    list_sizes<search_state> sizes = before_it;
+    list_sizes<whole_plans> sizes = before_it;
     if (left > 0) {
       const auto more = nodes < left ? nodes : left;
       const auto outputs = before.output_count();
@@ -105,29 +107,29 @@ struct choose_pass {
       for (std::size_t k = 6; k < 9; ++k) sizes.of[k] = all;
       if (more < left || before.largest_bytes() < (std::int64_t{1} << 16)) return sizes;
     }
-    for (std::size_t k = 0; k < lists; ++k) {  // it may be searched: one plan is the other's neighbour, and takes its place
+    if (all > static_cast<std::size_t>(most_values_for_alternatives) && sizes.of[lists] == 0) return sizes;
+    for (std::size_t k = 0; k < lists; ++k) {  // another plan may be under way, and take the place of the best one
       const auto longer = sizes.of[k] > sizes.of[lists + k] ? sizes.of[k] : sizes.of[lists + k];
       sizes.of[k] = sizes.of[lists + k] = longer + 8;
     }
     for (const std::size_t k : {0U, 6U, 7U, 8U}) sizes.of[k] = sizes.of[lists + k] = all;
-    for (std::size_t k = 0; k < 4; ++k) sizes.of[2 * lists + k] = all;
-    sizes.of[2 * lists + 4] = sizes.of[5];
-    sizes.of[2 * lists + 5] = before_it.of[2 * lists + 5] + 32;
+    sizes.of[2 * lists] = sizes.of[2 * lists + 1] = all;
     return sizes;
   }
 };
+/// The pass that searches for a better plan, of meshes that ask for it (searched.hpp, which includes passes/search_pass.hpp).
+struct search_pass;
 
 struct emit_pass {
   using result = local_program;
   template <class Before>
   static constexpr local_program run(const Before& before) {
     const graph& g = before.program();
-    const search_state& found = before.template of<choose_pass>();
-    return emit_program(g, before.mesh(), uses_of(g), found.best.table);
+    return emit_program(g, before.mesh(), uses_of(g), before.template of<typename Before::chosen_by>().best.table);
   }
   template <class Before>
   static constexpr list_sizes<local_program> guess(const Before& before) {
-    const auto values = before.template length<choose_pass>(5);
+    const auto values = before.template length<typename Before::chosen_by>(5);
     return {values, values + 16, before.input_count(), before.output_count(), before.node_count()};
   }
 };
@@ -314,7 +316,7 @@ struct place_pass {
   }
 };
 
-using passes = boost::mp11::mp_list<complete_pass, narrow_pass, choose_pass, emit_pass, steps_pass, order_pass, place_pass<true>,
-                                    place_pass<false>>;
+using passes = boost::mp11::mp_list<complete_pass, narrow_pass, choose_pass, search_pass, emit_pass, steps_pass, order_pass,
+                                    place_pass<true>, place_pass<false>>;
 
 }  // namespace gspmd::detail

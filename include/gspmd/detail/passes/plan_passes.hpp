@@ -122,14 +122,6 @@ constexpr text gathered_beyond_limit(const graph& g, const local_program& p) {
   return {};
 }
 
-/// The passes, each from plain values to plain values. Ordinary code: `compile` calls them during constant evaluation, one
-/// constant per pass, the run-time path at run time; both call the same functions.
-constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, span<const sharding> completed) {
-  const value_uses uses = uses_of(g);
-  const auto preferred = asked_for(g, mesh, completed);
-  return emit_program(g, mesh, uses, choose_program(g, mesh, uses, preferred, completed));
-}
-
 /// The lines of the program, with what each costs a device.
 constexpr vec<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, const local_program& local) {
   vec<planned_node> nodes;

@@ -30,9 +30,9 @@ class chooser {
     state.book.as_written = state.table.as_written;
   }
 
-  /// Goes on until all is chosen, for the outputs too; or until so many nodes were looked at, or so many prices worked out. With a plan to
-  /// replay: or until it is sure that this one is no better.
-  constexpr void run(int most_nodes, int most_prices) {
+  /// Goes on until all is chosen, for the outputs too; or until so many nodes were looked at, or so many prices worked out; or until it is
+  /// sure that the plan is no better than `rival`, or than the one that is replayed.
+  constexpr void run(int most_nodes, int most_prices, const choose_state* rival = nullptr) {
     const graph& g = known_.program;
     const int count = static_cast<int>(g.nodes.size());
     const int items = count + static_cast<int>(g.outputs.size());
@@ -51,6 +51,7 @@ class chooser {
         state_.least = add_times(state_.marks[i].least, replay_->least_of(i));
       }
       if (replay_ != nullptr && replay_->is_decided(known_, i, state_)) return;
+      if (rival != nullptr && !state_.is_better_than(*rival)) return;
     }
     state_.marks.push_back(state_.mark());
     state_.is_complete = true;
@@ -140,7 +141,7 @@ class chooser {
     const choice_table& from = replay_->plan.table;
     const reshard_path& known = from.paths[path_++];
     const int i = state_.next - 1, of_this = known.from - replay_->plan.marks[i].values;
-    const int form = of_this >= 0 ? state_.marks[i].values + of_this : known.from < 0 ? -1 : replay_->now[known.from];
+    const int form = of_this >= 0 ? state_.marks[i].values + of_this : known.from < 0 ? -1 : replay_->differs.now[known.from];
     reshard_path way{form, static_cast<int>(state_.table.steps.size()), known.steps};
     for (int k = 0; k < known.steps; ++k) state_.table.steps.push_back(from.steps[known.step + k]);
     state_.table.paths.push_back(way);

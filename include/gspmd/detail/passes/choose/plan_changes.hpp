@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/passes/choose/form_prices.hpp"
+#include "gspmd/detail/passes/choose/free_values.hpp"
 #include "gspmd/detail/passes/choose/partial_rule.hpp"
 #include "gspmd/detail/support/span.hpp"
 
@@ -18,19 +18,7 @@ class plan_changes {
                          const vec<sharding>& preferred)
       : graph_(g), mesh_(mesh), uses_(uses), asked_(asked), preferred_(preferred) {}
 
-  /// Whether nobody annotated it, nor what it is only read to be resharded to.
-  [[nodiscard]] constexpr bool is_free(int i) const {
-    const node& n = at(i);
-    if (n.annotated || uses_.readers[i].empty() || n.results != 1)
-      return false;  // of a conditional all results are made, read or not
-    if ((facts_of(n.op).made != origin::shards && !is_handed_on(n.op)) || n.operands.count == 0) return false;
-    for (const int reader : uses_.readers[i]) {
-      if (reader == i) return false;
-      const operator_code op = at(reader).op;
-      if (facts_of(op).made != origin::shards && op != opcode::loop_result && !is_handed_on(op)) return false;
-    }
-    return true;
-  }
+  [[nodiscard]] constexpr bool is_free(int i) const { return detail::is_free(graph_, uses_, i); }
 
   /// Node `i`, and what elementwise operators connect with it and is asked for alike. What the next trip of a loop carries lies as what
   /// this one does, but what it carries first need not; what a conditional gives lies as both of its bodies leave it.
@@ -75,7 +63,7 @@ class plan_changes {
       rule_of(graph_, at(i), rule);
       add(moved_on(i, rule, rule.result()));
       for (int k = 0; k < at(i).operands.count; ++k)
-        add(carried(rule, rule.operand(k), preferred_[at(i).operands[k]].splits, rule.result()));
+        add(carried(mesh_, rule, rule.operand(k), preferred_[at(i).operands[k]].splits, rule.result()));
       for (const int reader : uses_.readers[i]) {
         const node& user = at(reader);
         op_rule its;
@@ -83,9 +71,10 @@ class plan_changes {
         for (int k = 0; k < user.operands.count; ++k) {
           if (user.operands[k] != i) continue;
           add(moved_on(i, its, its.operand(k)));
-          add(carried(its, its.result(), preferred_[reader].splits, its.operand(k)));
+          add(carried(mesh_, its, its.result(), preferred_[reader].splits, its.operand(k)));
           for (int o = 0; o < user.operands.count; ++o)
-            if (user.operands[o] != i) add(carried(its, its.operand(o), preferred_[user.operands[o]].splits, its.operand(k)));
+            if (user.operands[o] != i)
+              add(carried(mesh_, its, its.operand(o), preferred_[user.operands[o]].splits, its.operand(k)));
         }
       }
     }
@@ -96,7 +85,7 @@ class plan_changes {
     }
     add(asked_[static_cast<std::size_t>(run[0])].splits);
     if (!list.empty()) add({});
-    else if (const sharding s = split_further(run[0]); !(s.splits == preferred_[run[0]].splits)) list.push_back(s);
+    else add(split_further(mesh_, at(run[0]), preferred_[run[0]].splits));
     return list;
   }
   /// Returns the shardings of node `i` in which one axis has another place than in what is asked for: on each dim, major or minor to what
@@ -127,20 +116,6 @@ class plan_changes {
     }
     return list;
   }
-  /// `splits` of a tensor of an operator as another tensor of it has them; what it does not have is not split.
-  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> carried(const op_rule& rule, const tensor_map& from,
-                                                                 const inline_vec<axis_use, max_axes>& splits,
-                                                                 const tensor_map& to) const {
-    if (rule.uniform) return splits;
-    auto factors = to_factors(mesh_, rule, from, splits);
-    for (int k = factors.count - 1; k >= 0; --k) {
-      if (rule.factors[factors[k].dim].kind != factor_kind::whole && to.holds(factors[k].dim)) continue;
-      for (int j = k; j + 1 < factors.count; ++j) factors[j] = factors[j + 1];
-      factors.pop_back();
-    }
-    return to_dims(mesh_, rule, to, factors);
-  }
-
   /// Lets the values follow that lie as the changed ones did, before or after an operator of tensors of several shapes; returns false if
   /// there are none:
   ///     y = transpose(x)   x [a, _], y [_, a]: where x becomes [_, b], y becomes [b, _]
@@ -154,10 +129,10 @@ class plan_changes {
         const auto map = [&](int k) { return k < 0 ? rule.result() : rule.operand(k); };
         const int j = to < 0 ? via : at(via).operands[to];
         const auto& lay = preferred_[j].splits;
-        if (!is_free(j) || lay.empty() || !(carried(rule, map(from), preferred_[i].splits, map(to)) == lay)) return;
+        if (!is_free(j) || lay.empty() || !(carried(mesh_, rule, map(from), preferred_[i].splits, map(to)) == lay)) return;
         for (const int known : changed)
           if (known == j) return;
-        tried[j].splits = carried(rule, map(from), tried[i].splits, map(to));
+        tried[j].splits = carried(mesh_, rule, map(from), tried[i].splits, map(to));
         if (!(tried[j].splits == lay)) changed.push_back(j);
       };
       if (facts_of(at(i).op).made == origin::shards)
@@ -172,8 +147,6 @@ class plan_changes {
  private:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
 
-  /// Whether a value is handed on by a body and so lies as is asked for, whoever makes it: what a loop carries, what a conditional gives.
-  static constexpr bool is_handed_on(opcode op) { return op == opcode::carry || op == opcode::cond_result; }
   /// Whether what makes a run may leave sums to be added up, and all who read it take them as they are: then it may be a reader who pays
   /// for that, of something smaller.
   [[nodiscard]] constexpr bool may_be_summed_later(const vec<int>& run) const {
@@ -213,20 +186,6 @@ class plan_changes {
       if ((left & axis_bit(use.axis)) != 0) s.add_split(use.axis, dim);
     return s.splits;
   }
-  /// Returns the sharding of a value that devices repeat, since nothing it is made of is split (random numbers, constants), so that each
-  /// makes its part of it: by all axes that nobody has a use for, on the largest dim.
-  [[nodiscard]] constexpr sharding split_further(int i) const {
-    sharding s;
-    s.splits = preferred_[i].splits;
-    const extents& shape = at(i).shape;
-    int dim = -1;
-    for (int d = 0; d < shape.count; ++d)
-      if (shape[d] > 1 && s.axes_of(d) == 0 && (dim < 0 || shape[d] > shape[dim])) dim = d;
-    for (int a = 0; dim >= 0 && a < mesh_.axis_count(); ++a)
-      if (mesh_.sizes[a] > 1 && ((s.split_axes() | at(i).closed_axes) & axis_bit(a)) == 0) s.add_split(a, dim);
-    return s;
-  }
-
   static constexpr std::size_t most_in_a_run = 64;
 
   const graph& graph_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <limits>
 
 #include "gspmd/detail/passes/choose/plan_search.hpp"
@@ -19,22 +20,20 @@ class plan_reasons {
         uses_(uses_of(g)),
         completed_(complete()),
         asked_(asked_for(g, mesh_, span_of(completed_))),
-        search_(g, mesh_, uses_, span_of(completed_), span_of(asked_), state_) {
-    state_.best = choose_state(g);
-    search_.run(no_limit, no_limit);
-  }
+        found_(choose_plan(g, mesh_, uses_, span_of(completed_), span_of(asked_))),
+        changes_(g, mesh_, uses_, span_of(asked_), found_.preferred) {}
   plan_reasons(const plan_reasons&) = delete;
   plan_reasons& operator=(const plan_reasons&) = delete;
 
   /// The picoseconds that it all takes.
-  [[nodiscard]] std::int64_t time() const { return state_.best.time; }
+  [[nodiscard]] std::int64_t time() const { return found_.best.time; }
   /// Every way to run the operator of node `i`, given what the operators before it left; none of what is no operator on shards.
   [[nodiscard]] vec<tried_use> ways(int i) {
     vec<tried_use> found;
     if (graph_.find_types != nullptr || facts_of(at(i).op).made != origin::shards || uses_.needed[i] == 0) return found;
     choose_state again(graph_);
-    again.table.as_written = state_.best.table.as_written;
-    chooser choices(graph_, mesh_, uses_, span_of(search_.know_preferred()), again);
+    again.table.as_written = found_.best.table.as_written;
+    chooser choices(graph_, mesh_, uses_, span_of(found_.preferred), again);
     if (i > 0) choices.run(i, no_limit);
     choices.record(&found);
     if (again.next == i) choices.run(1, no_limit);
@@ -42,14 +41,33 @@ class plan_reasons {
   }
   /// Whether that is how the plan runs it.
   [[nodiscard]] bool is_chosen(int i, const operator_use& way) const {
-    const node_choice& choice = state_.best.table.nodes[i];
+    const node_choice& choice = found_.best.table.nodes[i];
     if (!same_layout(choice.result, way.result) || choice.moved != way.moved) return false;
     for (int k = 0; k < way.wanted.count; ++k)
-      if (!same_layout(state_.best.table.wanted[choice.wanted + k], way.wanted[k])) return false;
+      if (!same_layout(found_.best.table.wanted[choice.wanted + k], way.wanted[k])) return false;
     return true;
   }
-  /// Returns the plans in which the value of node `i` lies otherwise, with what each takes as a whole.
-  [[nodiscard]] vec<plan_search::other_plan> others(int i) { return search_.others(i); }
+  /// A plan in which a value, and all that elementwise operators connect with it, lies otherwise.
+  struct other_plan {
+    sharding lies;
+    std::int64_t time = 0;
+    int forced = 0;
+  };
+  /// Returns the plans in which the value of node `i` lies as a neighbour would like it; none where it must lie as it does.
+  [[nodiscard]] vec<other_plan> others(int i) {
+    vec<other_plan> found;
+    if (!changes_.is_free(i)) return found;
+    const auto run = changes_.run_of(i);
+    for (const auto& s : changes_.candidates_for(run)) {
+      vec<sharding> tried = found_.preferred;
+      for (const int member : run) tried[member] = s;
+      choose_state trial(graph_);
+      trial.table.as_written = found_.best.table.as_written;
+      chooser(graph_, mesh_, uses_, span_of(tried), trial).run(no_limit, no_limit);
+      found.push_back({s, trial.time, trial.forced});
+    }
+    return found;
+  }
 
  private:
   static constexpr int no_limit = std::numeric_limits<int>::max();
@@ -62,8 +80,8 @@ class plan_reasons {
   mesh_shape mesh_;
   value_uses uses_;
   vec<sharding> completed_, asked_;
-  search_state state_;
-  plan_search search_;
+  search_state found_;
+  plan_changes changes_;
 };
 
 }  // namespace gspmd::detail

@@ -1,148 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <utility>
 
 #include "gspmd/detail/passes/choose/choose.hpp"
 #include "gspmd/detail/passes/choose/plan_changes.hpp"
+#include "gspmd/detail/passes/choose/whole_plans.hpp"
 #include "gspmd/detail/support/span.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 
 namespace gspmd::detail {
 
+/// The changes that a search tries: of values that lie alike and are connected by elementwise operators, to what their neighbours would
+/// like; then of single axes, of such values and of each of them, to another dim. Neighbours like what they have, and the best may be a
+/// part of it.
+enum class search_phase : std::uint8_t { not_begun, connected_values, single_axes, done };
+
 /// How far the search for a program's plan has come: another evaluation may go on from there.
 struct search_state {
-  choose_state best, trial;
-  vec<sharding> preferred, tried;  // by node: of the best plan, and of the one under way
-  vec<int> order;                  // the values that are tried, those first around which most time is spent; of each run one
-  vec<std::uint8_t> differs;       // of the trial, and the next four: see replay
-  vec<int> now;
-  vec<std::uint64_t> known;            // what was asked for in plans that were tried, see plan_search::asks
-  std::uint64_t at = 0, trial_at = 0;  // that of `preferred`, and of `tried`
-  int last = 0;
-  std::int64_t hope = 0;
-  bool is_worse = false;         // of the trial: found out before its end, or before it began
-  int place = 0, candidate = 0;  // the next change
-  bool is_fine = false;          // of one axis
-  int left = 0;                  // choices for operators that the search may yet make
-  bool improved = false, is_complete = false;
+  search_phase phase = search_phase::not_begun;
+  choose_state best;
+  vec<sharding> preferred;  // by node, what it asks for
+
+  // The changes of the round: those around the value order[place] come next, the one with the number `change` first.
+  vec<int> order;
+  int place = 0, change = 0;
+  bool is_improved = false;  // in this round
+  int choices_left = 0;      // for operators, in all rounds
+
+  // The plan with the last change, if it is under way.
+  bool is_trying = false;
+  choose_state trial;
+  vec<sharding> tried;
+  differences differs;
+
+  // Plans that were tried, by the hash of what they ask for; that of `preferred` and of `tried`.
+  vec<std::uint64_t> known;
+  std::uint64_t key = 0, tried_key = 0;
 
   template <class S, class F>
   static constexpr auto lists(S& s, F f) {
     return choose_state::lists(s.best, [&](auto&... b) {
-      return choose_state::lists(
-          s.trial, [&](auto&... t) { return f(b..., t..., s.preferred, s.tried, s.order, s.differs, s.now, s.known); });
+      return choose_state::lists(s.trial, [&](auto&... t) {
+        return f(b..., t..., s.preferred, s.tried, s.order, s.differs.of, s.differs.now, s.known);
+      });
     });
   }
   template <class S, class F>
   static constexpr auto rest(S& s, F f) {
     return choose_state::rest(s.best, [&](auto&... b) {
       return choose_state::rest(s.trial, [&](auto&... t) {
-        return f(s.is_complete, b..., t..., s.at, s.trial_at, s.last, s.hope, s.is_worse, s.place, s.candidate, s.is_fine, s.left,
-                 s.improved);
+        return f(s.phase, b..., t..., s.place, s.change, s.is_improved, s.choices_left, s.is_trying, s.differs.last,
+                 s.differs.hope, s.differs.is_worse, s.key, s.tried_key);
       });
     });
   }
 };
 
-/// Completion proposes, and this disposes: what nobody annotated may lie otherwise, if the whole plan takes less time then.
+/// Looks for a better plan than the best of whole_plans.hpp: a program whose user asks for it is searched, if so much of its time is no
+/// work, or work that devices repeat, that it may pay (support/tuning.hpp).
 ///
-/// The plan for what completion found comes first. Then the sharding that is asked for of a value, and of all that elementwise
-/// operators connect with it, is changed to what a neighbour of it would like, or to none, and what that reaches is chosen for again
-/// (see replay): the better plan is kept, until no change helps or `most_choices_of_search` are made. Where all readers of a value may
-/// take it as terms of a sum, one change is that they pay for adding it up: one of them may have something smaller to add up. In small
-/// programs each change is tried once more with what lies as the run does, through transposes and products; and single axes are then
-/// put on another dim, of such a run and of each value in it: neighbours like what they have, and the best may be a part of it. The
-/// values go first around which most time is spent. Annotated values and outputs stay; what a loop carries may lie in it as neither
-/// before nor after it. Plans are searched of which so much time is no work, or work that devices repeat, that it may pay
-/// (support/tuning.hpp).
+/// 1. the values are put in an order, those first around which most time is spent;
+/// 2. each in turn, with what elementwise operators connect with it, is asked to lie as a neighbour of it would like, or whole; what
+///    that reaches is chosen for again (see replay), and a better plan is kept;
+/// 3. where that kept a plan, it begins anew; where not, single axes are changed, of small programs; where neither did, it ends, as it
+///    does after `most_choices_of_search` choices.
+///
+/// Where all readers of a value may take it as terms of a sum, one change is that they pay for adding it up: one of them may have
+/// something smaller to add up. In small programs each change is tried once more with what lies as the values do, through transposes and
+/// products. Annotated values and outputs stay; what a loop carries may lie in it as neither before nor after it.
 class plan_search {
  public:
-  /// `completed`: what completion found; `asked`: the same, narrowed.
-  constexpr plan_search(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> completed,
-                        span<const sharding> asked, search_state& state)
-      : graph_(g),
-        mesh_(mesh),
-        uses_(uses),
-        completed_(completed),
-        asked_(asked),
-        state_(state),
-        changes_(g, mesh, uses, asked, state.preferred) {}
+  /// `asked`: what completion found, narrowed; `state` begins with the best plan that is known.
+  constexpr plan_search(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> asked,
+                        search_state& state)
+      : graph_(g), mesh_(mesh), uses_(uses), state_(state), changes_(g, mesh, uses, asked, state.preferred) {}
 
-  /// Goes on until all is done, or until so many nodes were looked at, or so many prices worked out.
+  /// Goes on until no change helps, or until so many nodes were looked at, or so many prices worked out.
   constexpr void run(int most_nodes, int most_prices) {
-    while (!state_.is_complete && most_nodes > 0 && most_prices > 0) {
-      const bool is_first = !state_.best.is_complete;
-      if (!is_first && state_.preferred.empty()) {
-        know_preferred();
-        state_.left = is_worth_it() ? most_choices_of_search : 0;
-        find_order();
-        if (is_any_deferred()) state_.place = -alternatives - 1;
-        else if (is_small()) state_.place = -alternatives;
-        if (!find_change()) stop();
-        most_nodes -= count() / replay::choice + 1;
-        continue;
-      }
-      if (!is_first && state_.is_worse) {  // it was tried before
+    if (state_.phase == search_phase::not_begun) {
+      begin();
+      most_nodes -= count() / replay::choice + 1;
+    }
+    while (state_.phase != search_phase::done && most_nodes > 0 && most_prices > 0) {
+      if (state_.is_trying) {
+        go_on_trying(most_nodes, most_prices);
+      } else {
+        next_change();
         --most_nodes;
-        if (!find_change()) stop();
-        continue;
       }
-      choose_state& under_way = is_first ? state_.best : state_.trial;
-      replay known{state_.best, state_.differs, state_.now, state_.last, state_.hope, state_.is_worse};
-      chooser choices(graph_, mesh_, uses_, is_first ? asked_ : span<const sharding>(state_.tried.data(), state_.tried.size()),
-                      under_way, is_first ? nullptr : &known);
-      choices.run(most_nodes, most_prices);
-      const int work = choices.chosen() + choices.replayed() / replay::choice;
-      most_nodes -= work + 1;
-      most_prices -= choices.prices();
-      if (!is_first && state_.place >= 0) state_.left -= work + 1;
-      if (!under_way.is_complete && !state_.is_worse) return;
-      if (is_first) {
-        if (!is_worth_it() && !is_any_deferred()) stop();
-        most_nodes -= count() / replay::choice;  // to prepare for the search is much, too
-        continue;
-      }
-      if (!state_.is_worse && state_.trial.is_better_than(state_.best) && (!state_.is_fine || pays_for_its_steps())) {
-        std::swap(state_.best, state_.trial);
-        std::swap(state_.preferred, state_.tried);
-        state_.at = state_.trial_at;
-        state_.improved = true;
-        changes_at_ = -1;
-        spent_.clear();
-      }
-      if (!find_change()) stop();
     }
-  }
-
-  /// A plan in which a value, and all that elementwise operators connect with it, lies otherwise.
-  struct other_plan {
-    sharding lies;
-    std::int64_t time = 0;
-    int forced = 0;
-  };
-  /// Once the search is complete: what the changes of node `i` that it may try lead to; none where it must lie as it does.
-  [[nodiscard]] constexpr vec<other_plan> others(int i) {
-    vec<other_plan> found;
-    if (!changes_.is_free(i)) return found;
-    know_preferred();
-    const auto run = changes_.run_of(i);
-    for (const auto& s : changes_.candidates_for(run)) {
-      state_.tried = state_.preferred;
-      for (const int member : run) state_.tried[member] = s;
-      choose_state trial(graph_);
-      trial.table.as_written = state_.best.table.as_written;
-      constexpr int no_limit = std::numeric_limits<int>::max();
-      chooser(graph_, mesh_, uses_, span<const sharding>(state_.tried.data(), state_.tried.size()), trial)
-          .run(no_limit, no_limit);
-      found.push_back({s, trial.time, trial.forced});
-    }
-    return found;
-  }
-  /// Returns the sharding that is asked for of every value in the end.
-  constexpr const vec<sharding>& know_preferred() {
-    if (state_.preferred.empty()) state_.preferred = vec<sharding>(asked_.data(), asked_.data() + asked_.size());
-    return state_.preferred;
   }
 
  private:
@@ -150,58 +99,85 @@ class plan_search {
   [[nodiscard]] constexpr int count() const { return static_cast<int>(graph_.nodes.size()); }
   [[nodiscard]] constexpr bool is_small() const { return count() <= most_values_for_alternatives; }
 
-  [[nodiscard]] constexpr bool is_worth_it() const {
-    if (gainable() < least_picoseconds_of_search) return false;
-    for (const auto& n : graph_.nodes)
-      if (n.forbid_reshard || n.gather_limit >= 0) return false;
-    return true;
+  constexpr void begin() {
+    state_.choices_left = most_choices_of_search;
+    state_.known.push_back(state_.key);
+    begin_round(search_phase::connected_values);
   }
-  /// The time that another plan may save, at most.
-  [[nodiscard]] constexpr std::int64_t gainable() const { return state_.best.time - state_.best.least; }
-  constexpr void stop() {
-    state_.is_complete = true;
-    state_.trial = {};
-    state_.tried = {};
-    state_.order = {};
-    state_.differs = {};
-    state_.now = {};
-    state_.known = {};
+  constexpr void end() {
+    search_state ended;
+    ended.phase = search_phase::done;
+    ended.best = std::move(state_.best);
+    ended.preferred = std::move(state_.preferred);
+    state_ = std::move(ended);
   }
 
-  /// The values to try. Where little time is spent around them, little is gained.
-  constexpr void find_order() {
-    changes_at_ = -1;
-    const auto& spent = times_spent();
-    vec<std::uint8_t> is_known(static_cast<std::size_t>(count()), 0);
+  // ---- rounds ----
+
+  constexpr void begin_round(search_phase phase) {
+    state_.phase = phase;
+    state_.order = values_to_try();
+    state_.place = 0;
+    state_.change = 0;
+    state_.is_improved = false;
+    forget();
+  }
+  constexpr void next_change() {
+    if (state_.choices_left <= 0 || gainable(state_.best) == 0) return end();
+    if (state_.place == static_cast<int>(state_.order.size())) {
+      if (state_.is_improved) begin_round(search_phase::connected_values);
+      else if (state_.phase == search_phase::connected_values && is_small()) begin_round(search_phase::single_axes);
+      else end();
+      return;
+    }
+    know_changes();
+    if (state_.change >= static_cast<int>(list_.size())) {  // fewer than before, if a better plan was kept
+      ++state_.place;
+      state_.change = 0;
+      return;
+    }
+    begin_trying(list_[state_.change++]);
+  }
+
+  /// Returns the values to try, one of those that elementwise operators connect: of a small program all. Where little time is spent around
+  /// them little is gained, but what a loop carries, say, costs where it is brought, and not where it is read.
+  [[nodiscard]] constexpr vec<int> values_to_try() {
+    vec<int> order;
     vec<std::int64_t> around;  // by place in the order
-    state_.order.clear();
+    vec<std::uint8_t> is_known(static_cast<std::size_t>(count()), 0);
     for (int i = 0; i < count(); ++i) {
       if (is_known[i] != 0 || !changes_.is_free(i)) continue;
       const auto run = changes_.run_of(i);
       for (const int member : run) is_known[member] = 1;
-      const auto time = time_around(run, spent);
-      if (time == 0 || time < gainable() / least_part_of_search) continue;
+      const auto time = time_around(run);
+      if (!is_small() && (time == 0 || time < gainable(state_.best) / least_part_of_search)) continue;
       if (around.size() == most_in_order) {
         if (around.back() >= time) continue;
         around.pop_back();
-        state_.order.pop_back();
+        order.pop_back();
       }
-      state_.order.push_back(i);
+      order.push_back(i);
       around.push_back(time);
       for (std::size_t k = around.size() - 1; k > 0 && around[k - 1] < around[k]; --k) {
         std::swap(around[k - 1], around[k]);
-        std::swap(state_.order[k - 1], state_.order[k]);
+        std::swap(order[k - 1], order[k]);
       }
     }
-    state_.place = 0;
-    state_.candidate = 0;
-    state_.improved = false;
+    return order;
   }
 
-  /// Returns by node the time of its operator and, for an output, of bringing it to its sharding; but for the work that no plan does
-  /// without.
-  constexpr const vec<std::int64_t>& times_spent() {
-    if (!spent_.empty()) return spent_;
+  /// The time that is spent on these values and on their readers, but for the work that no plan does without.
+  [[nodiscard]] constexpr std::int64_t time_around(const vec<int>& values) {
+    if (spent_.empty()) know_times();
+    std::int64_t time = 0;
+    for (const int i : values) {
+      time += spent_[i];
+      for (const int reader : uses_.readers[i]) time += spent_[reader];
+    }
+    return time;
+  }
+  /// By node the time of its operator and, for an output, of bringing it to its sharding.
+  constexpr void know_times() {
     const auto& marks = state_.best.marks;
     const auto time_of = [&marks](int item) {
       return marks[item + 1].time - marks[item].time - (marks[item + 1].least - marks[item].least);
@@ -210,128 +186,98 @@ class plan_search {
     for (int i = 0; i < count(); ++i) spent_[i] = time_of(i);
     for (int k = 0; k < static_cast<int>(graph_.outputs.size()); ++k)
       spent_[graph_.outputs[static_cast<std::size_t>(k)]] += time_of(count() + k);
-    return spent_;
-  }
-  [[nodiscard]] constexpr std::int64_t time_around(const vec<int>& run, const vec<std::int64_t>& spent) const {
-    std::int64_t time = 0;
-    for (const int member : run) {
-      time += spent[member];
-      for (const int reader : uses_.readers[member]) time += spent[reader];
-    }
-    return time;
   }
 
-  /// Whether a change gains what it takes to begin the steps that it adds. By bytes alone many small exchanges would be better than one.
+  // ---- changes ----
+
+  struct plan_change {
+    vec<int> values;
+    sharding lies;
+    bool with_followers = false;
+  };
+
+  /// The changes around the value whose turn it is.
+  constexpr void know_changes() {
+    if (listed_at_ == state_.place) return;
+    listed_at_ = state_.place;
+    list_.clear();
+    const vec<int> run = changes_.run_of(state_.order[state_.place]);
+    const auto add = [this](const vec<int>& values, const sharding& lies, bool with_followers) {
+      plan_change change;
+      change.values = values;
+      change.lies = lies;
+      change.with_followers = with_followers;
+      list_.push_back(std::move(change));
+    };
+    if (state_.phase == search_phase::single_axes) {
+      const auto moved = changes_.one_axis_away(run[0]);
+      for (const auto& s : moved) add(run, s, false);
+      if (run.size() == 1) return;
+      for (const int i : run)
+        for (const auto& s : moved) add({i}, s, false);
+    } else {
+      const auto liked = changes_.candidates_for(run);
+      for (const auto& s : liked) add(run, s, false);
+      if (!is_small()) return;
+      for (const auto& s : liked) add(run, s, true);
+    }
+  }
+  /// Begins the plan with a change; no plan that was tried before.
+  constexpr void begin_trying(const plan_change& change) {
+    vec<int> changed = change.values;
+    state_.tried = state_.preferred;
+    for (const int i : changed) state_.tried[i] = change.lies;
+    if (change.with_followers && !changes_.change_followers(changed, state_.tried)) return;
+    if (is_known(changed)) return;
+    begin_trial(changed);
+    state_.differs.hope = is_small() ? state_.best.time : time_around(changed);
+    state_.is_trying = true;
+  }
+  constexpr void go_on_trying(int& most_nodes, int& most_prices) {
+    replay known{state_.best, state_.differs};
+    chooser choices(graph_, mesh_, uses_, span<const sharding>(state_.tried.data(), state_.tried.size()), state_.trial, &known);
+    choices.run(most_nodes, most_prices);
+    const int work = choices.chosen() + choices.replayed() / replay::choice + 1;
+    most_nodes -= work;
+    most_prices -= choices.prices();
+    state_.choices_left -= work;
+    if (!state_.trial.is_complete && !state_.differs.is_worse) return;
+    state_.is_trying = false;
+    if (!state_.differs.is_worse && state_.trial.is_better_than(state_.best) && pays_for_its_steps()) keep();
+  }
+  constexpr void keep() {
+    std::swap(state_.best, state_.trial);
+    std::swap(state_.preferred, state_.tried);
+    state_.key = state_.tried_key;
+    state_.is_improved = true;
+    forget();
+  }
+  /// What is known of the best plan holds for it alone.
+  constexpr void forget() {
+    spent_.clear();
+    listed_at_ = -1;
+  }
+
+  /// Whether a change of single axes gains what it takes to begin the steps that it adds. By bytes alone many small exchanges would be
+  /// better than one.
   [[nodiscard]] constexpr bool pays_for_its_steps() const {
-    if (!mesh_.network.is_by_bytes()) return true;
+    if (state_.phase != search_phase::single_axes || !mesh_.network.is_by_bytes()) return true;
     const auto steps = [](const choose_state& s) { return static_cast<std::int64_t>(s.table.steps.size()); };
     const auto added = steps(state_.trial) - steps(state_.best);
     return added <= 0 || state_.best.time - state_.trial.time >= multiply_time(picoseconds_to_begin_collective, added);
   }
 
-  /// The next change of what is asked for; false if there is none left.
-  constexpr bool find_change() {
-    if (gainable() == 0) return false;
-    if (state_.place < -alternatives) {
-      if (state_.candidate++ == 0) {
-        try_as_written();
-        return true;
-      }
-      state_.candidate = 0;
-      state_.place = is_small() ? -alternatives : 0;
-    }
-    if (state_.place < 0 && state_.left > 0) {
-      try_alternative(alternatives + state_.place++);
-      return true;
-    }
-    for (int rounds = 0; rounds < 3 && state_.left > 0; ++rounds) {
-      for (; state_.place < static_cast<int>(state_.order.size()); ++state_.place, state_.candidate = 0) {
-        know_changes();
-        const int count = static_cast<int>(list_.size()), members = static_cast<int>(run_.size());
-        if (state_.is_fine) {
-          if (state_.candidate >= (members > 1 ? (1 + members) * count : count)) continue;
-          const int k = state_.candidate++;
-          vec<int> alone;  // all of the run, then each of it
-          if (k >= count) alone.push_back(run_[k / count - 1]);
-          return try_change(k < count ? run_ : alone, list_[k % count]);
-        }
-        const int ways = is_small() ? 2 : 1;  // once more, with what follows the run
-        while (state_.candidate < ways * count) {
-          const int k = state_.candidate++;
-          if (try_change(run_, list_[k % count], k >= count)) return true;
-        }
-      }
-      if (!state_.improved && (state_.is_fine || !is_small())) return false;
-      state_.is_fine = !state_.improved;
-      find_order();
-    }
-    return false;
-  }
-  /// The values around the place that is tried, and how they may lie.
-  constexpr void know_changes() {
-    if (changes_at_ == state_.place) return;
-    changes_at_ = state_.place;
-    run_ = changes_.run_of(state_.order[state_.place]);
-    list_.clear();
-    if (state_.is_fine) list_ = changes_.one_axis_away(run_[0]);
-    else
-      for (const auto& s : changes_.candidates_for(run_)) list_.push_back(s);
-  }
-  /// False if what follows the run is to change too, and nothing does.
-  constexpr bool try_change(vec<int> changed, const sharding& s, bool is_followed = false) {
-    if (!is_followed && is_known(changed, &s)) return true;
-    state_.tried = state_.preferred;
-    for (const int i : changed) state_.tried[i] = s;
-    if (is_followed) {
-      if (!changes_.change_followers(changed, state_.tried)) return false;
-      if (is_known(changed)) return true;
-    }
-    state_.hope = time_around(changed, times_spent());
-    begin_trial(changed);
-    return true;
-  }
-  /// Tries the plans that the result may not be worse than: nothing is split that need not be; everything lies as its first operand does,
-  /// or as what reads it, or as completion has it, whole where only slices of it are read.
-  constexpr void try_alternative(int which) {
-    state_.tried = state_.preferred;
-    state_.hope = state_.best.time;
-    vec<int> changed;
-    for (int k = 0; k < count(); ++k) {
-      const int i = which == 2 ? count() - 1 - k : k;
-      if (!changes_.is_free(i)) continue;
-      changed.push_back(i);
-      sharding& tried = state_.tried[i];
-      if (which == 3) {
-        tried.splits = completed_[static_cast<std::size_t>(i)].splits;
-        continue;
-      }
-      const int reader = which == 2 ? uses_.readers[i][0] : i;
-      const node& n = at(reader);
-      op_rule rule;
-      rule_of(graph_, n, rule);
-      int operand = 0;
-      while (which == 2 && n.operands[operand] != i) ++operand;
-      if (which == 0) tried.splits.clear();
-      else if (which == 1)
-        tried.splits = changes_.carried(rule, rule.operand(0), state_.tried[n.operands[0]].splits, rule.result());
-      else tried.splits = changes_.carried(rule, rule.result(), state_.tried[reader].splits, rule.operand(operand));
-    }
-    if (!is_known(changed)) begin_trial({}, true);
-  }
-  /// No reshard is deferred: what one brings somewhere others may want there too.
-  constexpr void try_as_written() {
-    state_.tried = state_.preferred;
-    state_.hope = state_.best.time;
-    begin_trial({}, true);
-    state_.trial.table.as_written = true;
-  }
-  [[nodiscard]] constexpr bool is_any_deferred() const {
-    for (const auto& n : graph_.nodes)
-      if (n.deferred) return true;
+  /// Whether a plan that asks for the same as the changed one was tried already; if not, it is known from here on.
+  constexpr bool is_known(const vec<int>& changed) {
+    state_.tried_key = state_.key;
+    for (const int i : changed) state_.tried_key += key_of(i, state_.tried[i]) - key_of(i, state_.preferred[i]);
+    for (const auto known : state_.known)
+      if (known == state_.tried_key) return true;
+    state_.known.push_back(state_.tried_key);
     return false;
   }
   /// The hash of the sharding that is asked for of a node; the sum over all nodes stands for a plan.
-  static constexpr std::uint64_t asks(int i, const sharding& s) {
+  static constexpr std::uint64_t key_of(int i, const sharding& s) {
     std::uint64_t key = s.partial + 1;
     for (int k = 0; k < s.splits.count; ++k)
       key = 1021 * key + static_cast<std::uint64_t>(32 * s.splits.items[k].axis + s.splits.items[k].dim + 1);
@@ -339,28 +285,17 @@ class plan_search {
     key = (key ^ key >> 29) * 0xbf58476d1ce4e5b9U;
     return key ^ key >> 32;
   }
-  /// Whether a plan was tried already for which the same is asked for as now, where only what is asked for of `changed` differs, `s` of
-  /// each or what is tried of it: there is no need to try it again.
-  constexpr bool is_known(const vec<int>& changed, const sharding* s = nullptr) {
-    if (state_.known.empty()) state_.known.push_back(state_.at);
-    state_.trial_at = state_.at;
-    for (const int i : changed) state_.trial_at += asks(i, s != nullptr ? *s : state_.tried[i]) - asks(i, state_.preferred[i]);
-    for (const auto known : state_.known)
-      if (known == state_.trial_at) return state_.is_worse = true;
-    state_.known.push_back(state_.trial_at);
-    return false;
-  }
-  /// `is_anew`: nothing is taken over from the best plan. Otherwise only these may have changed.
-  constexpr void begin_trial(const vec<int>& changed, bool is_anew = false) {
+
+  /// Notes what a plan in which these values are asked to lie otherwise does not take over from the best one, and takes over the rest.
+  constexpr void begin_trial(const vec<int>& changed) {
+    differences& differs = state_.differs;
     int first = count();
-    state_.differs.clear();
-    state_.differs.resize(static_cast<std::size_t>(count()), 0);
-    state_.last = 0;
-    state_.is_worse = false;
+    differs = {};
+    differs.of.resize(static_cast<std::size_t>(count()), 0);
     const auto note = [&](int i) {
-      state_.differs[i] = replay::preferred;
+      differs.of[i] = replay::preferred;
       if (i < first) first = i;
-      if (i > state_.last) state_.last = i;
+      if (i > differs.last) differs.last = i;
     };
     for (const int i : changed) {
       if (same_layout(state_.tried[i], state_.preferred[i])) continue;
@@ -375,10 +310,6 @@ class plan_search {
           for (const int sibling : uses_.readers[o])
             if (sibling < i && sibling != o) note(sibling);
     }
-    if (is_anew) {
-      for (int i = 0; i < count(); ++i) note(i);
-      state_.last = count() + static_cast<int>(graph_.outputs.size()) - 1;
-    }
     if (graph_.has_regions || mesh_.saving > 0) {  // forms went, or were never kept
       state_.trial = choose_state(graph_);
       first = 0;
@@ -386,34 +317,40 @@ class plan_search {
       state_.trial = choose_state(state_.best, first);
     }
     state_.trial.table.as_written = state_.best.table.as_written;
-    state_.now.clear();
-    for (int v = 0; v < state_.best.marks[first].values; ++v) state_.now.push_back(v);
+    for (int v = 0; v < state_.best.marks[first].values; ++v) differs.now.push_back(v);
   }
 
-  static constexpr std::size_t most_siblings = 8, most_in_order = 32;
-  static constexpr int alternatives = 4, most_values_for_alternatives = 32;
+  static constexpr std::size_t most_siblings = 8, most_in_order = most_values_in_order_of_search;
 
   const graph& graph_;
   const mesh_shape& mesh_;
   const value_uses& uses_;
-  span<const sharding> completed_, asked_;
   search_state& state_;
   plan_changes changes_;
 
-  // The members below hold until a better plan is found.
-  vec<std::int64_t> spent_;  // see times_spent
-  int changes_at_ = -1;      // the place in the order for which the next two are known
-  vec<int> run_;
-  vec<sharding> list_;
+  // The members below hold for the best plan; another evaluation finds them again.
+  vec<std::int64_t> spent_;  // see know_times
+  int listed_at_ = -1;       // the place in the order that the next one is for
+  vec<plan_change> list_;
 };
 
-constexpr choice_table choose_program(const graph& g, const mesh_shape& mesh, const value_uses& uses,
-                                      span<const sharding> preferred, span<const sharding> completed = {}) {
-  constexpr int no_limit = std::numeric_limits<int>::max();
+/// Begins with the best of the whole plans.
+constexpr search_state begin_search(whole_plans found, span<const sharding> asked) {
   search_state state;
-  state.best = choose_state(g);
-  plan_search(g, mesh, uses, completed.empty() ? preferred : completed, preferred, state).run(no_limit, no_limit);
-  return std::move(state.best.table);
+  if (!found.may_pay) state.phase = search_phase::done;
+  state.best = std::move(found.best);
+  state.preferred = std::move(found.preferred);
+  if (state.preferred.empty()) state.preferred.assign(asked.data(), asked.data() + asked.size());
+  return state;
+}
+
+/// Returns the best plan of a program: searched for where its mesh asks for that.
+constexpr search_state choose_plan(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> completed,
+                                   span<const sharding> asked) {
+  constexpr int no_limit = std::numeric_limits<int>::max();
+  search_state state = begin_search(choose_whole_plan(g, mesh, uses, completed, asked), asked);
+  if (mesh.is_searched) plan_search(g, mesh, uses, asked, state).run(no_limit, no_limit);
+  return state;
 }
 
 }  // namespace gspmd::detail

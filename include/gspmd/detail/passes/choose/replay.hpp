@@ -8,6 +8,15 @@
 
 namespace gspmd::detail {
 
+/// How another plan differs from the one that is replayed for it.
+struct differences {
+  vec<std::uint8_t> of;   // by node, see replay::preferred
+  vec<int> now;           // by form of the plan: the same one of the other plan; -1: it has none
+  int last = 0;           // the last item that something which differs reaches
+  std::int64_t hope = 0;  // what the plan spends around what was changed: no more is gained there
+  bool is_worse = false;  // the other plan, as is found out before its end
+};
+
 /// A complete plan. Another plan for the same program, in which other shardings of some values are preferred, takes over its choices where
 /// nothing that differs reaches: a choice takes a hundred times as long.
 struct replay {
@@ -16,11 +25,7 @@ struct replay {
   static constexpr std::uint8_t lies_else = 2;  // its forms are others
 
   const choose_state& plan;
-  vec<std::uint8_t>& differs;  // by node
-  vec<int>& now;               // by form of `plan`: the same one of the new plan; -1: it has none
-  int& last;                   // the last item that something which differs reaches
-  std::int64_t hope;           // what `plan` spends around what was changed: no more is gained there
-  bool& is_worse;              // found out before the end
+  differences& differs;
 
   [[nodiscard]] constexpr std::int64_t time_of(int i) const { return plan.marks[i + 1].time - plan.marks[i].time; }
 
@@ -30,13 +35,13 @@ struct replay {
   [[nodiscard]] constexpr bool is_same(const form_prices& known, int i) const {
     const int count = static_cast<int>(known.program.nodes.size());
     if (i >= count)
-      return (differs[known.book.root_of(known.program.outputs[static_cast<std::size_t>(i - count)])] & lies_else) == 0;
+      return (differs.of[known.book.root_of(known.program.outputs[static_cast<std::size_t>(i - count)])] & lies_else) == 0;
     const node& n = known.at(i);
     const origin made = facts_of(n.op).made;
     if (made == origin::given || made == origin::source) return true;
-    if ((differs[i] & preferred) != 0 || n.results != 1 || made == origin::region || made == origin::result) return false;
+    if ((differs.of[i] & preferred) != 0 || n.results != 1 || made == origin::region || made == origin::result) return false;
     for (const int o : n.operands)
-      if ((differs[known.book.root_of(o)] & lies_else) != 0) return false;
+      if ((differs.of[known.book.root_of(o)] & lies_else) != 0) return false;
     return operand_summed_up(known, i) < 0;
   }
   /// Compares the forms that item `i` made. Whether nothing after it can differ and `state`, which is to be as `plan` from here on,
@@ -49,35 +54,35 @@ struct replay {
     bool alike = end - begin == to - from;
     for (int k = 0; k < to - from && alike; ++k)
       alike = made[begin + k].node == had[from + k].node && same_layout(made[begin + k].layout, had[from + k].layout);
-    for (int k = 0; k < to - from; ++k) now.push_back(alike ? begin + k : -1);
+    for (int k = 0; k < to - from; ++k) differs.now.push_back(alike ? begin + k : -1);
     if (!alike) {
       for (int k = begin; k < end; ++k) note(known, made[k].node);
       for (int k = from; k < to; ++k) note(known, had[k].node);
     }
-    if (state.time >= plan.time || state.forced > plan.forced) return is_worse = true;
+    if (state.time >= plan.time || state.forced > plan.forced) return differs.is_worse = true;
     const auto gained = plan.marks[i + 1].time - state.time;
-    if (gained < 0 && -gained >= hope) return is_worse = true;
-    if (i < last || known.book.depth() > 0) return false;
+    if (gained < 0 && -gained >= differs.hope) return differs.is_worse = true;
+    if (i < differs.last || known.book.depth() > 0) return false;
     const auto& mark = plan.marks[i + 1];
     const auto time = add_times(state.time, plan.time - mark.time);
-    return is_worse = time >= plan.time || state.forced + plan.forced - mark.forced > plan.forced;
+    return differs.is_worse = time >= plan.time || state.forced + plan.forced - mark.forced > plan.forced;
   }
   /// The forms of node `i` are others: what reads it is reached.
   constexpr void note(const form_prices& known, int i) {
     const int root = known.book.root_of(i);
-    if ((differs[root] & lies_else) != 0) return;
-    differs[root] |= lies_else;
+    if ((differs.of[root] & lies_else) != 0) return;
+    differs.of[root] |= lies_else;
     reach(known, root);
   }
   constexpr void reach(const form_prices& known, int i) {
     const int count = static_cast<int>(known.program.nodes.size());
     for (const int reader : known.readers_of(i)) {
       const int at = reader == i ? count + static_cast<int>(known.program.outputs.size()) - 1 : reader;
-      if (at > last) last = at;
+      if (at > differs.last) differs.last = at;
       if (reader == i) continue;
       const node& n = known.at(reader);
       const auto& facts = facts_of(n.op);
-      if (facts.made == origin::region) last = count + static_cast<int>(known.program.outputs.size()) - 1;
+      if (facts.made == origin::region) differs.last = count + static_cast<int>(known.program.outputs.size()) - 1;
       const bool has_its_form = n.op == opcode::loop_result && n.operands[0] == i;  // what is carried
       if (facts.made == origin::renamed) reach(known, reader);
       else if (has_its_form || (facts.made == origin::shards && facts.is_made_again(n))) note(known, reader);

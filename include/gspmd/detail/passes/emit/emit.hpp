@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/passes/choose/plan_search.hpp"
+#include "gspmd/detail/passes/choose/choose.hpp"
 #include "gspmd/detail/passes/emit/join_collectives.hpp"
 
 namespace gspmd::detail {

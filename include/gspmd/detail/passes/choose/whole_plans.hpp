@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "gspmd/detail/passes/choose/choose.hpp"
+#include "gspmd/detail/passes/choose/free_values.hpp"
+#include "gspmd/detail/support/span.hpp"
+#include "gspmd/detail/support/tuning.hpp"
+
+namespace gspmd::detail {
+
+/// The plans of which a program gets the best, in the order in which they are made.
+enum class plan_rule : std::uint8_t {
+  completed,         // all values lie as completion has them, whole where only slices of them are read
+  as_written,        // so, but no reshard is deferred: what one brings somewhere others may want there too
+  replicated,        // nothing is split that need not be
+  as_first_operand,  // what nobody annotated lies as the first operand of the operator that makes it
+  as_reader,         // or as the result of the operator that reads it
+  not_narrowed,      // or as completion has it
+  shared_out,        // or, where nothing splits it, as parts that each device makes one of
+  none
+};
+
+/// How far the choice among them has come: another evaluation may go on from there.
+struct whole_plans {
+  choose_state best, trial;
+  vec<sharding> preferred, tried;  // by node, what they ask for; empty: what completion found, narrowed
+  plan_rule rule = plan_rule::completed;
+  bool may_pay = false;  // to look at other plans, of a program with the first one
+  bool is_complete = false;
+
+  template <class S, class F>
+  static constexpr auto lists(S& s, F f) {
+    return choose_state::lists(s.best, [&](auto&... b) {
+      return choose_state::lists(s.trial, [&](auto&... t) { return f(b..., t..., s.preferred, s.tried); });
+    });
+  }
+  template <class S, class F>
+  static constexpr auto rest(S& s, F f) {
+    return choose_state::rest(s.best, [&](auto&... b) {
+      return choose_state::rest(s.trial, [&](auto&... t) { return f(s.is_complete, b..., t..., s.rule, s.may_pay); });
+    });
+  }
+};
+
+/// The time of a plan that another plan may save, at most.
+constexpr std::int64_t gainable(const choose_state& plan) { return plan.time - plan.least; }
+/// Whether it is so much that other plans are worth the look at them: see support/tuning.hpp. What the user wants kept, or gathered in
+/// parts only, no plan by a rule regards.
+constexpr bool is_worth_others(const graph& g, const choose_state& plan) {
+  if (gainable(plan) < least_picoseconds_of_search) return false;
+  for (const auto& n : g.nodes)
+    if (n.forbid_reshard || n.gather_limit >= 0) return false;
+  return true;
+}
+
+/// Makes the plan for what completion found and, where that may pay, those of the other rules; keeps the best. What nobody annotated may
+/// lie otherwise than completion proposes: a sharding that is right for one operator may be wrong for the whole.
+class plan_chooser {
+ public:
+  /// `completed`: what completion found; `asked`: the same, narrowed.
+  constexpr plan_chooser(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> completed,
+                         span<const sharding> asked, whole_plans& state)
+      : graph_(g), mesh_(mesh), uses_(uses), completed_(completed), asked_(asked), state_(state) {}
+
+  /// Goes on until the best plan is known, or until so many nodes were looked at, or so many prices worked out.
+  constexpr void run(int most_nodes, int most_prices) {
+    while (!state_.is_complete) {
+      const bool is_first = state_.rule == plan_rule::completed;
+      choose_state& plan = is_first ? state_.best : state_.trial;
+      chooser choices(graph_, mesh_, uses_, is_first ? asked_ : span<const sharding>(state_.tried.data(), state_.tried.size()),
+                      plan);
+      choices.run(most_nodes, most_prices, is_first ? nullptr : &state_.best);
+      most_nodes -= choices.chosen();
+      most_prices -= choices.prices();
+      const bool is_better = is_first || plan.is_better_than(state_.best);
+      if (is_better && !plan.is_complete) return;
+      if (is_first) {
+        state_.may_pay = is_worth_others(graph_, plan);
+      } else if (is_better) {
+        std::swap(state_.best, state_.trial);
+        std::swap(state_.preferred, state_.tried);
+      }
+      begin_next();
+      most_nodes -= count() / 8;  // which looks at all of them
+    }
+  }
+
+ private:
+  [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr int count() const { return static_cast<int>(graph_.nodes.size()); }
+
+  /// Begins the plan of the next rule that is to be tried.
+  constexpr void begin_next() {
+    while (state_.rule != plan_rule::none) {
+      state_.rule = static_cast<plan_rule>(static_cast<int>(state_.rule) + 1);
+      if (!is_tried(state_.rule)) continue;
+      state_.tried = lying_by(state_.rule);
+      if (state_.rule != plan_rule::as_written && is_asked_for(state_.tried)) continue;
+      state_.trial = choose_state(graph_);
+      state_.trial.table.as_written = state_.rule == plan_rule::as_written || state_.best.table.as_written;
+      return;
+    }
+    state_.trial = {};
+    state_.tried = {};
+    state_.is_complete = true;
+  }
+  [[nodiscard]] constexpr bool is_tried(plan_rule rule) const {
+    if (rule == plan_rule::none) return false;
+    if (rule != plan_rule::as_written)
+      return count() <= most_values_for_alternatives && state_.may_pay && gainable(state_.best) > 0;
+    bool is_any_deferred = false;
+    for (const auto& n : graph_.nodes) is_any_deferred = is_any_deferred || n.deferred;
+    return is_any_deferred && gainable(state_.best) > 0;
+  }
+
+  /// Returns how all values lie by a rule.
+  [[nodiscard]] constexpr vec<sharding> lying_by(plan_rule rule) const {
+    vec<sharding> lies(asked_.data(), asked_.data() + asked_.size());
+    if (rule == plan_rule::as_written) return lies;
+    for (int k = 0; k < count(); ++k) {
+      const int i = rule == plan_rule::as_reader ? count() - 1 - k : k;
+      if (!is_free(graph_, uses_, i)) continue;
+      if (rule == plan_rule::replicated) lies[i].splits.clear();
+      else if (rule == plan_rule::as_first_operand) lies[i].splits = as_first_operand(i, lies);
+      else if (rule == plan_rule::as_reader) lies[i].splits = as_reader(i, lies);
+      else if (rule == plan_rule::not_narrowed) lies[i].splits = completed_[static_cast<std::size_t>(i)].splits;
+      else if (lies[i].splits.empty()) lies[i].splits = split_further(mesh_, at(i), {});
+    }
+    return lies;
+  }
+  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> as_first_operand(int i, const vec<sharding>& lies) const {
+    const node& n = at(i);
+    op_rule rule;
+    rule_of(graph_, n, rule);
+    return carried(mesh_, rule, rule.operand(0), lies[n.operands[0]].splits, rule.result());
+  }
+  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> as_reader(int i, const vec<sharding>& lies) const {
+    const int reader = uses_.readers[i][0];
+    const node& n = at(reader);
+    op_rule rule;
+    rule_of(graph_, n, rule);
+    int operand = 0;
+    while (n.operands[operand] != i) ++operand;
+    return carried(mesh_, rule, rule.result(), lies[reader].splits, rule.operand(operand));
+  }
+  /// Whether the best plan asks for the same.
+  [[nodiscard]] constexpr bool is_asked_for(const vec<sharding>& lies) const {
+    const sharding* const by_best = state_.preferred.empty() ? asked_.data() : state_.preferred.data();
+    for (int i = 0; i < count(); ++i)
+      if (!same_layout(lies[i], by_best[i])) return false;
+    return true;
+  }
+
+  const graph& graph_;
+  const mesh_shape& mesh_;
+  const value_uses& uses_;
+  span<const sharding> completed_, asked_;
+  whole_plans& state_;
+};
+
+/// Returns the best of these plans.
+constexpr whole_plans choose_whole_plan(const graph& g, const mesh_shape& mesh, const value_uses& uses,
+                                        span<const sharding> completed, span<const sharding> asked) {
+  constexpr int no_limit = std::numeric_limits<int>::max();
+  whole_plans state;
+  state.best = choose_state(g);
+  plan_chooser(g, mesh, uses, completed, asked, state).run(no_limit, no_limit);
+  return state;
+}
+
+}  // namespace gspmd::detail

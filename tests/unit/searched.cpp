@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// A search is asked for: by the mesh of a compiled program as by that of one that is planned at run time, with the same plan.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/searched.hpp>
+
+#include "support/equal_plans.hpp"
+
+namespace {
+
+using namespace gspmd;
+using both = mesh<axis<"dp", 2>, axis<"tp", 4>>;
+
+constexpr auto train = [](auto x, auto w1, auto w2) {
+  const auto y = einsum<"bf,fd->bd">(relu(einsum<"bd,df->bf">(x, w1)), w2);
+  const auto [g1, g2] = grad(mean(y * y), std::tuple{w1, w2});
+  return std::tuple{w1 - 0.1 * g1, w2 - 0.1 * g2};
+};
+template <class Mesh>
+using step_on = compile<train, Mesh, in<float, dims<2048, 256>, split<"dp,tp", _>>, in<float, dims<256, 1024>, split<_, "tp">>,
+                        in<float, dims<1024, 256>, split<"tp", _>>>;
+
+static_assert(step_on<both>::traffic.bytes == 3670016);
+static_assert(step_on<searched<both>>::traffic.bytes == 2883584);
+
+}  // namespace
+
+TEST_CASE("a search that the mesh asks for finds the same plan on both paths, and no other mesh is searched") {
+  const auto planned_on = [](const dynamic::mesh& m) {
+    return dynamic::compile([](value x, value w1, value w2) { return train(x, w1, w2); }, m,
+                            dynamic::in<float>({2048, 256}, {"dp,tp", ""}), dynamic::in<float>({256, 1024}, {"", "tp"}),
+                            dynamic::in<float>({1024, 256}, {"tp", ""}));
+  };
+  const dynamic::mesh m({{"dp", 2}, {"tp", 4}});
+  CHECK(reference::difference(step_on<both>::view, planned_on(m).view()) == "");
+  CHECK(reference::difference(step_on<searched<both>>::view, planned_on(m.searched()).view()) == "");
+}
