@@ -252,7 +252,7 @@ class plan_search {
     state_.is_improved = true;
     forget();
   }
-  /// What is known of the best plan holds for it alone.
+  /// Clears what was worked out for the best plan, of which there is another one now.
   constexpr void forget() {
     spent_.clear();
     listed_at_ = -1;
