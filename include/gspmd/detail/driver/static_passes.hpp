@@ -46,9 +46,10 @@ struct static_passes {
   static constexpr typename Pass::result take() {
     return of<Pass>();
   }
+  /// How long the lists of a result are, by their names.
   template <class Pass>
-  static constexpr std::size_t length(std::size_t list) {
-    return frozen<Pass>().sizes.of[list];
+  static constexpr auto lengths() {
+    return frozen<Pass>().sizes.template by_name<typename Pass::result::lengths>();
   }
   /// How many operators of the local program are movements with a map.
   static constexpr std::size_t movements() {

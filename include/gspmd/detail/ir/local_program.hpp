@@ -55,6 +55,9 @@ struct instruction {
 
 /// The program that all devices run (GSPMD 4): operators on shards and the communication between them.
 struct local_program {
+  struct lengths {
+    std::size_t values = 0, ops = 0, inputs = 0, outputs = 0, results = 0;
+  };
   vec<local_value> values;
   vec<instruction> ops;
   vec<int> inputs;   // values

@@ -83,6 +83,12 @@ struct plan : owned_tables<kernel_tables> {
   }
 };
 
+/// How long these tables are, by their names.
+struct plan_lengths : table_lengths<kernel_tables> {
+  std::size_t nodes = 0, completed = 0, values = 0, steps = 0, slots = 0, bounds = 0, inputs = 0, outputs = 0, shared_inputs = 0,
+              scopes = 0;
+};
+
 struct table_views : viewed_tables<kernel_tables> {};
 
 struct plan_view : table_views {

@@ -69,6 +69,12 @@ struct viewed_tables;
 template <class... Kind>
 struct viewed_tables<boost::mp11::mp_list<Kind...>> : plan_table<typename Kind::entry, table_view<typename Kind::entry>>... {};
 
+/// Their lengths.
+template <class Kinds>
+struct table_lengths;
+template <class... Kind>
+struct table_lengths<boost::mp11::mp_list<Kind...>> : plan_table<typename Kind::entry, std::size_t>... {};
+
 /// Calls `f` with all these tables of `t`.
 template <class... Kind, class Tables, class F>
 constexpr auto with_tables(boost::mp11::mp_list<Kind...>, Tables& t, F f) {

@@ -19,7 +19,7 @@
 ///
 ///   run(before)            makes it from what the passes before it made: before.program(), before.mesh(), before.template of<pass>(),
 ///                          before.template take<pass>(), which no later pass asks for; Before::chosen_by is the pass that chose last
-///   guess(before)          how long its lists will be, from the lengths before: before.template length<pass>(k)
+///   guess(before)          how long its lists will be, from the lengths before: before.template lengths<pass>()
 ///
 /// and is ordinary code without limits: pass_results (make_plan.hpp) folds over the list, static_passes (driver) freezes each result. A
 /// pass that may take more steps than compilers allow one evaluation begins, and goes on as long as its `effort` lasts. What long programs
@@ -95,26 +95,39 @@ struct choose_pass {
   /// After an evaluation that left lists as long as `before_it`, and one more, which looks at `most` more.
   template <class Before>
   static constexpr list_sizes<whole_plans> guess(const Before& before, const list_sizes<whole_plans>& before_it, effort most) {
-    constexpr auto lists = static_cast<std::size_t>(entries_of<choose_state>::count);
-    const auto all = before.node_count(), left = all - before_it.of[0], nodes = static_cast<std::size_t>(most.nodes);
-    list_sizes<whole_plans> sizes = before_it;
+    auto sizes = before_it.template by_name<whole_plans::lengths>();
+    choose_lengths &best = sizes.best, &trial = sizes.trial;
+    const auto all = before.node_count(), left = all - best.table.nodes, nodes = static_cast<std::size_t>(most.nodes);
     if (left > 0) {
       const auto more = nodes < left ? nodes : left;
       const auto outputs = before.output_count();
-      const list_sizes<choose_state> growth{more, 2 * more + 8, 2 * more + 32, more + 32, outputs, 2 * more + 32,     0, 0,
-                                            0,    16,           more + 16,     more + 16, 16,      more + outputs + 8};
-      for (std::size_t k = 0; k < lists; ++k) sizes.of[k] += growth.of[k];
-      for (std::size_t k = 6; k < 9; ++k) sizes.of[k] = all;
-      if (more < left || before.largest_bytes() < (std::int64_t{1} << 16)) return sizes;
+      best.table.nodes += more;
+      best.table.wanted += 2 * more + 8;
+      best.table.paths += 2 * more + 32;
+      best.table.steps += more + 32;
+      best.table.outputs += outputs;
+      best.book.values += 2 * more + 32;
+      best.book.roots = best.book.first = best.book.last = all;
+      best.book.open += 16;
+      best.book.inside += more + 16;
+      best.book.level_of_inside += more + 16;
+      best.given += 16;
+      best.marks += more + outputs + 8;
+      if (more < left || before.largest_bytes() < (std::int64_t{1} << 16)) return list_sizes<whole_plans>::of_names(sizes);
     }
-    if (all > static_cast<std::size_t>(most_values_for_alternatives) && sizes.of[lists] == 0) return sizes;
-    for (std::size_t k = 0; k < lists; ++k) {  // another plan may be under way, and take the place of the best one
-      const auto longer = sizes.of[k] > sizes.of[lists + k] ? sizes.of[k] : sizes.of[lists + k];
-      sizes.of[k] = sizes.of[lists + k] = longer + 8;
+    if (all <= static_cast<std::size_t>(most_values_for_alternatives) || trial.table.nodes > 0) {
+      share_room(best, trial, all);  // another plan may be under way, and take the place of the best one
+      sizes.preferred = sizes.tried = all;
     }
-    for (const std::size_t k : {0U, 6U, 7U, 8U}) sizes.of[k] = sizes.of[lists + k] = all;
-    sizes.of[2 * lists] = sizes.of[2 * lists + 1] = all;
-    return sizes;
+    return list_sizes<whole_plans>::of_names(sizes);
+  }
+  /// Makes room for both plans where the longer one has it, for programs of `all` nodes.
+  static constexpr void share_room(choose_lengths& best, choose_lengths& trial, std::size_t all) {
+    choose_state::lists(best, [&](auto&... of_best) {
+      choose_state::lists(
+          trial, [&](auto&... of_trial) { ((of_best = of_trial = (of_best > of_trial ? of_best : of_trial) + 8), ...); });
+    });
+    for (choose_lengths* const of : {&best, &trial}) of->table.nodes = of->book.roots = of->book.first = of->book.last = all;
   }
 };
 /// The pass that searches for a better plan, of meshes that ask for it (searched.hpp, which includes passes/search_pass.hpp).
@@ -129,12 +142,22 @@ struct emit_pass {
   }
   template <class Before>
   static constexpr list_sizes<local_program> guess(const Before& before) {
-    const auto values = before.template length<typename Before::chosen_by>(5);
-    return {values, values + 16, before.input_count(), before.output_count(), before.node_count()};
+    const auto values = before.template lengths<typename Before::chosen_by>().best.book.values;
+    local_program::lengths sizes;
+    sizes.values = values;
+    sizes.ops = values + 16;
+    sizes.inputs = before.input_count();
+    sizes.outputs = before.output_count();
+    sizes.results = before.node_count();
+    return list_sizes<local_program>::of_names(sizes);
   }
 };
 
 struct steps_result {
+  struct lengths {
+    plan_lengths steps;
+    std::size_t base = 0;
+  };
   plan steps;     // that lie nowhere yet; or why the program is refused
   vec<int> base;  // by value, the one whose memory it shares
 
@@ -194,14 +217,21 @@ struct steps_pass {
   template <class Before>
   static constexpr list_sizes<steps_result> guess(const Before& before) {
     const auto nodes = before.node_count();
-    const auto values = before.template length<emit_pass>(0) + before.template length<emit_pass>(0) / 4 + 8;
-    const auto ops = before.template length<emit_pass>(1);
-    list_sizes<steps_result> sizes{
-        values, nodes, nodes, values, ops + 8, 3 * ops + 16, ops + 16, ops + 8, ops + 8, ops + 8, before.scope_count()};
-    std::size_t* next = sizes.of + 11;
+    const auto local = before.template lengths<emit_pass>();
+    const auto values = local.values + local.values / 4 + 8, ops = local.ops;
+    steps_result::lengths sizes;
+    sizes.base = values;
+    plan_lengths& made = sizes.steps;
+    made.nodes = made.completed = nodes;
+    made.values = values;
+    made.steps = made.inputs = made.outputs = made.shared_inputs = ops + 8;
+    made.slots = 3 * ops + 16;
+    made.bounds = ops + 16;
+    made.scopes = before.scope_count();
     const auto movements = before.movements();
-    boost::mp11::mp_for_each<kernel_tables>([&](auto table) { *next++ = table.guess(ops, movements); });
-    return sizes;
+    boost::mp11::mp_for_each<kernel_tables>(
+        [&]<class Table>(Table table) { table_of<typename Table::entry>(made) = table.guess(ops, movements); });
+    return list_sizes<steps_result>::of_names(sizes);
   }
 
  private:
@@ -223,15 +253,16 @@ struct steps_pass {
 
 template <class Before>
 constexpr list_sizes<step_state> schedule_pass::guess(const Before& before, const list_sizes<step_state>&, effort) {
-  const list_sizes<steps_result> made = steps_pass::guess(before);  // the values whose memory others share, and the plan
-  const auto values = made.of[0], ops = before.template length<emit_pass>(1);
-  list_sizes<step_state> sizes;
-  std::size_t* next = sizes.of;
-  for (std::size_t k = 0; k < entries_of<plan>::count; ++k) *next++ = made.of[k + 1];
-  for (const auto n : {values, values, values, values, values, values, 3 * ops + 16, values, values, std::size_t{16},
-                       std::size_t{16}, std::size_t{16}, ops, values, ops, values, std::size_t{16}, std::size_t{16}})
-    *next++ = n;
-  return sizes;
+  const auto made = steps_pass::guess(before).template by_name<steps_result::lengths>();
+  const auto values = made.base, ops = before.template lengths<emit_pass>().ops;
+  step_lengths sizes;
+  sizes.out = made.steps;
+  sizes.base = sizes.program_.values = sizes.maker_ = sizes.uses_ = sizes.waiting_ = sizes.readers_from_ = values;
+  sizes.is_joined_ = sizes.step_ = sizes.offsets.first_ = sizes.offsets.by_value_ = values;
+  sizes.readers_ = 3 * ops + 16;
+  sizes.offsets.margins = sizes.offsets.reads_ = ops;
+  sizes.contractions_ = sizes.reductions_ = sizes.open_bodies_ = sizes.tiles.tiles = sizes.tiles.reads_ = 16;
+  return list_sizes<step_state>::of_names(sizes);
 }
 
 /// Another order of the steps that needs less memory.
@@ -261,7 +292,7 @@ struct order_pass {
   }
   template <class Before>
   static constexpr list_sizes<step_order> guess(const Before& before) {
-    return {before.template length<steps_pass>(4)};
+    return {before.template lengths<steps_pass>().steps.steps};
   }
 };
 
@@ -287,10 +318,9 @@ struct memory_pass {
   }
   template <class Before>
   static constexpr list_sizes<plan> guess(const Before& before) {
-    list_sizes<plan> sizes;
-    for (std::size_t k = 0; k < entries_of<plan>::count; ++k) sizes.of[k] = before.template length<steps_pass>(k + 1);
-    sizes.of[8] = before.output_count();  // the inputs whose memory they take
-    return sizes;
+    plan_lengths sizes = before.template lengths<steps_pass>().steps;
+    sizes.shared_inputs = before.output_count();
+    return list_sizes<plan>::of_names(sizes);
   }
 };
 

@@ -27,20 +27,18 @@ struct search_pass {
   /// One plan is the other's neighbour, and takes its place.
   template <class Before>
   static constexpr list_sizes<search_state> guess(const Before& before, const list_sizes<search_state>& before_it, effort most) {
-    constexpr auto lists = static_cast<std::size_t>(entries_of<choose_state>::count);
     const auto all = before.node_count();
-    list_sizes<search_state> sizes;
-    for (std::size_t k = 0; k < lists; ++k) {
-      std::size_t longest = before.template length<choose_pass>(k);
-      for (const auto known : {before_it.of[k], before_it.of[lists + k]}) longest = known > longest ? known : longest;
-      sizes.of[k] = sizes.of[lists + k] = longest + 8;
-    }
-    std::size_t* const others = sizes.of + 2 * lists;
-    others[0] = others[1] = others[3] = all;
-    others[2] = most_values_in_order_of_search;
-    others[4] = sizes.of[5];
-    others[5] = before_it.of[2 * lists + 5] + static_cast<std::size_t>(most.nodes);
-    return sizes;
+    auto sizes = before_it.template by_name<search_state::lengths>();
+    const choose_lengths chosen = before.template lengths<choose_pass>().best;
+    choose_state::lists(sizes.best, [&](auto&... of_best) {
+      choose_state::lists(chosen, [&](const auto&... first) { ((of_best = of_best > first ? of_best : first), ...); });
+    });
+    choose_pass::share_room(sizes.best, sizes.trial, all);
+    sizes.preferred = sizes.tried = sizes.differs.of = all;
+    sizes.order = most_values_in_order_of_search;
+    sizes.differs.now = sizes.best.book.values;
+    sizes.known += static_cast<std::size_t>(most.nodes);
+    return list_sizes<search_state>::of_names(sizes);
   }
 };
 

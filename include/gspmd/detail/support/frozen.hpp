@@ -67,10 +67,32 @@ struct list_sizes {
     std::size_t k = 0;
     for (const auto n : sizes) of[k++] = n;
   }
+  /// `Named` has a number by the name of each list that T::lists shows.
+  template <class Named>
+  static constexpr list_sizes of_names(Named named) {
+    list_sizes sizes;
+    sizes.exchange(named, false);
+    return sizes;
+  }
+  template <class Named>
+  [[nodiscard]] constexpr Named by_name() const {
+    Named named;
+    list_sizes(*this).exchange(named, true);
+    return named;
+  }
   [[nodiscard]] constexpr bool fit(const list_sizes& room) const {
     for (std::size_t k = 0; k < entries_of<T>::count; ++k)
       if (of[k] > room.of[k]) return false;
     return true;
+  }
+
+ private:
+  template <class Named>
+  constexpr void exchange(Named& named, bool gives) {
+    T::lists(named, [this, gives](auto&... length) {
+      std::size_t* const names[] = {&length...};
+      for (std::size_t k = 0; k < sizeof...(length); ++k) (gives ? *names[k] : of[k]) = gives ? of[k] : *names[k];
+    });
   }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -14,6 +15,17 @@ struct item_mark {
   int values = 0, wanted = 0, paths = 0, steps = 0;
   int forced = 0;
   std::int64_t time = 0, least = 0;
+};
+
+/// How long the lists of a choose_state are, by their names.
+struct choose_lengths {
+  struct {
+    std::size_t values = 0, roots = 0, first = 0, last = 0, open = 0, inside = 0, level_of_inside = 0;
+  } book;
+  struct {
+    std::size_t nodes = 0, wanted = 0, paths = 0, steps = 0, outputs = 0;
+  } table;
+  std::size_t given = 0, marks = 0;
 };
 
 /// The state of choose after some of the items: another evaluation may go on from there.

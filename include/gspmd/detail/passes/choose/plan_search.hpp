@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -20,6 +21,13 @@ enum class search_phase : std::uint8_t { not_begun, connected_values, single_axe
 
 /// How far the search for a program's plan has come: another evaluation may go on from there.
 struct search_state {
+  struct lengths {
+    choose_lengths best, trial;
+    std::size_t preferred = 0, tried = 0, order = 0, known = 0;
+    struct {
+      std::size_t of = 0, now = 0;
+    } differs;
+  };
   search_phase phase = search_phase::not_begun;
   choose_state best;
   vec<sharding> preferred;  // by node, what it asks for

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -26,6 +27,10 @@ enum class plan_rule : std::uint8_t {
 
 /// How far the choice among them has come: another evaluation may go on from there.
 struct whole_plans {
+  struct lengths {
+    choose_lengths best, trial;
+    std::size_t preferred = 0, tried = 0;
+  };
   choose_state best, trial;
   vec<sharding> preferred, tried;  // by node, what they ask for; empty: what completion found, narrowed
   plan_rule rule = plan_rule::completed;

@@ -19,6 +19,22 @@ struct waiting_reduction {
   monoid kind = monoid::add;
 };
 
+/// How long the lists of a step_state are, by their names.
+struct step_lengths {
+  plan_lengths out;
+  struct {
+    std::size_t values = 0;
+  } program_;
+  struct {
+    std::size_t margins = 0, first_ = 0, reads_ = 0, by_value_ = 0;
+  } offsets;
+  struct {
+    std::size_t tiles = 0, reads_ = 0;
+  } tiles;
+  std::size_t base = 0, maker_ = 0, uses_ = 0, waiting_ = 0, readers_from_ = 0, readers_ = 0, is_joined_ = 0, step_ = 0;
+  std::size_t contractions_ = 0, reductions_ = 0, open_bodies_ = 0;
+};
+
 /// The values of a local program while it becomes steps, and the plan's tables that they fill. Those who make steps share it: loop_fuser,
 /// lowering, region_steps and scheduler.
 ///
