@@ -444,6 +444,14 @@ TEST_CASE("an axis moves only where it is the innermost of its dim, and leaves i
       return gather_x(fori_loop(
           3, [](value, value now) { return now * 2.0; }, v));
     })));
+    // A dim that a reshape joins with others, or divides, too.
+    const std::int64_t rows = 6 / (nx * ny);
+    const auto joined = [rows](value v) { return reshape(v, {rows * 6}); };
+    const auto divided = [=](value v) { return reshape(joined(v), {rows, 3, 2}); };
+    CHECK(run(by_x_then_y, gives<split<"x,y">>{}, joined) == "no error");
+    CHECK(refused(run(by_x_then_y, gives<split<"y,x">>{}, joined)));
+    CHECK(run(by_x_then_y, gives<split<"x,y", _, _>>{}, divided) == "no error");
+    if (rows > 1) CHECK(refused(run(by_x_then_y, gives<split<"y,x", _, _>>{}, divided)));  // of a dim of 1 nothing is known
     // A scattered value is cut further: so it leaves.
     constexpr takes<held<split<"y", _>, replica<"x">>> by_y;
     const auto own = [](value v) { return local::own_part<"x">(v, 0); };

@@ -85,17 +85,18 @@ class local_parts {
     for (int a = 0; a < max_axes && c.to.is == state::shard; ++a)
       if ((c.axes & axis_bit(a)) != 0) cut(a, c.to.dim);
   }
-  /// Into what an operator makes: a dim that is one factor on both sides, of which nothing moves, goes on to be cut so.
+  /// Into what an operator makes: a dim of which nothing moves goes on to be cut so, or the dim that begins with what it begins with where a
+  /// reshape joins or divides it.
   constexpr void pass(const node& n, const op_rule& rule, const extents& shape, int operand, dim_mask exchanged,
                       local_parts& result) const {
     const tensor_map &from = rule.operand(operand), &to = rule.result();
     for (int d = 0; d < shape.count; ++d) {
       const auto order = order_of(d);
-      if (order.count == 0 || from.end(d) - from.begin(d) != 1) continue;
-      const int f = from.factors[from.begin(d)];
+      if (order.count == 0 || from.end(d) == from.begin(d)) continue;
       for (int r = 0; r < n.shape.count; ++r) {
-        const bool is_same = to.end(r) - to.begin(r) == 1 && to.factors[to.begin(r)] == f;
-        if (!is_same || n.shape[r] != shape[d] || (exchanged & dim_bit(r)) != 0) continue;
+        if (to.end(r) == to.begin(r) || to.factors[to.begin(r)] != from.factors[from.begin(d)]) continue;
+        const bool is_one_factor = from.end(d) - from.begin(d) == 1 && to.end(r) - to.begin(r) == 1;
+        if ((is_one_factor && n.shape[r] != shape[d]) || (exchanged & dim_bit(r)) != 0) continue;
         result.add(r, order);
       }
     }
