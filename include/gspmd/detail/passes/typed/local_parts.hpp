@@ -92,11 +92,13 @@ class local_parts {
     const tensor_map &from = rule.operand(operand), &to = rule.result();
     for (int d = 0; d < shape.count; ++d) {
       const auto order = order_of(d);
-      if (order.count == 0 || from.end(d) == from.begin(d)) continue;
+      int first = d;  // a dim of 1 that a reshape joins with the next one has no factor: there it begins
+      while (first < shape.count && from.end(first) == from.begin(first)) ++first;
+      if (order.count == 0 || first == shape.count) continue;
       for (int r = 0; r < n.shape.count; ++r) {
-        if (to.end(r) == to.begin(r) || to.factors[to.begin(r)] != from.factors[from.begin(d)]) continue;
-        const bool is_one_factor = from.end(d) - from.begin(d) == 1 && to.end(r) - to.begin(r) == 1;
-        if ((is_one_factor && n.shape[r] != shape[d]) || (exchanged & dim_bit(r)) != 0) continue;
+        if (to.end(r) == to.begin(r) || to.factors[to.begin(r)] != from.factors[from.begin(first)]) continue;
+        const bool is_one_factor = from.end(first) - from.begin(first) == 1 && to.end(r) - to.begin(r) == 1;
+        if ((is_one_factor && n.shape[r] != shape[first]) || (exchanged & dim_bit(r)) != 0) continue;
         result.add(r, order);
       }
     }
