@@ -9,6 +9,16 @@
 
 namespace gspmd::detail {
 
+/// The dims along which a value that is read through strides repeats what its operand has.
+constexpr dim_mask repeated_dims(const graph& g, const node& x) {
+  const auto& facts = facts_of(x.op);
+  if (facts.runs != realisation::strides || x.operands.count != 1) return 0;
+  dim_mask repeated = dim_bit(x.shape.count) - 1;
+  for (const std::int8_t d : facts.lies_along(g, x))
+    if (d >= 0) repeated &= ~dim_bit(d);
+  return repeated;
+}
+
 /// Whether node `i` is a result of `op` (loop_result or cond_result) of the region that `start` opened.
 constexpr bool is_result_of(const graph& g, int i, opcode op, int start) {
   if (i >= static_cast<int>(g.nodes.size())) return false;

@@ -10,6 +10,7 @@ namespace gspmd::detail {
 /// Returns the sharding that the program asks for of every value: the one that completion found; or the one that the user asks for next,
 /// where a value that nobody annotated is only read to be resharded; or a part of it. Where every reader of a value takes the same slice of
 /// it, the slice is all that is made: all_reduce and slice become reduce_scatter, through any elementwise operators in between.
+/// Of a program with types, which are asked for as they are, only what repeats its operand is made in parts: no reduction becomes another.
 constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> completed) {
   vec<sharding> preferred(completed.data(), completed.data() + completed.size());
   const node* const nodes = g.nodes.data();
@@ -19,6 +20,7 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
     const int count = static_cast<int>(readers.size());
     if (uses.needed[i] == 0 || facts_of(nodes[i].op).made == origin::given || count == 0 || readers[0] == i) continue;
     if (nodes[i].local_axes != 0 || facts_of(nodes[i].op).made == origin::viewed) continue;  // devices may hold other data
+    if (g.find_types != nullptr && repeated_dims(g, nodes[i]) == 0) continue;
     if (count == 1 && !nodes[i].annotated && facts_of(nodes[i].op).made == origin::shards &&
         facts_of(nodes[readers[0]].op).made == origin::renamed && at[readers[0]].partial == 0) {
       at[i] = at[readers[0]];
@@ -43,13 +45,13 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
       alike = r == 0 || asked.splits == slice.splits;
       slice = asked;
     }
+    for (int d = 0; d < nodes[i].shape.count && g.find_types != nullptr; ++d)
+      alike = alike && ((repeated_dims(g, nodes[i]) & dim_bit(d)) != 0 || slice.axes_of(d) == at[i].axes_of(d));
     if (alike && !(slice.splits == at[i].splits) && lies_inside(mesh, nodes[i].shape, at[i], slice)) at[i].splits = slice.splits;
   }
   return preferred;
 }
-/// The same, but that types are asked for as they are.
 constexpr vec<sharding> asked_for(const graph& g, const mesh_shape& mesh, span<const sharding> completed) {
-  if (g.find_types != nullptr) return {completed.data(), completed.data() + completed.size()};
   return narrowed(g, mesh, uses_of(g), completed);
 }
 

@@ -82,7 +82,7 @@ class operator_typer {
   }
   /// The factors of the dims along which every element of x is repeated: those that it did not have before.
   [[nodiscard]] constexpr std::uint64_t repeated(const op_rule& rule, int k, const node& x) const {
-    const dim_mask dims = t_.repeated_dims(x);
+    const dim_mask dims = repeated_dims(t_.program, x);
     const tensor_map& map = rule.operand(k);
     std::uint64_t factors = 0;
     for (int d = 0; d < x.shape.count; ++d)

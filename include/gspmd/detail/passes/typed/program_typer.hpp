@@ -89,15 +89,6 @@ class program_typer {
   [[nodiscard]] constexpr bool is_local(int a) const { return (local_here & axis_bit(a)) != 0; }
   [[nodiscard]] constexpr bool is_all_local() const { return local_here == axis_bit(mesh().axis_count()) - 1; }
   [[nodiscard]] constexpr text words_of(const value_type& t, int rank) const { return type_text(on_mesh, t, rank, local_here); }
-  /// The dims along which a value that is read through strides repeats what its operand has.
-  [[nodiscard]] constexpr dim_mask repeated_dims(const node& x) const {
-    const auto& facts = facts_of(x.op);
-    if (facts.runs != realisation::strides || x.operands.count != 1) return 0;
-    dim_mask repeated = dim_bit(x.shape.count) - 1;
-    for (const std::int8_t d : facts.lies_along(program, x))
-      if (d >= 0) repeated &= ~dim_bit(d);
-    return repeated;
-  }
   [[nodiscard]] constexpr held_operand held(int x) const {
     return {at(x).shape, types[static_cast<std::size_t>(x)].layout(), bytes_of(at(x).type)};
   }

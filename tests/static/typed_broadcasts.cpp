@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gspmd/gspmd.hpp>
+#include <gspmd/modes/tensor.hpp>
+
+// In the explicit mode a device makes of what is broadcast the part that it needs, as in the automatic one: nothing is held whole.
+namespace {
+using namespace gspmd;
+using pod = mesh<axis<"data", 4>, axis<"model", 2>>;
+using rows = tensor<float, dims<64, 6>, place<pod, split<"data", _>, replica<"model">>>;
+using blocks = tensor<float, dims<64, 6>, place<pod, split<"data", "model">>>;
+using everywhere = tensor<float, dims<6>, place<pod, replica<"data">, replica<"model">>>;
+using parts = tensor<float, dims<6>, place<pod, split<"model">, replica<"data">>>;
+
+constexpr auto scaled = [](auto x, auto b) { return x * b + b; };
+template <class X, class B>
+using step = compile<scaled, pod, X, B>;
+static_assert(step<rows, everywhere>::collectives == collectives{});
+static_assert(step<rows, everywhere>::view.arena_bytes == 0);
+static_assert(step<rows, everywhere>::flops_per_device == 2 * 16 * 6);
+static_assert(step<blocks, parts>::collectives == collectives{});
+static_assert(step<blocks, parts>::view.arena_bytes == 0);
+static_assert(step<blocks, parts>::flops_per_device == 2 * 16 * 3);
+
+// A reader that wants all of it gets all of it.
+constexpr auto both = [](auto x, auto b) {
+  const auto wide = broadcast_in_dim(b, {64, 6}, {1});
+  return std::tuple{x + wide, wide};
+};
+static_assert(compile<both, pod, rows, everywhere>::collectives == collectives{});
+}  // namespace
