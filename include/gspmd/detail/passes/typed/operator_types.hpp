@@ -5,6 +5,7 @@
 #include "gspmd/detail/passes/typed/local_sums.hpp"
 #include "gspmd/detail/passes/typed/operator_mistakes.hpp"
 #include "gspmd/detail/passes/typed/written_steps.hpp"
+#include "gspmd/detail/passes/value_uses.hpp"
 
 namespace gspmd::detail {
 
