@@ -28,6 +28,13 @@ foreach(file IN LISTS readers)
     string(APPEND complaints "${file}: knows the place of an attribute; ask the operator's struct:${line}\n")
   endforeach()
 endforeach()
+file(GLOB_RECURSE readers "${ROOT}/tests/*.?pp")
+foreach(file IN LISTS readers)
+  file(STRINGS "${file}" lines REGEX "attributes\\[[1-9]")
+  foreach(line IN LISTS lines)
+    string(APPEND complaints "${file}: knows the place of an attribute; ask the operator's struct:${line}\n")
+  endforeach()
+endforeach()
 
 # What a step is and does, its kernel states (ir/kernels/): outside of it a kernel's number is used only where a step of it is made.
 file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")

@@ -116,28 +116,28 @@ inline void scatter_node(const node& n, const host_array& indices, const host_ar
   });
 }
 inline void scan_node(const node& n, const host_array& x, host_array& result) {
-  const auto dim = static_cast<std::size_t>(n.attributes[0]);
+  const auto way = gspmd::detail::scan_way::of(n);
+  const auto dim = static_cast<std::size_t>(way.dim);
   for_each_index(x.shape, [&](const index& at) {  // from the beginning for every element
     double real = real_identity(n.reduced_by);
     auto integer = integer_identity(n.reduced_by, n.type);
     index from = at;
-    const bool reversed = n.attributes[2] != 0;
-    for (from[dim] = reversed ? x.shape[dim] - 1 : 0; from[dim] != at[dim]; from[dim] += reversed ? -1 : 1) {
+    for (from[dim] = way.is_reversed ? x.shape[dim] - 1 : 0; from[dim] != at[dim]; from[dim] += way.is_reversed ? -1 : 1) {
       if (x.floating()) real = combine(n.reduced_by, real, x.reals[offset_of(from, x.shape)]);
       else integer = combine(n.reduced_by, n.type, integer, x.ints[offset_of(from, x.shape)]);
     }
     const auto to = offset_of(at, x.shape);
-    const bool exclusive = n.attributes[1] != 0;
-    if (x.floating()) result.reals[to] = round_to(n.type, exclusive ? real : combine(n.reduced_by, real, x.reals[to]));
-    else result.ints[to] = exclusive ? integer : combine(n.reduced_by, n.type, integer, x.ints[to]);
+    if (x.floating()) result.reals[to] = round_to(n.type, way.is_exclusive ? real : combine(n.reduced_by, real, x.reals[to]));
+    else result.ints[to] = way.is_exclusive ? integer : combine(n.reduced_by, n.type, integer, x.ints[to]);
   });
 }
 /// Result `which` of tensors in the order of the first ones; of one tensor alone -0 stands before 0.
 inline void sort_node(const node& n, const std::vector<const host_array*>& x, host_array& result, std::size_t which) {
-  const auto dim = static_cast<std::size_t>(n.attributes[0]);
+  const auto way = gspmd::detail::sort_way::of(n);
+  const auto dim = static_cast<std::size_t>(way.dim);
   const auto before = [&](std::size_t a, std::size_t b) {
-    for (std::size_t k = 0; k < static_cast<std::size_t>(n.attributes[1]); ++k) {
-      const bool is_descending = (n.attributes[2] >> k & 1) != 0;
+    for (std::size_t k = 0; k < static_cast<std::size_t>(way.order.keys); ++k) {
+      const bool is_descending = (way.order.descending >> k & 1) != 0;
       const auto i = is_descending ? b : a, j = is_descending ? a : b;
       const host_array& key = *x[k];
       if (!key.floating()) {
@@ -209,8 +209,8 @@ inline void scatter_set_node(const node& n, const host_array& x, const host_arra
 
 /// Every line of the dim by itself, one element after the other; the monoid's function is the program's own.
 inline void fold_node(const node& n, const std::vector<const host_array*>& x, host_array& result, std::size_t which) {
-  const auto dim = static_cast<std::size_t>(n.attributes[0]);
-  const bool is_scan = n.op == gspmd::detail::code_of<gspmd::detail::scan_by_op>;
+  const auto way = gspmd::detail::fold_operator::spec_of(n);
+  const auto dim = static_cast<std::size_t>(way.dim);
   const auto length = static_cast<std::size_t>(x[0]->shape[dim]);
   std::vector<std::int64_t> lines = x[0]->shape;
   lines[dim] = 1;
@@ -230,24 +230,24 @@ inline void fold_node(const node& n, const std::vector<const host_array*>& x, ho
       }
     }
     for (std::size_t k = 0; k < x.size(); ++k) {
-      const auto last = length == 0 || n.attributes[2] == 0 ? 0 : length - 1;
+      const auto last = length > 0 && way.is_reversed ? length - 1 : 0;
       call.in[k] =
           reinterpret_cast<const std::byte*>(in[k].data()) + last * static_cast<std::size_t>(gspmd::detail::bytes_of(x[k]->type));
       call.out[k] = reinterpret_cast<std::byte*>(out[k].data()) +
-                    (is_scan ? last : 0) * static_cast<std::size_t>(gspmd::detail::bytes_of(x[k]->type));
+                    (way.is_scan ? last : 0) * static_cast<std::size_t>(gspmd::detail::bytes_of(x[k]->type));
     }
     call.n = static_cast<std::int64_t>(length);
-    call.step = n.attributes[2] != 0 ? -1 : 1;
+    call.step = way.is_reversed ? -1 : 1;
     call.count = 1;
-    call.is_scan = is_scan;
-    call.is_exclusive = n.attributes[1] != 0;
-    call.is_reversed = n.attributes[2] != 0;
+    call.is_scan = way.is_scan;
+    call.is_exclusive = way.is_exclusive;
+    call.is_reversed = way.is_reversed;
     call.object = n.local->object;
     n.local->fold(call);
-    for (std::size_t i = 0; i < (is_scan ? length : 1); ++i) {
+    for (std::size_t i = 0; i < (way.is_scan ? length : 1); ++i) {
       index at = line;
       at[dim] = static_cast<std::int64_t>(i);
-      if (!is_scan) at.erase(at.begin() + static_cast<std::ptrdiff_t>(dim));
+      if (!way.is_scan) at.erase(at.begin() + static_cast<std::ptrdiff_t>(dim));
       const auto to = offset_of(at, result.shape);
       gspmd::detail::with_real_type(result.type, [&]<class T>(T) {
         const T got = gspmd::detail::load_element<T>(out[which].data(), static_cast<std::int64_t>(i));

@@ -627,14 +627,15 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
     });
   } else if (is(ir::code_of<ir::shift_op>)) {
     std::size_t to = 0;
+    const auto way = ir::shift_way::of(n);
     for_each_index(result.shape, [&](const index& at) {
       index from = at;
-      const auto size = x[0]->shape[static_cast<std::size_t>(n.attributes[0])];
-      auto& along = from[static_cast<std::size_t>(n.attributes[0])];
-      along = mirrored(static_cast<ir::continuation>(n.attributes[1]), along + n.integer, size);
+      const auto size = x[0]->shape[static_cast<std::size_t>(way.dim)];
+      auto& along = from[static_cast<std::size_t>(way.dim)];
+      along = mirrored(way.beyond, along + n.integer, size);
       const bool inside = along >= 0 && along < size;
       if (result.floating()) result.reals[to] = inside ? x[0]->reals[offset_of(from, x[0]->shape)] : round_to(n.type, n.real);
-      else result.ints[to] = inside ? x[0]->ints[offset_of(from, x[0]->shape)] : n.attributes[2];
+      else result.ints[to] = inside ? x[0]->ints[offset_of(from, x[0]->shape)] : way.integer;
       ++to;
     });
   } else if (is_mapped(n)) {

@@ -56,12 +56,12 @@ struct fold_operator : plain_operator, reduced_first, without_movements, reads_s
                      "has no gradient: that of a monoid is not known; stop_gradient its operands, or reduce by add or multiply");
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
-
- protected:
   static constexpr fold_spec spec_of(const node& n) {
     const auto& a = n.attributes;
     return {static_cast<std::int8_t>(a[0]), a[1] != 0, a[2] != 0, a[3] != 0};
   }
+
+ protected:
   static constexpr void fold_step(lowering& l, const instruction& op, const fold_spec& spec, const vec<int>& operands,
                                   const vec<int>& results) {
     add_step<kernels::fold>(l, op, spec, operands, results).local = l.node_of(op).local;
