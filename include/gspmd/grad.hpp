@@ -21,7 +21,7 @@ constexpr Tree grad(value loss, Tree by) {
   if (!loss.is_valid()) return by;
   detail::differentiator d(*loss.graph(), loss.id());
   detail::for_each_leaf(by, [&](value& leaf) {
-    if (leaf.is_valid()) leaf = detail::made(d.by(leaf.id()), leaf);
+    if (leaf.is_valid()) leaf = detail::made(d.found(leaf.id()), leaf);
   });
   return by;
 }

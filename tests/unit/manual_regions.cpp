@@ -306,6 +306,41 @@ TEST_CASE("loops, conditionals and gradients inside of a region") {
   for (std::size_t c = 0; c < 2; ++c) CHECK(result[1].data<double>()[c] == doctest::Approx(expected[c]));
 }
 
+TEST_CASE("a gradient is cut as the value which it is the gradient of: what moves its parts is held to their order") {
+  using cut_by_xy = split<"x,y", _>;
+  constexpr takes<cut_by_xy> taken;
+  dynamic::mesh m({{"x", 2}, {"y", 3}});
+  SUBCASE("of all axes") {}
+  SUBCASE("of some") { m = dynamic::mesh({{"x", 2}, {"y", 3}, {"z", 2}}); }
+  const auto of_squares = [](value v) { return grad(local::to_partial<"x,y">(einsum("ab,ab->", v, v)), v); };
+  const auto region = [=](auto body, auto gives) { return [=](value x) { return manual<"x", "y">(body, taken, gives)(x); }; };
+  const auto said = [&](auto body, auto gives) {
+    return error_of([&] { static_cast<void>(dynamic::compile(region(body, gives), m, dynamic::in<double>({12, 2}))); });
+  };
+  const auto twice = [=](value v) { return of_squares(v) + grad(local::to_partial<"x,y">(sum(of_squares(v) * v)), v); };
+  const auto over_x = [](value g) { return local::all_gather<"x", state::replica>(g, 0); };
+  const auto over_y = [](value g) { return local::all_gather<"y", state::replica>(g, 0); };
+  const auto by_y_x = gspmd::gives<split<"y,x", _>>{};
+  for (const auto& found :
+       {said([=](value v) { return over_x(of_squares(v)); }, gspmd::gives<held<split<"y", _>, replica<"x">>>{}),
+        said([=](value v) { return over_x(twice(v)); }, gspmd::gives<held<split<"y", _>, replica<"x">>>{}),
+        said([=](value v) { return over_x(2.0 * tanh(of_squares(v))); }, gspmd::gives<held<split<"y", _>, replica<"x">>>{})})
+    CHECK_MESSAGE(caught::contains(found, "begin with its last axis: all_gather over `y` first"), found);
+  for (const auto& found : {said(of_squares, by_y_x), said(twice, by_y_x)})
+    CHECK_MESSAGE(caught::contains(found, "name the axes in the order in which it is cut"), found);
+
+  // Rows lie in their order where it is gathered over y, or left where it is.
+  const auto x = some(dynamic::in<double>({12, 2}), 1);
+  const auto is_right = [&](auto body, auto gives, double times) {
+    const auto given = dynamic::compile(region(body, gives), m, dynamic::in<double>({12, 2})).run(simulated{}, x);
+    REQUIRE(given[0].bytes.size() == 24 * sizeof(double));
+    for (std::size_t i = 0; i < 24; ++i) CHECK(given[0].template data<double>()[i] == doctest::Approx(times * x[i]));
+  };
+  is_right(of_squares, gspmd::gives<cut_by_xy>{}, 2);
+  is_right(twice, gspmd::gives<cut_by_xy>{}, 6);
+  is_right([=](value v) { return over_y(of_squares(v)); }, gspmd::gives<held<split<"x", _>, replica<"y">>>{}, 2);
+}
+
 TEST_CASE("in a program with types a region may take some axes; the others go on") {
   dynamic::builder b(dynamic::mesh({{"data", 2}, {"model", 2}}));
   dynamic::strict_program p(b, "");

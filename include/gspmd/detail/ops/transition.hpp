@@ -96,6 +96,14 @@ constexpr int add_transition(graph& g, int operand, const state_change& change, 
 
 constexpr int add_cotangent(graph& g, int dy, int x, location at);
 
+/// The kinds of gradients that name the value which they are gradients of: one is on its way back through a transition, the begin of a backward
+/// pass, or found, and given to the user in a manual region: there its parts lie as those of that value.
+enum class cotangent : std::uint8_t { on_way, seed, found, none };
+constexpr cotangent cotangent_of(const node& n) {
+  if (n.operands.count != 2 || n.attributes.count > 1 || !n.in_gradient) return cotangent::none;
+  return n.attributes.empty() ? cotangent::on_way : static_cast<cotangent>(n.attributes[0]);
+}
+
 struct transition_op : without_exchange, same_dims, without_steps {
   static constexpr const char* name = "transition";
   static constexpr origin made = origin::renamed;
@@ -107,8 +115,9 @@ struct transition_op : without_exchange, same_dims, without_steps {
   static constexpr bool may_go_round_ring(const node&) { return false; }
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
-    if (n.operands.count == 0) return;
-    if (state_change::is_one(n) && n.local_axes != 0 && (state_change::of(n).axes & ~n.local_axes) == 0) send_locally(b, n);
+    if (n.operands.count == 0 || cotangent_of(n) == cotangent::seed) return;  // a place and a 1 have none
+    if (cotangent_of(n) == cotangent::found) b.send(0, b.dy().id());
+    else if (state_change::is_one(n) && n.local_axes != 0 && (state_change::of(n).axes & ~n.local_axes) == 0) send_locally(b, n);
     else b.send(0, add_cotangent(b.program(), b.dy().id(), n.operands[0], n.at));
   }
   /// In the local view the gradient goes back by the dual of the row, with the dims that it names.
@@ -189,15 +198,13 @@ constexpr int add_cotangent(graph& g, int dy, int x, location at) {
   return g.add(n);
 }
 
-/// Adds the gradient of a loss by itself, 1, with which a backward pass begins.
-constexpr int add_seed(graph& g, int one, int loss, location at) {
-  const int id = add_cotangent(g, one, loss, at);
+constexpr int add_cotangent(graph& g, int dy, int x, location at, cotangent is) {
+  const int id = add_cotangent(g, dy, x, at);
   if (id < 0) return id;
-  g.nodes[static_cast<std::size_t>(id)].attributes.push_back(1);
+  add_attributes(g.nodes[static_cast<std::size_t>(id)], is);
   g.nodes[static_cast<std::size_t>(id)].in_gradient = true;
   return id;
 }
-constexpr bool is_seed(const node& n) { return n.operands.count == 2 && n.attributes.count == 1; }
 
 /// One of the steps that lead from the state of an operand to what was asked for, once the types are found: they take the place of the
 /// attributes.

@@ -26,7 +26,7 @@ class differentiator {
     }
     gradients_.slot(scalar) = add_constant(g, seed.type, seed.shape, 1, 1, seed.at);
     if (g.find_types != nullptr || seed.local_axes != 0)
-      gradients_.slot(scalar) = add_seed(g, gradients_.slot(scalar), scalar, seed.at);
+      gradients_.slot(scalar) = add_cotangent(g, gradients_.slot(scalar), scalar, seed.at, cotangent::seed);
     const axis_mask before = g.open_local;
     walk(0, scalar);
     g.open_local = before;
@@ -37,6 +37,12 @@ class differentiator {
     const int gradient = gradients_.by(i);
     if (gradient < 0 || !is_complex(at(gradient).type)) return gradient;
     return conjugate(graph_, gradient, at(i).at);
+  }
+  /// The same for the user. In a manual region its parts lie as those of the node, which what moves them has to know.
+  [[nodiscard]] constexpr int found(int i) {
+    const int gradient = by(i);
+    const axis_mask local = at(i).local_axes;
+    return local == 0 || local != graph_.open_local ? gradient : add_cotangent(graph_, gradient, i, at(i).at, cotangent::found);
   }
 
  private:

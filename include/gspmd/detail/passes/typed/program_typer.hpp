@@ -74,10 +74,9 @@ class program_typer {
     if (n.local_axes != 0 && facts_of(n.op).made == origin::renamed && state_change::is_one(n))
       return n.operands.count == 0 ? "axis_index" : name_of(state_change::of(n).by).data();
     if (facts_of(n.op).made != origin::renamed || state_change::is_one(n)) return name_of(n.op);
-    return is_cotangent(n) ? "grad" : requested_state::is_one(n) && requested_state::of(n).is_out ? "out" : "reshard";
-  }
-  [[nodiscard]] static constexpr bool is_cotangent(const node& n) {
-    return n.operands.count == 2 && n.attributes.count <= 1 && n.in_gradient;
+    return cotangent_of(n) != cotangent::none                            ? "grad"
+           : requested_state::is_one(n) && requested_state::of(n).is_out ? "out"
+                                                                         : "reshard";
   }
 
   // ---- for those that type its nodes ----

@@ -40,7 +40,9 @@ class reshard_typer {
   /// A gradient on its way back through a transition: in the dual state of what it is the gradient of.
   constexpr void visit_cotangent(int i) {
     const value_type& of = t_.type(t_.at(i).operands[1]);
-    if (is_seed(t_.at(i)))
+    const cotangent is = cotangent_of(t_.at(i));
+    if (is == cotangent::found) return visit_found(i, of);
+    if (is == cotangent::seed)
       for (int a = 0; a < t_.mesh().axis_count(); ++a) {
         if (of.on[a].is != state::replica && of.on[a].is != state::varying &&
             !(of.on[a].is == state::partial && of.on[a].reduced_by != monoid::add))
@@ -67,6 +69,16 @@ class reshard_typer {
           wanted.on[a].is != state::shard)
         wanted.on[a] = {state::constant};
     reshard_to(i, wanted);
+  }
+  /// A gradient as it is, of which is known how its parts lie.
+  constexpr void visit_found(int i, const value_type& of) {
+    value_type found = t_.type(t_.at(i).operands[0]);
+    axis_mask cut = 0;
+    for (int a = 0; a < t_.mesh().axis_count(); ++a)
+      if (found.on[a].is == state::varying || found.on[a].is == state::shard) cut |= axis_bit(a);
+    found.parts = of.parts;
+    found.parts.keep_axes(cut);
+    t_.type(i) = found;
   }
   /// `goes_round`: an axis that stands in the way may be gathered, and cut again later.
   constexpr void reshard_to(int i, const value_type& wanted, bool goes_round = true) {

@@ -50,7 +50,7 @@ constexpr void program_typer::visit(int i) {
     case origin::source: type(i) = value_type::all(mesh(), {state::constant}); break;
     case origin::renamed:
       if (state_change::is_one(n)) transition_typer(*this).visit(i);
-      else if (is_cotangent(n)) reshard_typer(*this).visit_cotangent(i);
+      else if (cotangent_of(n) != cotangent::none) reshard_typer(*this).visit_cotangent(i);
       else if (wanted[static_cast<std::size_t>(i)] >= 0)
         return reshard_typer(*this).reshard_to(i, wanted_types[static_cast<std::size_t>(wanted[static_cast<std::size_t>(i)])]);
       else if (n.annotated && !only_regions) reshard_typer(*this).visit_reshard(i);
