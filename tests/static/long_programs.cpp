@@ -2,6 +2,7 @@
 // Programs so long that Clang gives their passes several evaluations, in every mode.
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/manual.hpp>
+#include <gspmd/modes/tensor.hpp>
 
 using namespace gspmd;
 
@@ -30,4 +31,15 @@ static_assert(manual_step::traffic.over("data").bytes == 4);
 constexpr auto found = [](auto x, auto w) { return sum(long_chain(einsum<"bd,df->bf">(x, w), 300)); };
 using found_step = compile<found, pod, rows, weight>;
 static_assert(found_step::collectives == collectives{all_reduce<"data,model">});
+
+// Arguments that regions take as they are: each value is typed once.
+using tokens = tensor<float, dims<8, 16>, place<pod, split<"data", _>, replica<"model">>>;
+using square = tensor<float, dims<16, 16>, place<pod, replica<"data,model">>>;
+constexpr auto regions = [](auto x, auto w) {
+  const auto layer = [](auto own, auto u) { return tanh(einsum<"bd,df->bf">(own, u)); };
+  for (int k = 0; k < 40; ++k) x = manual<"data">(layer, takes<>{}, gives<split<"data", _>>{})(x, w);
+  return x;
+};
+using typed_step = compile<regions, pod, tokens, square>;
+static_assert(typed_step::traffic.bytes == 0);
 }  // namespace

@@ -64,7 +64,7 @@ struct manual_border {
   [[nodiscard]] constexpr border_spec as_it_is(value x) const {
     border_spec s{{}, axes, 0};
     if (g.find_types == nullptr) return s;
-    const value_type t = typed_program(g).types[static_cast<std::size_t>(x.id())];
+    const value_type t = types_up_to_here(g).types[static_cast<std::size_t>(x.id())];
     for (const auto& use : t.splits)
       if ((axes & axis_bit(use.axis)) != 0) s.layout.splits.push_back(use);
     for (int a = 0; a < t.on.count; ++a) {
@@ -87,7 +87,7 @@ struct manual_border {
     // An argument that other axes split keeps that: only what the region names is asked for.
     border_spec argument = s;
     if (g.find_types != nullptr) {
-      const value_type t = typed_program(g).types[static_cast<std::size_t>(x.id())];
+      const value_type t = types_up_to_here(g).types[static_cast<std::size_t>(x.id())];
       argument.layout.splits.clear();
       for (int d = 0; d < x.rank(); ++d) {
         for (const auto& use : s.layout.splits)

@@ -129,6 +129,31 @@ class pass_of_mode {
   bool is_there_ = false;
 };
 
+class program_typer;
+
+/// Where a program that writes its own communication keeps the types of its values while it is traced, so that none is found twice. They
+/// belong to this graph: a copy begins without.
+class types_so_far {
+ public:
+  constexpr types_so_far() = default;
+  constexpr types_so_far(const types_so_far&) {}
+  constexpr types_so_far& operator=(const types_so_far&) {
+    set(nullptr, drop_);
+    return *this;
+  }
+  constexpr ~types_so_far() { set(nullptr, drop_); }
+  [[nodiscard]] constexpr program_typer* get() const { return typer_; }
+  constexpr void set(program_typer* typer, void (*drop)(program_typer*)) {
+    if (typer_ != nullptr) drop_(typer_);
+    typer_ = typer;
+    drop_ = drop;
+  }
+
+ private:
+  program_typer* typer_ = nullptr;
+  void (*drop_)(program_typer*) = nullptr;
+};
+
 /// A program in the global view, in the order it was written; operands come before their users.
 ///
 /// Bodies of loops and conditionals are graphs inside the graph: runs of nodes of the same list, between a node that opens them
@@ -167,6 +192,7 @@ class graph {
   // Of a program with manual regions: finds the states of what stands in them, and turns it into what is planned where that is asked for,
   // or records the mistake.
   pass_of_mode type_local;
+  types_so_far typer;
   vec<written_call> calls;         // of a program whose types may be refused, as it is traced
   bool is_in_call = false;         // `add` adds to what a call consists of
   axis_mask open_local = 0;        // the axes whose local view `add` puts nodes in

@@ -37,6 +37,23 @@ constexpr void keep_type_of_input(node& n, const value_type& t) {
   replica_axes{replica}.keep(n);
 }
 
+/// The types of a program in the explicit mode that is being traced, up to here. Each node is typed once; again where the type of an input
+/// was said after it had been asked for.
+constexpr const program_typer& types_up_to_here(graph& g) {
+  const auto begin = [&g] { g.typer.set(new program_typer(g, *g.mesh, 0), [](program_typer* typer) { delete typer; }); };
+  if (g.typer.get() == nullptr) begin();
+  for (const int i : g.inputs)
+    if (i < g.typer.get()->next && !(g.typer.get()->types[static_cast<std::size_t>(i)] ==
+                                     type_of_input(g.mesh->shape, g.nodes[static_cast<std::size_t>(i)])))
+      begin();
+  program_typer& typer = *g.typer.get();
+  typer.types.resize(g.nodes.size());
+  for (const int i : g.inputs)
+    if (i >= typer.next) typer.give(i, type_of_input(g.mesh->shape, g.nodes[static_cast<std::size_t>(i)]));
+  typer.run();
+  return typer;
+}
+
 /// The types of a program in the explicit mode.
 constexpr program_typer typed_program(const graph& g) {
   program_typer typer(g, *g.mesh, 0);
