@@ -80,12 +80,11 @@ struct remedy {
   }
 };
 
-/// Whether a value may be brought to another state on one axis of the global view: the axis that leaves a dim is the last one of it, and no
-/// uneven part needs elements that the axis does not bring.
+/// Whether a value may be brought to another state on one axis of the global view: the axis is the innermost of its dim, and no uneven part
+/// needs elements that it does not bring.
 constexpr bool may_be_brought(const mesh_shape& mesh, const extents& shape, const value_type& from, const value_type& to,
                               int axis, device_action does) {
-  for (int k = 0; k + 1 < from.splits.count; ++k)
-    if (from.splits[k].axis == axis && from.splits[k + 1].dim == from.splits[k].dim) return false;
+  if (from.cut_further(axis_bit(axis)) >= 0) return false;
   const axis_mask over = movement_axes(mesh, shape, sharding{from.splits}, sharding{to.splits});
   return (over & ~(does == device_action::keep_own ? 0 : axis_bit(axis))) == 0;
 }

@@ -68,17 +68,6 @@ class reshard_walk {
       if (now[k] != wanted[k]) return false;
     return true;
   }
-  /// Whether these axes are the last ones of the dim that they split now.
-  [[nodiscard]] constexpr bool are_innermost(axis_mask axes, int dim) const {
-    const axis_list now = axes_on(now_, dim);
-    bool is_rest = true;
-    for (int k = now.count - 1; k >= 0; --k) {
-      const bool leaves = (axes & axis_bit(now[k])) != 0;
-      if (leaves && !is_rest) return false;
-      is_rest = is_rest && leaves;
-    }
-    return true;
-  }
   [[nodiscard]] constexpr bool is_global_split(const axis_state& s, int axis) const {
     return s.is == state::shard && !t_.is_local(axis);
   }
@@ -107,7 +96,7 @@ class reshard_walk {
     for (; going.count > 0; --going.count) {
       axis_mask axes = 0;
       for (const auto a : going) axes |= axis_bit(a);
-      if (is_global_split(from, one) && !are_innermost(axes, from.dim)) continue;
+      if (is_global_split(from, one) && now_.cut_further(axes) >= 0) continue;
       reshard_row step = taken(row, from, to, axes);
       if (step.change.axes != 0) return step;
     }

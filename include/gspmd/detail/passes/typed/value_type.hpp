@@ -40,6 +40,15 @@ struct value_type {
     while (at < splits.count && splits[at].dim <= s.dim) ++at;
     splits.insert(at, axis_use{static_cast<std::int8_t>(axis), s.dim});
   }
+  /// The rule of transitions and reshards of the global view: an axis moves only where it is the innermost of its dim (local_parts.hpp has
+  /// that of the local one). Returns, of axes that are to leave their dims, one whose parts an axis that stays cuts further; -1: none.
+  [[nodiscard]] constexpr int cut_further(axis_mask leaving) const {
+    for (int k = 0; k + 1 < splits.count; ++k)
+      if ((leaving & axis_bit(splits[k].axis)) != 0 && splits[k + 1].dim == splits[k].dim &&
+          (leaving & axis_bit(splits[k + 1].axis)) == 0)
+        return splits[k].axis;
+    return -1;
+  }
   /// The layout that devices know it by.
   [[nodiscard]] constexpr sharding layout() const {
     sharding s;

@@ -80,20 +80,12 @@ class step_writer {
   constexpr bool change(int i, int row, const state_change& c, const value_type& from, value_type& to,
                         const value_type* order = nullptr) {
     set_all(to, c.axes, c.to, order);
-    if (c.from.is == state::shard) {
-      bool is_rest = true;
-      for (int k = from.splits.count - 1; k >= 0; --k) {
-        if (from.splits[k].dim != c.from.dim) continue;
-        const bool leaves = (c.axes & axis_bit(from.splits[k].axis)) != 0;
-        if (leaves && !is_rest) {
-          t_.refuse(mode_mistake::axis_order, i, 0, from.splits[k].axis,
-                    text("dim ") << c.from.dim << " is split " << t_.words_of(from, t_.at(i).shape.count)
-                                 << ", and other axes cut the parts of `" << axes_text(t_.on_mesh, axis_bit(from.splits[k].axis))
-                                 << "` further; begin with the last ones");
-          return false;
-        }
-        is_rest = is_rest && leaves;
-      }
+    if (const int inner = c.from.is == state::shard ? from.cut_further(c.axes) : -1; inner >= 0) {
+      t_.refuse(mode_mistake::axis_order, i, 0, inner,
+                text("dim ") << c.from.dim << " is split " << t_.words_of(from, t_.at(i).shape.count)
+                             << ", and other axes cut the parts of `" << axes_text(t_.on_mesh, axis_bit(inner))
+                             << "` further; begin with the last ones");
+      return false;
     }
     if (!holds_it(i, transitions[row].forward == device_action::keep_own ? 0 : c.axes, from, to)) return false;
     note(i, row, c, sent(transitions[row].forward, i, c.axes, from, to), sent(transitions[row].backward, i, c.axes, to, from));
