@@ -24,12 +24,12 @@ struct slice_code {
   std::int64_t elem_bytes = 0;
   /// Brings `n` elements of a slice, so many elements apart on either side, to or from a table.
   void (*row)(void* table, void* slice, std::int64_t n, std::int64_t table_step, std::int64_t slice_step) = nullptr;
-  /// Slices of one element: number i is at index[i] of the table, which has `size` of them, those from `first` to before `first + here`
-  /// on this device.
+  /// Slices of one element: number i is at index[i] * table_step + i * along of the table, which has `size` indices, those from `first` to
+  /// before `first + here` on this device.
   struct elements {
     void *table, *slices;
     const void* index;
-    std::int64_t n, size, first, here;
+    std::int64_t n, size, first, here, table_step, along;
     bool clips;
     std::uint64_t fill, nothing;
   };
@@ -113,21 +113,24 @@ class slice_walk {
     }
   }
 
-  /// True where every slice is one element, and each is the next of slices and indices.
+  /// True where every slice is one element, and in a line of them each is the next of slices and indices.
   [[nodiscard]] bool is_by_element() const {
-    const bool is_one_dim = looked_up_count_ == 1 && looked_up_[0].here >= 0 && looked_up_[0].slices_count < 0 &&
-                            looked_up_[0].column == 0 && looked_up_[0].table_step == 1 && inside_.count == 0;
-    if (!is_one_dim || lookups_.count > 1) return false;
-    return lookups_.count == 0 ||
-           (lookups_.of[0].table_step == 0 && lookups_.of[0].slices_step == 1 && lookups_.of[0].index_step == 1);
+    if (looked_up_count_ != 1 || looked_up_[0].here < 0 || looked_up_[0].slices_count >= 0 || looked_up_[0].column != 0 ||
+        inside_.count != 0)
+      return false;
+    return lookups_.count == 0 || (last_line().slices_step == 1 && last_line().index_step == 1);
   }
   void by_element(const slice_code& code, void* table, void* slices, const void* index) const {
     if (is_empty_) return;
     const auto& l = looked_up_[0];
-    const slice_code::elements all{table,      slices,    index,  lookups_.count == 0 ? 1 : lookups_.of[0].count,
-                                   l.most + 1, l.first,   l.here, s_.beyond != out_of_range::fill,
-                                   s_.fill,    s_.nothing};
-    (s_.index_type == dtype::s32 ? code.by_s32 : code.by_s64)(all);
+    const auto line = lookups_.count == 0 ? index_loops::loop{1, 0, 1, 1} : last_line();
+    const auto by_line = s_.index_type == dtype::s32 ? code.by_s32 : code.by_s64;
+    const std::int64_t index_bytes = s_.index_type == dtype::s32 ? 4 : 8;
+    for_each_lookup(lookups_.count - 1, [&](std::int64_t t, std::int64_t v, std::int64_t row) {
+      by_line({static_cast<std::byte*>(table) + t * code.elem_bytes, static_cast<std::byte*>(slices) + v * code.elem_bytes,
+               static_cast<const std::byte*>(index) + row * index_bytes, line.count, l.most + 1, l.first, l.here, l.table_step,
+               line.table_step, s_.beyond != out_of_range::fill, s_.fill, s_.nothing});
+    });
   }
 
   /// Calls `visit(table, slices, box, fits, is_here)` for every slice: the offsets in elements of its first element that is here, and the
@@ -211,16 +214,22 @@ class slice_walk {
   }
 
  private:
+  [[nodiscard]] const index_loops::loop& last_line() const { return lookups_.of[lookups_.count - 1]; }
   /// Calls `visit(table, slices, row)`: the offsets in elements, as far as dims that run along them go, of the first element of each slice,
   /// and of the indices that say where it is.
   template <class Visit>
   void for_each_lookup(Visit visit) const {
+    for_each_lookup(lookups_.count, visit);
+  }
+  /// The same of the outer `dims` of the loops over them.
+  template <class Visit>
+  void for_each_lookup(int dims, Visit visit) const {
     if (is_empty_) return;
     std::int64_t at[max_rank]{};
     std::int64_t table = 0, slices = 0, row = 0;
     while (true) {
       visit(table, slices, row);
-      int d = lookups_.count - 1;
+      int d = dims - 1;
       for (; d >= 0; --d) {
         const auto& l = lookups_.of[d];
         table += l.table_step, slices += l.slices_step, row += l.index_step;
@@ -255,14 +264,14 @@ void copy_row(void* table, void* slice, std::int64_t n, std::int64_t table_step,
 template <class Bits, class Index>
 void gather_elements(const slice_code::elements& e) {
   const auto* const index = static_cast<const Index*>(e.index);
-  const auto* const table = static_cast<const Bits*>(e.table) - e.first;
+  const auto* const table = static_cast<const Bits*>(e.table);
   auto* const to = static_cast<Bits*>(e.slices);
   const auto fill = static_cast<Bits>(e.fill), nothing = static_cast<Bits>(e.nothing);
   for (std::int64_t i = 0; i < e.n; ++i) {
     const std::int64_t named = index[i];
     const std::int64_t at = std::max(std::min(named, e.size - 1), std::int64_t{0});
     if (at < e.first || at >= e.first + e.here) to[i] = nothing;
-    else to[i] = at == named || e.clips ? table[at] : fill;
+    else to[i] = at == named || e.clips ? table[(at - e.first) * e.table_step + i * e.along] : fill;
   }
 }
 template <class Bits>
@@ -324,11 +333,14 @@ template <class How, class Index>
 void scatter_elements(const slice_code::elements& e) {
   using element = typename How::element;
   const auto* const index = static_cast<const Index*>(e.index);
-  auto* const table = static_cast<element*>(e.table) - e.first;
+  auto* const table = static_cast<element*>(e.table);
   const auto* const from = static_cast<const element*>(e.slices);
   const auto here = static_cast<std::uint64_t>(std::max(std::int64_t{0}, std::min(e.here, e.size - e.first)));  // without padding
   const auto put = [&](std::int64_t i, std::int64_t at) {
-    if (static_cast<std::uint64_t>(at) - static_cast<std::uint64_t>(e.first) < here) table[at] = How::of(table[at], from[i]);
+    const std::uint64_t own = static_cast<std::uint64_t>(at) - static_cast<std::uint64_t>(e.first);
+    if (own >= here) return;
+    element& to = table[static_cast<std::int64_t>(own) * e.table_step + i * e.along];
+    to = How::of(to, from[i]);
   };
   if (e.clips)
     for (std::int64_t i = 0; i < e.n; ++i) put(i, std::max(std::min<std::int64_t>(index[i], e.size - 1), std::int64_t{0}));
