@@ -36,6 +36,7 @@ class placed_tensor {
 
   [[nodiscard]] dtype type() const { return type_; }
   [[nodiscard]] int rank() const { return global_.count; }
+  [[nodiscard]] std::int64_t device_count() const { return mesh_->shape.device_count(); }
   [[nodiscard]] std::vector<std::int64_t> global_shape() const { return {global_.begin(), global_.end()}; }
   /// The extents of every shard, padding included.
   [[nodiscard]] std::vector<std::int64_t> local_shape() const { return {local_.begin(), local_.end()}; }
