@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/array.hpp"
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/files/checkpoint_store.hpp"
 #include "gspmd/detail/files/restore_checkpoint.hpp"
@@ -23,6 +24,11 @@
 
 namespace gspmd {
 namespace detail {
+
+template <class T>
+inline constexpr bool is_whole_array = false;
+template <class T>
+inline constexpr bool is_whole_array<array<T>> = true;
 
 inline std::vector<std::int64_t> as_vector(const extents& e) { return {e.begin(), e.end()}; }
 
@@ -51,6 +57,17 @@ inline stored_array as_stored(dtype type, const extents& global, const mesh_shap
     auto& axes = a.sharding[static_cast<std::size_t>(use.dim)];
     axes += (axes.empty() ? "" : ",") + (names != nullptr ? std::string(names->name(use.axis)) : std::to_string(use.axis));
   }
+  return a;
+}
+
+/// Every device has the whole.
+inline stored_array as_stored(dtype type, const extents& whole) {
+  stored_array a;
+  a.type = type;
+  a.global = a.local = as_vector(whole);
+  a.is_whole = true;
+  a.sharding.resize(a.global.size());
+  a.box_of = [whole](std::int64_t) { return box_on({}, whole, {}, 0); };
   return a;
 }
 
@@ -101,12 +118,16 @@ struct checkpoint_options {
 /// Threads: each device of a launch has its own.
 class checkpoint {
  public:
-  /// Adds a sharded_array; a shard_view, of memory of your own; or a group of them: tuples, vectors, a struct of Hana's. Their members
-  /// are `name.member`, `name.0`. A const one may be saved and not restored.
+  /// Adds a sharded_array; a shard_view, of memory of your own; a number or an array, of which every device has the whole; or a group of
+  /// them: tuples, vectors, a struct of Hana's. Their members are `name.member`, `name.0`. A const one may be saved and not restored.
   template <class Tree>
   void add(const std::string& name, Tree& tree) {
     using plain = std::remove_cv_t<Tree>;
-    if constexpr (detail::is_tuple<plain>) {
+    if constexpr (detail::is_element<plain> || detail::is_whole_array<plain> || detail::is_sharded_array<plain>) {
+      entries_.push_back({name, [&tree] { return describe(tree); }});
+    } else if constexpr (detail::is_shard<plain>) {
+      entries_.push_back({name, [tree] { return describe(tree); }});
+    } else if constexpr (detail::is_tuple<plain>) {
       [&]<std::size_t... K>(std::index_sequence<K...>) {
         (add(name + '.' + std::to_string(K), detail::part<K>(tree)), ...);
       }(std::make_index_sequence<detail::part_count<plain>()>{});
@@ -118,10 +139,6 @@ class checkpoint {
              detail::part<K>(tree)),
          ...);
       }(std::make_index_sequence<detail::part_count<plain>()>{});
-    } else if constexpr (detail::is_sharded_array<plain>) {
-      entries_.push_back({name, [&tree] { return describe(tree); }});
-    } else if constexpr (detail::is_shard<plain>) {
-      entries_.push_back({name, [tree] { return describe(tree); }});
     } else {
       static_assert(
           detail::is_sharded_array<plain>,
@@ -181,7 +198,20 @@ class checkpoint {
   }
   template <class Array>
   static detail::stored_array describe(Array& array) {
-    if constexpr (detail::is_shard<std::remove_cv_t<Array>>) {
+    using plain = std::remove_cv_t<Array>;
+    if constexpr (detail::is_element<plain>) {
+      auto a = detail::as_stored(detail::dtype_of<plain>(), detail::extents{});
+      a.is_constant = std::is_const_v<Array>;
+      a.shards.push_back(bytes_at(&array));
+      return a;
+    } else if constexpr (detail::is_whole_array<plain>) {
+      if (array.size() != detail::elements(array.shape()))
+        throw error("array: it is empty, never filled or moved from; make it with its shape");
+      auto a = detail::as_stored(detail::dtype_of<std::remove_cvref_t<decltype(*array.data())>>(), array.shape());
+      a.is_constant = std::is_const_v<Array>;
+      a.shards.push_back(bytes_at(array.data()));
+      return a;
+    } else if constexpr (detail::is_shard<plain>) {
       using element = std::remove_cvref_t<decltype(*array.data())>;
       auto a = detail::as_stored(detail::dtype_of<element>(), Array::global_extents, Array::mesh_type::info.shape, Array::layout,
                                  &Array::mesh_type::info);

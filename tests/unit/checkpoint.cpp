@@ -300,6 +300,43 @@ TEST_CASE("structs, tuples and vectors name their members; a checkpoint may hold
                  "`moments.0.w` was added as a const object, and is to be restored"));
 }
 
+TEST_CASE("numbers and whole arrays, of which each device has its own") {
+  const test_directory directory("numbers");
+  std::atomic<int> wrong = 0;
+  launch(threads{}, 3, [&](auto& comm) {
+    double time = 2.5;
+    std::uint64_t key = 7;
+    const bool is_warm = true;
+    array<float> history({2, 2}), none({0, 3});
+    history.fill(3);
+    checkpoint state;
+    state.add("time", time);
+    state.add("key", key);
+    state.add("is_warm", is_warm);
+    state.add("history", history);
+    state.add("none", none);
+    state.save(comm, directory.path, 1);
+  });
+  const auto restore = [&](auto& comm) {
+    double time = 0;
+    std::uint64_t key = 0;
+    bool is_warm = false;
+    array<float> history({2, 2}), none({0, 3});
+    checkpoint state;
+    state.add("time", time);
+    state.add("key", key);
+    state.add("is_warm", is_warm);
+    state.add("history", history);
+    state.add("none", none);
+    state.restore(comm, directory.path, 1);
+    wrong += time == 2.5 && key == 7 && is_warm && history[0] == 3 && history[3] == 3 ? 0 : 1;
+  };
+  launch(threads{}, 2, restore);
+  launch(simulated{}, 5, restore);
+  CHECK(wrong == 0);
+  CHECK(files_of(directory.path + "/step-000000000001").size() == 5);
+}
+
 TEST_CASE("arrays may be swapped between two saves") {
   const test_directory directory("swapped");
   const laid_out<float> rows(layouts::mesh_of({2}), layouts::shape_of({3, 4}), layouts::split({{0}, {}}));
@@ -414,6 +451,8 @@ TEST_CASE("each mistake is a sentence, on every device, and changes nothing") {
   CHECK(contains(saving(sum), "`x` is partial: devices hold terms of it, and no program has reduced them; reshard it first"));
   sharded_array<float> empty;
   CHECK(contains(saving(empty), "`x`: sharded_array: it is empty"));
+  array<float> nowhere;
+  CHECK(contains(saving(nowhere), "`x`: array: it is empty"));
   auto others = three.array(of_three);
   CHECK(contains(saving(others), "`x` lies on a mesh of 3 devices and the communicator has 2"));
   CHECK(contains(error_of([&] { checkpoint{}.save(two, directory.path, 5); }), "it has no arrays; add them first"));

@@ -24,10 +24,14 @@ inline std::string stored_shape_text(const std::vector<std::int64_t>& shape) {
 }
 
 /// Throws gspmd::error: what neither can be saved nor restored.
-inline void check_arrays(const std::vector<stored_array>& arrays, const device_group& devices) {
+inline void check_arrays(std::vector<stored_array>& arrays, const device_group& devices) {
   if (arrays.empty()) throw error("checkpoint: it has no arrays; add them first");
   std::set<std::string> names;
-  for (const auto& a : arrays) {
+  for (auto& a : arrays) {
+    if (a.is_whole) {
+      a.devices = devices.device_count();
+      a.shards.resize(devices.held().size(), a.shards[0]);
+    }
     const auto of_it = "checkpoint: `" + a.name + "` ";
     const bool is_printable =
         std::none_of(a.name.begin(), a.name.end(), [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; });

@@ -44,6 +44,7 @@ struct stored_array {
   std::vector<std::int64_t> global, local;
   std::vector<std::string> sharding;               // of each dim the axes that split it: for people
   std::int64_t devices = 1;                        // of its mesh
+  bool is_whole = false;                           // on no mesh: every device has all of it, and a process has it once
   bool is_partial = false;                         // devices hold terms
   bool is_constant = false;                        // may be saved and not restored
   std::function<stored_box(std::int64_t)> box_of;  // what a device holds, at the beginning of its shard along every dim
