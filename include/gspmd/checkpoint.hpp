@@ -140,10 +140,9 @@ class checkpoint {
          ...);
       }(std::make_index_sequence<detail::part_count<plain>()>{});
     } else {
-      static_assert(
-          detail::is_sharded_array<plain>,
-          "gspmd: checkpoint: add takes a sharded_array, a shard_view or a group of them; bring arrays of other layouts to "
-          "one of these, by to_step or redistribute");
+      static_assert(detail::is_sharded_array<plain>,
+                    "gspmd: checkpoint: add takes a sharded_array, a shard_view, an array, a number or a group of them; bring a "
+                    "placed_array to a sharded_array by to_step");
     }
   }
   template <class T, class Mesh, class Dims, class Split>
