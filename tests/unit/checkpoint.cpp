@@ -35,6 +35,11 @@ TEST_CASE("CRC-32C is that of RFC 3720") {
   CHECK(detail::crc32c(zeros.data(), 32) == 0x8a9136aaU);
   CHECK(detail::crc32c(ones.data(), 32) == 0x62a8ab43U);
   CHECK(detail::crc32c("56789", 5, detail::crc32c("1234", 4)) == 0xe3069283U);
+  std::string text;
+  for (int i = 0; i < 70; ++i, text += static_cast<char>(i * i)) {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+    CHECK(detail::crc32c(bytes, text.size()) == ~detail::crc32c_by_tables(bytes, text.size(), ~0U));
+  }
 }
 
 // ---- a program goes on, on another mesh ----

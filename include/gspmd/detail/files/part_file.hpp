@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "gspmd/detail/files/crc32c.hpp"
@@ -37,23 +36,28 @@ inline std::vector<std::uint32_t> write_part(const std::string& path, const stor
   const auto bytes = part.box.elems() * bytes_of(a.type);
   std::vector<std::byte> block(static_cast<std::size_t>(std::min(bytes, block_bytes)));
   std::size_t filled = 0;
-  const auto flush = [&] {
-    checksums.push_back(crc32c(block.data(), filled));
-    file.write(block.data(), std::exchange(filled, 0));
+  const auto write_block = [&](const std::byte* data, std::size_t size) {
+    checksums.push_back(crc32c(data, size));
+    file.write(data, size);
+    filled = 0;
   };
   const auto ranges = part.box.ranges();
   const auto placed = place(ranges, a.layout_on(part.device), packed(ranges));
   for_each_run(placed, bytes_of(a.type), [&](std::int64_t from, std::int64_t, std::int64_t size) {
     for (const auto* in = shard + from; size > 0;) {
       const auto n = std::min(block.size() - filled, static_cast<std::size_t>(size));
-      std::memcpy(block.data() + filled, in, n);
+      if (n == block.size()) {  // all of a block lies together
+        write_block(in, n);
+      } else {
+        std::memcpy(block.data() + filled, in, n);
+        filled += n;
+        if (filled == block.size()) write_block(block.data(), filled);
+      }
       in += n;
       size -= static_cast<std::int64_t>(n);
-      filled += n;
-      if (filled == block.size()) flush();
     }
   });
-  if (filled > 0) flush();
+  if (filled > 0) write_block(block.data(), filled);
   file.finish();
   return checksums;
 }
@@ -82,10 +86,15 @@ class part_reader {
   /// Bytes `from` to `from + size` of the elements.
   void read(std::int64_t from, std::byte* to, std::int64_t size) {
     while (size > 0) {
-      load(from / block_bytes_);
-      const auto at = from % block_bytes_;
+      const auto number = from / block_bytes_, at = from % block_bytes_;
       const auto n = std::min(size, block_bytes_ - at);
-      std::memcpy(to, block_.data() + at, static_cast<std::size_t>(n));
+      if (n == block_bytes_) {  // all of a block is wanted, in one place
+        load(number, to);
+      } else {
+        if (number != loaded_) load(number, block_.data());
+        loaded_ = number;
+        std::memcpy(to, block_.data() + at, static_cast<std::size_t>(n));
+      }
       from += n;
       to += n;
       size -= n;
@@ -93,16 +102,13 @@ class part_reader {
   }
 
  private:
-  void load(std::int64_t number) {
-    if (number == loaded_) return;
-    loaded_ = -1;
+  void load(std::int64_t number, std::byte* to) {
     const auto from = number * block_bytes_;
     const auto size = static_cast<std::size_t>(std::min(block_bytes_, bytes_ - from));
-    file_.read_at(begin_ + from, block_.data(), size);
-    if (crc32c(block_.data(), size) != part_.checksums[static_cast<std::size_t>(number)])
+    file_.read_at(begin_ + from, to, size);
+    if (crc32c(to, size) != part_.checksums[static_cast<std::size_t>(number)])
       throw error("checkpoint: `" + file_.path() + "` was changed after it was written: bytes " + std::to_string(begin_ + from) +
                   " to " + std::to_string(begin_ + from + static_cast<std::int64_t>(size) - 1) + " have another checksum");
-    loaded_ = number;
   }
 
   posix_file file_;
