@@ -95,7 +95,7 @@ inline stored_array as_stored(const dynamic::placed_tensor& where) {
 
 /// How a checkpoint is saved; alike on all processes.
 struct checkpoint_options {
-  /// Older checkpoints are removed until so many are left, the new one among them; 0: none is.
+  /// Checkpoints of lower steps are removed until so many are left, the new one among them; 0: none is.
   std::int64_t keep = 0;
   /// So many bytes of a file have a checksum of their own, and are read together.
   std::int64_t block_bytes = std::int64_t{1} << 20;

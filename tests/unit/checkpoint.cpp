@@ -414,6 +414,8 @@ TEST_CASE("steps are listed, restored by number, and the oldest ones removed") {
   CHECK(state.restore_latest(two, directory.path + "/deep/er/") == 2000000000000);
   state.save(two, directory.path + "/deep/er", 2000000000001, {.keep = 2});
   CHECK(checkpoint_steps(directory.path + "/deep/er") == std::vector<std::int64_t>{2000000000000, 2000000000001});
+  state.save(two, directory.path + "/deep/er", 20, {.keep = 1});  // of a run that went back to an older state
+  CHECK(checkpoint_steps(directory.path + "/deep/er") == std::vector<std::int64_t>{20, 2000000000000, 2000000000001});
   write_file(directory.path + "/deep/er/step-12", "");  // no name of ours
   fs::create_directory(directory.path + "/deep/er/step-999999999999999999.partial");
   CHECK(state.restore_latest(two, directory.path + "/deep/er") == 2000000000001);

@@ -69,7 +69,10 @@ inline std::vector<std::int64_t> steps_in(const std::string& directory) {
 class checkpoint_in_progress {
  public:
   checkpoint_in_progress(const std::string& directory, std::int64_t step)
-      : directory_(directory), name_(directory + '/' + step_directory(step)), partial_(name_ + std::string(partial_suffix)) {
+      : directory_(directory),
+        step_(step),
+        name_(directory + '/' + step_directory(step)),
+        partial_(name_ + std::string(partial_suffix)) {
     make_directories();
     const bool is_locked = lock();
     if (is_there(name_)) throw error("checkpoint: step " + std::to_string(step) + " is in `" + directory + "` already");
@@ -105,11 +108,15 @@ class checkpoint_in_progress {
     is_made_ = false;
     sync_directory(directory_);
   }
-  /// Removes all but the newest `count` checkpoints. One that is removed loses its name first.
-  void keep(std::int64_t count) {
+  /// Removes checkpoints before this one until there are `count` with it, the oldest first; what is behind it was saved by a run that this
+  /// one does not know. One that is removed loses its name first.
+  void keep(std::int64_t count) const {
     auto steps = steps_in(directory_);
-    for (auto left = static_cast<std::int64_t>(steps.size()), i = std::int64_t{0}; left > count; --left, ++i) {
-      const auto old = directory_ + '/' + step_directory(steps[static_cast<std::size_t>(i)]);
+    steps.erase(std::lower_bound(steps.begin(), steps.end(), step_), steps.end());
+    const auto kept = std::min(count - 1, static_cast<std::int64_t>(steps.size()));
+    steps.resize(steps.size() - static_cast<std::size_t>(kept));
+    for (const auto step : steps) {
+      const auto old = directory_ + '/' + step_directory(step);
       const auto gone = old + std::string(partial_suffix);
       if (::rename(old.c_str(), gone.c_str()) != 0) throw file_error(old, "is to be kept no more and cannot be renamed");
       remove_directory(gone);
@@ -148,7 +155,9 @@ class checkpoint_in_progress {
     if (::rmdir(path.c_str()) != 0 && errno != ENOENT) throw file_error(path, "cannot be removed");
   }
 
-  std::string directory_, name_, partial_;
+  std::string directory_;
+  std::int64_t step_;
+  std::string name_, partial_;
   bool is_made_ = false;
   std::optional<posix_file> lock_;
 };
