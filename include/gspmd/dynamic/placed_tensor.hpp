@@ -36,6 +36,7 @@ class placed_tensor {
 
   [[nodiscard]] dtype type() const { return type_; }
   [[nodiscard]] int rank() const { return global_.count; }
+  [[nodiscard]] std::int64_t device_count() const { return mesh_->shape.device_count(); }
   [[nodiscard]] std::vector<std::int64_t> global_shape() const { return {global_.begin(), global_.end()}; }
   /// The extents of every shard, padding included.
   [[nodiscard]] std::vector<std::int64_t> local_shape() const { return {local_.begin(), local_.end()}; }
@@ -92,9 +93,8 @@ class placed_tensor {
                 std::string(detail::shape_text(global_).view()) + "; dims count from 0");
   }
   [[nodiscard]] detail::coordinates coordinates_of(std::int64_t device) const {
-    const auto count = mesh_->shape.device_count();
-    if (device < 0 || device >= count)
-      throw error("there is no device " + std::to_string(device) + "; the mesh has " + std::to_string(count) +
+    if (device < 0 || device >= device_count())
+      throw error("there is no device " + std::to_string(device) + "; the mesh has " + std::to_string(device_count()) +
                   " of them, which count from 0");
     return mesh_->shape.coordinates_of(device);
   }

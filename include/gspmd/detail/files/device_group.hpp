@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/transport/meeting_subject.hpp"
+#include "gspmd/error.hpp"
+
+namespace gspmd::detail {
+
+/// The devices of a communicator of any kind, for what all of them agree upon outside of programs: one fate for all, and small data of one
+/// of them. By all_reduces of integers alone, so that it takes no more of a communicator than every one has.
+class device_group {
+ public:
+  template <communicator Comm>
+  explicit device_group(Comm& comm) : comm_(&comm), count_(comm.device_count()), reduce_(reduce_on<Comm>) {
+    for (int i = 0; i < comm.local_count(); ++i) held_.push_back(comm.device(i));
+    mesh_.sizes.push_back(count_);
+  }
+
+  [[nodiscard]] int device_count() const { return count_; }
+  [[nodiscard]] const std::vector<int>& held() const { return held_; }
+  /// Whether this process holds device 0, which does what is done once.
+  [[nodiscard]] bool is_first() const { return holds(0); }
+
+  /// Sets every value to the sum, or the maximum, of those of all processes.
+  void all_reduce(std::int64_t* values, std::size_t size, monoid kind) const {
+    if (static_cast<int>(held_.size()) == count_) return;
+    constexpr std::size_t most = 8192;
+    for (; size > 0; values += std::min(size, most), size -= std::min(size, most))
+      reduce_(comm_, mesh_, values, std::min(size, most), kind);
+  }
+
+  /// Calls `f`, which communicates with nobody. If it throws somewhere, all throw what the lowest of those devices has to say.
+  template <class F>
+  void together(F f) const {
+    std::string text;
+    bool has_failed = false;
+    try {
+      f();
+    } catch (const error& e) {
+      has_failed = true;
+      text = e.text();
+    } catch (const std::exception& e) {
+      has_failed = true;
+      text = std::string("checkpoint: ") + e.what();
+    }
+    std::int64_t found[] = {has_failed ? count_ - held_[0] : 0, has_failed ? 0 : 1};
+    all_reduce(found, 2, monoid::maximum);
+    if (found[0] == 0) return;
+    const auto at = static_cast<int>(count_ - found[0]);
+    throw error(broadcast(text, at), found[1] != 0 ? at : -1);
+  }
+
+  /// Returns the text that the process of device `from` gives.
+  [[nodiscard]] std::string broadcast(const std::string& text, int from = 0) const {
+    std::int64_t size = holds(from) ? static_cast<std::int64_t>(text.size()) : 0;
+    all_reduce(&size, 1, monoid::add);
+    std::vector<std::int64_t> words((static_cast<std::size_t>(size) + 7) / 8);
+    if (holds(from)) std::memcpy(words.data(), text.data(), text.size());
+    all_reduce(words.data(), words.size(), monoid::add);
+    std::string all(static_cast<std::size_t>(size), '\0');
+    std::memcpy(all.data(), words.data(), all.size());
+    return all;
+  }
+
+ private:
+  [[nodiscard]] bool holds(int device) const { return std::find(held_.begin(), held_.end(), device) != held_.end(); }
+
+  /// The first device of this process brings its values, the others what changes nothing.
+  template <class Comm>
+  static void reduce_on(void* comm, const mesh_shape& mesh, std::int64_t* values, std::size_t size, monoid kind) {
+    auto& devices = *static_cast<Comm*>(comm);
+    const auto nothing = kind == monoid::add ? 0 : std::numeric_limits<std::int64_t>::min();
+    std::vector<std::vector<std::int64_t>> from, to;
+    std::vector<const std::int64_t*> in;
+    std::vector<std::int64_t*> out;
+    for (int i = 0; i < devices.local_count(); ++i) {
+      from.emplace_back(size, nothing);
+      to.emplace_back(size);
+      if (i == 0) std::copy_n(values, size, from[0].data());
+      in.push_back(from.back().data());
+      out.push_back(to.back().data());
+    }
+    reduction r;
+    r.global.push_back(static_cast<std::int64_t>(size));
+    r.from.partial = r.axes = axis_bit(0);
+    r.from.reduced_by = r.reduced_by = kind;
+    devices.template reduce<std::int64_t>(mesh, numbered(mesh, r), in.data(), out.data());
+    std::copy_n(to[0].data(), size, values);
+  }
+
+  void* comm_;
+  int count_;
+  void (*reduce_)(void*, const mesh_shape&, std::int64_t*, std::size_t, monoid);
+  std::vector<int> held_;
+  mesh_shape mesh_;
+};
+
+}  // namespace gspmd::detail

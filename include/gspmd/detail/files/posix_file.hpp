@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "gspmd/error.hpp"
+
+/// Files by the calls of POSIX: streams of C++ cannot say that bytes have reached the disk, nor why they have not.
+namespace gspmd::detail {
+
+/// `checkpoint: <path> cannot be written: No space left on device`
+[[nodiscard]] inline error file_error(const std::string& path, const char* cannot, int reason = errno) {
+  return error("checkpoint: `" + path + "` " + cannot + ": " + std::error_code(reason, std::generic_category()).message());
+}
+
+/// An open file, closed at the end. Throws gspmd::error with the path and the system's reason.
+class posix_file {
+ public:
+  /// A new file; one that is there is an error.
+  [[nodiscard]] static posix_file create(const std::string& path) {
+    return {path, O_WRONLY | O_CREAT | O_EXCL, "cannot be made"};
+  }
+  [[nodiscard]] static posix_file read(const std::string& path) { return {path, O_RDONLY, "cannot be opened"}; }
+  /// A file to lock, made where there is none.
+  [[nodiscard]] static posix_file lockable(const std::string& path) { return {path, O_RDWR | O_CREAT, "cannot be opened"}; }
+
+  posix_file(posix_file&& other) noexcept : path_(std::move(other.path_)), handle_(std::exchange(other.handle_, -1)) {}
+  posix_file& operator=(posix_file&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~posix_file() {
+    if (handle_ >= 0) ::close(handle_);
+  }
+
+  [[nodiscard]] int handle() const { return handle_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+  /// -1 for what is no plain file.
+  [[nodiscard]] std::int64_t size() const {
+    struct ::stat facts {};
+    if (::fstat(handle_, &facts) != 0) throw file_error(path_, "has no size");
+    return S_ISREG(facts.st_mode) ? static_cast<std::int64_t>(facts.st_size) : -1;
+  }
+  void write(const void* data, std::size_t size) {
+    for (const auto* from = static_cast<const char*>(data); size > 0;) {
+      const auto written = ::write(handle_, from, size);
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) throw file_error(path_, "cannot be written");
+      from += written;
+      size -= static_cast<std::size_t>(written);
+    }
+  }
+  void read_at(std::int64_t offset, void* data, std::size_t size) const {
+    for (auto* to = static_cast<char*>(data); size > 0;) {
+      const auto got = ::pread(handle_, to, size, static_cast<::off_t>(offset));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw file_error(path_, "cannot be read");
+      if (got == 0) throw error("checkpoint: `" + path_ + "` is cut off at byte " + std::to_string(offset));
+      to += got;
+      offset += got;
+      size -= static_cast<std::size_t>(got);
+    }
+  }
+  /// Returns when what was written is on the disk. Some file systems say only when a file is closed that there was no room.
+  void finish() {
+    if (::fsync(handle_) != 0) throw file_error(path_, "cannot be written to the disk");
+    if (::close(std::exchange(handle_, -1)) != 0) throw file_error(path_, "cannot be written");
+  }
+
+ private:
+  posix_file(const std::string& path, int flags, const char* cannot)
+      : path_(path), handle_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+    if (handle_ < 0) throw file_error(path_, cannot);
+  }
+
+  std::string path_;
+  int handle_ = -1;
+};
+
+/// Returns when the names in a directory are on the disk: those of files that were made, renamed or removed.
+inline void sync_directory(const std::string& path) {
+  const auto directory = posix_file::read(path);
+  // Where a file system does this by itself it may refuse to be asked.
+  if (::fsync(directory.handle()) != 0 && errno != EINVAL && errno != EROFS)
+    throw file_error(path, "cannot be written to the disk");
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: checkpoint: add takes a sharded_array, a shard_view, an array, a number or a group of them
+#include <gspmd/checkpoint.hpp>
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+int main() {
+#ifdef FIXED
+  array<double> x({3});
+#else
+  double y[3] = {};
+  double* x = y;
+#endif
+  checkpoint state;
+  state.add("x", x);  // <- here
+}

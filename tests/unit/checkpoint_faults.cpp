@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: once
+// timeout: 600
+// Saves that are killed or run out of room at each of their calls, two of them at once, and every bit of every file changed.
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gspmd/checkpoint.hpp"
+#include "gspmd/comm/simulated.hpp"
+#include "gspmd/comm/threads.hpp"
+#include "support/error_of.hpp"
+#include "support/layouts.hpp"
+#include "support/stored_states.hpp"
+
+// ---- the calls that change files, counted ----
+
+namespace faults {
+
+enum class fault { none, killed, stopped, full };
+fault kind = fault::none;
+int count = 0, at = 0;
+bool has_no_locks = false;
+
+/// Whether this call is to fail. One that writes has written half of its bytes before, unless it is to go on.
+template <class Half>
+bool is_due(Half half) {
+  if (kind == fault::none || __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST) != at) return false;
+  if (kind != fault::stopped) half();
+  if (kind == fault::killed) kill(getpid(), SIGKILL);
+  if (kind == fault::stopped) raise(SIGSTOP);
+  errno = ENOSPC;
+  return kind == fault::full;
+}
+bool is_due() {
+  return is_due([] {});
+}
+/// Calls `f` with a fault at its call number `n`, from 1; returns whether it had so many.
+template <class F>
+bool with(fault what, int n, F f) {
+  count = 0;
+  at = n;
+  kind = what;
+  f();
+  kind = fault::none;
+  return count >= n;
+}
+
+}  // namespace faults
+
+extern "C" {
+ssize_t write(int file, const void* data, std::size_t size) {
+  if (faults::is_due([&] { static_cast<void>(syscall(SYS_write, file, data, size / 2)); })) return -1;
+  return syscall(SYS_write, file, data, size);
+}
+int fsync(int file) { return faults::is_due() ? -1 : static_cast<int>(syscall(SYS_fsync, file)); }
+int mkdir(const char* path, mode_t mode) noexcept {
+  return faults::is_due() ? -1 : static_cast<int>(syscall(SYS_mkdirat, AT_FDCWD, path, mode));
+}
+int rename(const char* from, const char* to) noexcept {
+  return faults::is_due() ? -1 : static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+int unlink(const char* path) noexcept {
+  return faults::is_due() ? -1 : static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, path, 0));
+}
+int rmdir(const char* path) noexcept {
+  return faults::is_due() ? -1 : static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR));
+}
+int open(const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const auto mode = (flags & O_CREAT) != 0 ? va_arg(rest, mode_t) : mode_t{0};
+  va_end(rest);
+  if ((flags & O_CREAT) != 0 && faults::is_due()) return -1;
+  return static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags, mode));
+}
+int flock(int file, int operation) noexcept {
+  if (!faults::has_no_locks) return static_cast<int>(syscall(SYS_flock, file, operation));
+  errno = ENOSYS;
+  return -1;
+}
+}
+
+namespace {
+
+using namespace gspmd;
+using namespace stored_states;
+using caught::contains;
+using caught::error_of;
+using faults::fault;
+namespace fs = std::filesystem;
+
+const laid_out<double> on_plane(layouts::mesh_of({2, 2}), layouts::shape_of({5, 6}), layouts::split({{0}, {1}}));
+const laid_out<std::int8_t> on_all(layouts::mesh_of({2, 2}), layouts::shape_of({3}), {});
+const laid_out<double> on_row(layouts::mesh_of({3}), layouts::shape_of({5, 6}), layouts::split({{}, {0}}));
+const laid_out<std::int8_t> on_three(layouts::mesh_of({3}), layouts::shape_of({3}), layouts::split({{0}}));
+
+/// Arrays of a run: one split in two dims, one the same everywhere.
+template <class Comm>
+void save_state(Comm& comm, const std::string& directory, std::int64_t step, const checkpoint_options& options) {
+  auto x = on_plane.array(comm);
+  auto r = on_all.array(comm);
+  on_plane.fill(comm, x, static_cast<std::uint64_t>(step));
+  on_all.fill(comm, r, static_cast<std::uint64_t>(step));
+  checkpoint state;
+  state.add("x", x);
+  state.add("r", r);
+  state.save(comm, directory, step, options);
+}
+const checkpoint_options newest{.keep = 1, .block_bytes = 8};
+void save_simulated(const std::string& directory, std::int64_t step) {
+  simulated_communicator four(4);
+  save_state(four, directory, step, newest);
+}
+void save_on_threads(const std::string& directory, std::int64_t step) {
+  launch(threads{}, 4, [&](auto& comm) { save_state(comm, directory, step, newest); });
+}
+
+/// The arrays of another mesh that a state is restored to, and which of its steps they hold: -1, none; -2, not the whole of one.
+struct restored_state {
+  simulated_communicator three{3};
+  sharded_array<double> x = on_row.array(three);
+  sharded_array<std::int8_t> r = on_three.array(three);
+  checkpoint state;
+  restored_state() {
+    on_row.fill(three, x, 99);
+    on_three.fill(three, r, 99);
+    state.add("x", x);
+    state.add("r", r);
+  }
+  std::int64_t restore(const std::string& directory) {
+    const auto step = state.restore_latest(three, directory);
+    if (!step) return -1;
+    const auto seed = static_cast<std::uint64_t>(*step);
+    return on_row.wrong(three, x, seed) == 0 && on_three.wrong(three, r, seed) == 0 ? *step : -2;
+  }
+  /// No element of any is another one than before the first restore.
+  bool is_untouched() {
+    auto same_x = on_row.array(three);
+    auto same_r = on_three.array(three);
+    on_row.fill(three, same_x, 99);
+    on_three.fill(three, same_r, 99);
+    bool same = true;
+    for (int d = 0; d < 3; ++d)
+      same = same &&
+             std::equal(x.shard(d).begin(), x.shard(d).end(), same_x.shard(d).begin(),
+                        [](double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }) &&
+             std::equal(r.shard(d).begin(), r.shard(d).end(), same_r.shard(d).begin());
+    return same;
+  }
+};
+std::int64_t restored_from(const std::string& directory) { return restored_state().restore(directory); }
+
+template <class F>
+pid_t begin_process(F f) {
+  const auto child = fork();
+  REQUIRE(child >= 0);
+  if (child != 0) return child;
+  f();
+  _exit(0);
+}
+
+void try_killing(void (*save)(const std::string&, std::int64_t)) {
+  int before = 0, after = 0;
+  for (int n = 1;; ++n) {
+    CAPTURE(n);
+    const test_directory directory("killed");
+    save_simulated(directory.path, 1);
+    const auto child = begin_process([&] {
+      if (!faults::with(fault::killed, n, [&] { save(directory.path, 2); })) _exit(7);
+    });
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    if (WIFEXITED(status)) {
+      CHECK(WEXITSTATUS(status) == 7);
+      break;
+    }
+    REQUIRE(WTERMSIG(status) == SIGKILL);
+    const auto found = restored_from(directory.path);
+    REQUIRE((found == 1 || found == 2));
+    REQUIRE((found == 2 || after == 0));  // once it is there it stays
+    ++(found == 1 ? before : after);
+    save_simulated(directory.path, 3);  // nothing is in its way, and nothing is left
+    REQUIRE(files_of(directory.path) == std::vector<std::string>{"lock", "step-000000000003"});
+    REQUIRE(restored_from(directory.path) == 3);
+  }
+  CHECK(before >= 50);
+  CHECK(after >= 5);
+}
+
+TEST_CASE("a save that is killed at any of its calls leaves the checkpoint before it, or its own") {
+  try_killing(save_simulated);
+  try_killing(save_on_threads);
+}
+
+TEST_CASE("a disk that is full at any call is one error, and leaves the checkpoint before it") {
+  for (const auto save : {save_simulated, save_on_threads}) {
+    int before = 0;
+    for (int n = 1;; ++n) {
+      CAPTURE(n);
+      const test_directory directory("full");
+      save_simulated(directory.path, 1);
+      std::string text;
+      if (!faults::with(fault::full, n, [&] { text = error_of([&] { save(directory.path, 2); }); })) {
+        CHECK(text == "no error");
+        break;
+      }
+      const auto found = restored_from(directory.path);
+      if (found == 1) {
+        ++before;
+        REQUIRE(contains(text, "No space left on device"));
+        REQUIRE(files_of(directory.path) == std::vector<std::string>{"lock", "step-000000000001"});
+      } else {
+        REQUIRE(found == 2);
+      }
+      save(directory.path, 3);
+      REQUIRE(files_of(directory.path) == std::vector<std::string>{"lock", "step-000000000003"});
+    }
+    CHECK(before >= 50);
+  }
+}
+
+TEST_CASE("the first save of all is made or not, too") {
+  for (int n = 1;; ++n) {
+    CAPTURE(n);
+    const test_directory directory("first");
+    const auto place = directory.path + "/a/b";
+    if (!faults::with(fault::full, n, [&] { static_cast<void>(error_of([&] { save_simulated(place, 1); })); })) break;
+    const auto found = restored_from(place);
+    REQUIRE((found == -1 || found == 1));
+    if (found == -1) save_simulated(place, 1);
+    REQUIRE(restored_from(place) == 1);
+  }
+}
+
+TEST_CASE("the second of two savers is told so") {
+  for (const bool has_no_locks : {false, true}) {
+    faults::has_no_locks = has_no_locks;
+    const test_directory directory("two");
+    save_simulated(directory.path, 1);
+    const auto child = begin_process([&] { faults::with(fault::stopped, 20, [&] { save_simulated(directory.path, 2); }); });
+    int status = 0;
+    REQUIRE(waitpid(child, &status, WUNTRACED) == child);
+    REQUIRE(WIFSTOPPED(status));
+    for (const std::int64_t step : {2, 3}) {
+      const auto text = error_of([&] { save_simulated(directory.path, step); });
+      CAPTURE(text);
+      if (has_no_locks) CHECK(contains(text, "another save is under way, or one was killed; if so, remove it"));
+      else CHECK(contains(text, "checkpoint: another save to `" + directory.path + "` is under way; wait for it"));
+    }
+    CHECK(restored_from(directory.path) == 1);
+    kill(child, SIGCONT);
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    CHECK(restored_from(directory.path) == 2);
+    save_simulated(directory.path, 3);
+    CHECK(restored_from(directory.path) == 3);
+  }
+  faults::has_no_locks = false;
+}
+
+TEST_CASE("any bit that changes in any file, and any byte that is missing, is one error, and nothing is restored") {
+  const test_directory directory("changed");
+  save_simulated(directory.path, 1);
+  const auto place = directory.path + "/step-000000000001/";
+  const auto files = files_of(place);
+  REQUIRE(files.size() == 6);
+  restored_state state;
+  const auto refuses = [&](const std::string& what) {
+    const auto text = error_of([&] { state.restore(directory.path); });
+    if (!contains(text, "checkpoint: `" + place + what)) {
+      CAPTURE(text);
+      CAPTURE(what);
+      REQUIRE(false);
+    }
+  };
+  for (const auto& name : files) {
+    const auto whole = text_of_file(place + name);
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      auto changed = whole;
+      for (int bit = 0; bit < 8; ++bit) {
+        changed[i] = static_cast<char>(whole[i] ^ (1 << bit));
+        write_file(place + name, changed);
+        refuses(name);
+      }
+      write_file(place + name, whole.substr(0, i));
+      refuses(name);
+    }
+    write_file(place + name, whole + '\0');
+    refuses(name);
+    fs::remove(place + name);
+    refuses(name);
+    fs::create_directory(place + name);
+    refuses(name);
+    fs::remove(place + name);
+    write_file(place + name, whole);
+  }
+  // The parts of two rows, of one size each.
+  fs::rename(place + "0.x.0.npy", place + "kept");
+  fs::copy(place + "0.x.1.npy", place + "0.x.0.npy");
+  refuses("0.x.0.npy");
+  fs::remove(place + "0.x.0.npy");
+  fs::rename(place + "kept", place + "0.x.0.npy");
+  CHECK(state.is_untouched());
+  CHECK(state.restore(directory.path) == 1);
+}
+
+TEST_CASE("manifests that nobody should have written") {
+  const test_directory directory("manifests");
+  save_simulated(directory.path, 1);
+  const auto file = directory.path + "/step-000000000001/manifest.json";
+  const auto right = text_of_file(file);
+  restored_state state;
+  /// The error of a manifest with other words in it, and a checksum that is right.
+  const auto with = [&](const std::string& words, const std::string& others) {
+    auto text = right.substr(0, right.find("\n\"manifest_crc32c\""));
+    const auto at = text.find(words);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, words.size(), others);
+    write_file(file, text + "\n\"manifest_crc32c\": \"" + detail::hex_text(detail::crc32c(text.data(), text.size())) + "\"}\n");
+    return error_of([&] { state.restore(directory.path); });
+  };
+  CHECK(contains(with("\"version\": 1", "\"version\": 2"), "has version 2 of the format, and this library reads version 1"));
+  CHECK(contains(with("gspmd checkpoint", "other checkpoint"), "is no manifest of a checkpoint of this library"));
+  CHECK(contains(with("\"step\": 1", "\"step\": 2"), "holds step 2"));
+  CHECK(contains(with("\"0.x.1.npy\"", "\"../x.npy\""), "names the file `../x.npy`, which is none of its directory"));
+  CHECK(contains(with("\"0.x.1.npy\"", "\"a/x.npy\""), "names the file `a/x.npy`, which is none of its directory"));
+  CHECK(contains(with("\"0.x.1.npy\"", "\"\""), "names the file ``, which is none of its directory"));
+  CHECK(contains(with("\"f64\"", "\"f65\""), "has the element type `f65`, which this library does not know"));
+  CHECK(contains(with("\"offset\": [0, 3]", "\"offset\": [0, 2]"), "some element is in none or in two of them"));
+  CHECK(contains(with("\"offset\": [3, 3]", "\"offset\": [0, 3]"), "some element is in none or in two of them"));
+  CHECK(contains(with("\"offset\": [0, 3]", "\"offset\": [0, 9]"), "some element is in none or in two of them"));
+  CHECK(contains(with("\"shape\": [5, 6]", "\"shape\": [6, 6]"), "some element is in none or in two of them"));
+  CHECK(contains(with("\"shape\": [5, 6]", "\"shape\": [576460752303423488, 6]"), "has an array of more than 2^60 bytes, `x`"));
+  CHECK(contains(with("\"shape\": [5, 6]", "\"shape\": [99999999999999999999, 6]"), "has what does not belong there at byte "));
+  CHECK(contains(with("\"block_bytes\": 8", "\"block_bytes\": 0"), "has blocks of 0 bytes"));
+  CHECK(contains(with("\"block_bytes\": 8", "\"block_bytes\": 4"), "has what does not belong there at byte "));
+  CHECK(contains(with("\"size\": [3, 3]", "\"size\": [3, 3, 1]"), "has what does not belong there at byte "));
+  CHECK(contains(with("\"bytes\": 72", "\"bytes\": 73"), "has what does not belong there at byte "));
+  CHECK(contains(with("\"crc32c\": [\"", "\"crc32c\": [\"0"), "has what does not belong there at byte "));
+  CHECK(contains(with("\"x\"", "\"y\""), "has no array `x`; it has `y`, `r`"));
+  CHECK(state.is_untouched());
+}
+
+}  // namespace
