@@ -141,6 +141,14 @@ class parameter_update {
       for (std::size_t i = 0; i < count; ++i) *lists[i + 2][k] = keep_place(after[i + 1].tensor(), before[i].tensor(), at_);
     }
   }
+  /// Whether these are floats; the mistake is recorded if not.
+  [[nodiscard]] constexpr bool is_float(value p, std::size_t k = 0) const {
+    return is_floating(p.type()) ||
+           fail(mistake::type, text("tensor ")
+                                   << static_cast<std::int64_t>(k) << " is " << name_of(p.type()) << shape_text(p.shape())
+                                   << ", and an optimizer moves floats; keep it out of the parameters, or "
+                                      "convert<float>(x)");
+  }
   /// Whether a tensor of the state is as it must be; the mistake is recorded if not.
   [[nodiscard]] constexpr bool is_state(const quantity& s, const quantity& p, const extents& shape) const {
     const value v = s.tensor();
@@ -154,11 +162,7 @@ class parameter_update {
 
  private:
   [[nodiscard]] constexpr bool fits(std::size_t k, value p, value d) const {
-    if (!is_floating(p.type()))
-      return fail(mistake::type, text("parameter ")
-                                     << static_cast<std::int64_t>(k) << " is " << name_of(p.type()) << shape_text(p.shape())
-                                     << ", and an optimizer moves floats; keep it out of the parameters, or "
-                                        "convert<float>(x)");
+    if (!is_float(p, k)) return false;
     return (p.type() == d.type() && p.shape() == d.shape()) ||
            fail(mistake::extent, text("gradient ") << static_cast<std::int64_t>(k) << " is " << name_of(d.type())
                                                    << shape_text(d.shape()) << " and its parameter " << name_of(p.type())

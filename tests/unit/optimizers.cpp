@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: threads
+// group: dynamic
+// Optimizers against numbers of another program (tests/optimizers/reference.py), in programs that are built at run time.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/optimizer.hpp>
+
+#include "optimizers/numbers.hpp"
+#include "support/error_of.hpp"
+
+namespace {
+
+using namespace gspmd;
+using caught::error_of;
+
+constexpr int steps = 20;
+using shape = std::vector<std::int64_t>;
+const std::vector<shape> shapes{{5, 3}, {7}, {2, 3, 4}};
+std::size_t size_of(const shape& s) {
+  std::size_t n = 1;
+  for (const auto e : s) n *= static_cast<std::size_t>(e);
+  return n;
+}
+
+template <class T>
+using tensors = std::vector<std::vector<T>>;
+
+template <class T>
+tensors<T> first_parameters() {
+  tensors<T> all;
+  for (int k = 0; k < 3; ++k) {
+    std::vector<T> p(size_of(shapes[static_cast<std::size_t>(k)]));
+    for (int i = 0; i < static_cast<int>(p.size()); ++i)
+      p[static_cast<std::size_t>(i)] = k == 1 && i == 2 ? T(0) : static_cast<T>((7 * i + 3 * k) % 13 - 6) / T(8);
+    all.push_back(std::move(p));
+  }
+  return all;
+}
+template <class T>
+tensors<T> terms_of_step(int step) {
+  tensors<T> all;
+  for (int k = 0; k < 3; ++k) {
+    std::vector<T> a(size_of(shapes[static_cast<std::size_t>(k)]));
+    for (int i = 0; i < static_cast<int>(a.size()); ++i)
+      a[static_cast<std::size_t>(i)] = static_cast<T>((7 * i + 13 * step + 5 * k) % 23 - 11) / T(8);
+    all.push_back(std::move(a));
+  }
+  return all;
+}
+
+/// A group of two levels: a struct, and a vector of structs in it.
+template <class T>
+struct layer {
+  BOOST_HANA_DEFINE_STRUCT(layer, (T, w));
+};
+template <class T>
+struct network {
+  BOOST_HANA_DEFINE_STRUCT(network, (T, matrix), (std::vector<layer<T>>, others));
+};
+
+struct placed_on {
+  const char* name;
+  std::vector<dynamic::mesh::axis> axes;
+  std::array<std::vector<std::string>, 3> split;
+  bool is_annotated = true;
+};
+const placed_on places[] = {{"one device", {{"x", 1}}, {{{"", ""}, {""}, {"", "", ""}}}},
+                            {"replicated on 2", {{"x", 2}}, {{{"", ""}, {""}, {"", "", ""}}}},
+                            {"split unevenly in 2", {{"x", 2}}, {{{"x", ""}, {"x"}, {"", "x", ""}}}},
+                            {"split unevenly in 4", {{"x", 4}}, {{{"x", ""}, {"x"}, {"", "", "x"}}}},
+                            {"columns in 4, and what is left free", {{"x", 4}}, {{{"", "x"}, {""}, {"x", "", ""}}}, false},
+                            {"split in 2 x 2", {{"x", 2}, {"y", 2}}, {{{"x", "y"}, {"x,y"}, {"x", "", "y"}}}}};
+
+/// The program of a step: takes parameters, state and the terms of the gradient; returns parameters and state.
+template <class T, class Optimizer>
+dynamic::program built(const placed_on& on, const Optimizer& opt, double clip) {
+  dynamic::builder b(dynamic::mesh(on.axes));
+  const auto in = [&](std::size_t k) {
+    return on.is_annotated || k == 0 ? b.input(dynamic::in<T>(shapes[k], on.split[k])) : b.input(dynamic::in<T>(shapes[k]));
+  };
+  network<value> p;
+  p.matrix = in(0);
+  p.others = {{in(1)}, {in(2)}};
+  const auto state = optimizer::state_inputs(b, opt, p);
+  const auto term = [&](value w) {
+    const value a = b.input(dynamic::in<T>({w.shape().begin(), w.shape().end()}));
+    return sum(w * a) + 0.125 * sum(w * w);
+  };
+  value loss = term(p.matrix);
+  for (const auto& other : p.others) loss = loss + term(other.w);
+  auto g = grad(loss, p);
+  if (clip > 0) g = optimizer::clip_by_global_norm(g, clip);
+  const auto next = opt.update(p, g, state);
+  static_cast<void>(transform_leaves([&](const value& v) { return b.output(v), 0; }, std::tuple(next.params, next.state)));
+  return b.compile();
+}
+
+template <class T, class Optimizer>
+void check(std::string_view name, const Optimizer& opt, double most, double clip = 0) {
+  const auto* const expected = std::find_if(std::begin(optimizer_reference::all), std::end(optimizer_reference::all),
+                                            [&](const auto& r) { return r.optimizer == name; });
+  REQUIRE(expected != std::end(optimizer_reference::all));
+  for (const auto& on : places) {
+    const auto program = built<T>(on, opt, clip);
+    const auto count = program.output_count();
+    for (std::size_t k = 0; k < count; ++k) {
+      if (on.is_annotated) CHECK(program.output(k).sharding() == program.input(k).sharding());
+    }
+    auto p = first_parameters<T>();
+    std::vector<std::vector<std::byte>> held;  // parameters, then state
+    for (std::size_t k = 0; k < count; ++k) {
+      const auto s = program.input(k);
+      std::size_t bytes = k + 1 == count ? sizeof(std::int32_t) : sizeof(T);
+      for (const auto e : s.global_shape()) bytes *= static_cast<std::size_t>(e);
+      held.emplace_back(bytes);
+      if (k < 3) std::copy_n(reinterpret_cast<const std::byte*>(p[k].data()), bytes, held[k].data());
+    }
+    for (int step = 0; step < steps; ++step) {
+      const auto a = terms_of_step<T>(step);
+      std::vector<const void*> in;
+      for (const auto& h : held) in.push_back(h.data());
+      for (const auto& t : a) in.push_back(t.data());
+      const auto out = program.run_pointers(simulated{}, in);
+      for (std::size_t k = 0; k < count; ++k) held[k].assign(out[k].bytes.begin(), out[k].bytes.end());
+    }
+    double worst = 0;
+    std::size_t i = 0;
+    for (std::size_t k = 0; k < 3; ++k)
+      for (std::size_t j = 0; j < p[k].size(); ++j, ++i) {
+        const double wanted = expected->parameters[i];
+        const auto is = static_cast<double>(reinterpret_cast<const T*>(held[k].data())[j]);
+        worst = std::max(worst, std::abs(is - wanted) / std::max(1.0, std::abs(wanted)));
+      }
+    INFO(name << " " << on.name << " of " << sizeof(T) << " bytes: " << worst);
+    CHECK(worst <= most);
+    CHECK(*reinterpret_cast<const std::int32_t*>(held.back().data()) == steps);
+  }
+}
+template <class Optimizer>
+void check_both(std::string_view name, const Optimizer& opt, double clip = 0) {
+  check<double>(name, opt, 1e-12, clip);
+  check<float>(name, opt, 1e-6, clip);
+}
+
+}  // namespace
+
+TEST_CASE("descent with momentum, Nesterov's too") {
+  check_both("sgd", optimizer::sgd{.rate = 0.1, .weight_decay = 0.01});
+  check_both("momentum", optimizer::momentum{.rate = 0.05});
+  check_both("nesterov", optimizer::momentum{.rate = 0.05, .decay = 0.8, .nesterov = true, .weight_decay = 0.02});
+}
+TEST_CASE("Adam and AdamW") {
+  check_both("adam", optimizer::adam{.rate = 0.1});
+  check_both("adam_decayed", optimizer::adam{.rate = 0.02, .beta1 = 0.8, .beta2 = 0.99, .weight_decay = 0.1});
+  check_both("adamw", optimizer::adamw{.rate = 0.05, .weight_decay = 0.1});
+}
+TEST_CASE("optimizers with norms of whole tensors") {
+  check_both("lars", optimizer::lars{.rate = 2.0, .weight_decay = 0.01, .trust = 0.02});
+  check_both("lamb", optimizer::lamb{.rate = 0.05});
+  check_both("adafactor", optimizer::adafactor{});
+}
+TEST_CASE("schedules") {
+  check_both("warmed_cosine", optimizer::adam{.rate = optimizer::warm_up(5, optimizer::cosine_decay(0.1, 12, 0.01))});
+  check_both("exponential", optimizer::sgd{.rate = optimizer::exponential_decay(0.1, 10, 0.5)});
+  check_both("steps", optimizer::sgd{.rate = optimizer::step_decay(0.1, 6, 0.5)});
+}
+TEST_CASE("gradients are clipped by the norm of all of them") { check_both("clipped", optimizer::sgd{.rate = 0.1}, 1.5); }
