@@ -13,6 +13,21 @@
 #include "gspmd/inputs.hpp"
 
 namespace gspmd {
+namespace detail {
+
+/// Whether the inputs of an array are of one form; if not, it is reported.
+template <class First, class... Rest>
+consteval bool is_array_of() {
+  constexpr bool are_alike =
+      (std::is_same_v<decltype(First::trace(std::declval<graph&>(), 0)), decltype(Rest::trace(std::declval<graph&>(), 0))> &&
+       ...);
+  static_assert(are_alike,
+                "gspmd: array_of: the inputs have different forms; give `in`s alone, or records of one struct template, or "
+                "name the others in a record");
+  return are_alike;
+}
+
+}  // namespace detail
 
 /// A group of inputs that the program takes as one argument, a std::array: of the values of `in`s, or of the structs of `record`s of one
 /// struct template, whose shapes and shardings may differ.
@@ -23,13 +38,12 @@ namespace gspmd {
 template <class First, class... Rest>
 struct array_of {
   using part = decltype(First::trace(std::declval<detail::graph&>(), 0));
-  static constexpr bool are_alike = (std::is_same_v<part, decltype(Rest::trace(std::declval<detail::graph&>(), 0))> && ...);
-  static_assert(are_alike,
-                "gspmd: array_of: the inputs have different forms; give `in`s alone, or records of one struct template, or "
-                "name the others in a record");
+  static constexpr bool are_alike = detail::is_array_of<First, Rest...>();
+  static_assert(are_alike || true);
   static constexpr int leaves = (First::leaves + ... + Rest::leaves);
 
   static constexpr std::array<part, 1 + sizeof...(Rest)> trace(detail::graph& g, int number) {
+    if constexpr (!are_alike) g.fail({}, "array_of", detail::mistake::reported, "see the error at its type");
     const auto next = [&]<class Input>(std::type_identity<Input>) {
       const int from = std::exchange(number, number + Input::leaves);
       if constexpr (are_alike) return Input::trace(g, from);
@@ -40,6 +54,8 @@ struct array_of {
 };
 
 namespace detail {
+template <class First, class... Rest>
+inline constexpr bool is_input<array_of<First, Rest...>> = true;
 template <class First, class... Rest>
 struct declared_elements<array_of<First, Rest...>> {
   using type = boost::mp11::mp_append<typename declared_elements<First>::type, typename declared_elements<Rest>::type...>;

@@ -23,6 +23,7 @@
 ///     constexpr auto train = [](auto w, auto state, auto x) { return adamw.update(w, grad(loss(w, x), w), state); };
 ///     using step = compile<train, pod, w_in, optimizer::state_of<optimizer::adamw, w_in>, x_in>;
 
+#include "gspmd/input_arrays.hpp"
 #include "gspmd/optimizer/adafactor.hpp"
 #include "gspmd/optimizer/adam.hpp"
 #include "gspmd/optimizer/layerwise.hpp"

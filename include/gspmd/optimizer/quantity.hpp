@@ -26,18 +26,26 @@ class quantity {
   }
 
   friend constexpr quantity operator+(const quantity& a, const quantity& b) {
-    return both(a, b, [](auto x, auto y) { return x + y; });
+    if (a.is_number_ && b.is_number_) return a.number_ + b.number_;
+    const location at = line_of(a, b);
+    return {a.as_operand(at) + b.as_operand(at), at};
   }
   friend constexpr quantity operator-(const quantity& a, const quantity& b) {
-    return both(a, b, [](auto x, auto y) { return x - y; });
+    if (a.is_number_ && b.is_number_) return a.number_ - b.number_;
+    const location at = line_of(a, b);
+    return {a.as_operand(at) - b.as_operand(at), at};
   }
   friend constexpr quantity operator*(const quantity& a, const quantity& b) {
-    return both(a, b, [](auto x, auto y) { return x * y; });
+    if (a.is_number_ && b.is_number_) return a.number_ * b.number_;
+    const location at = line_of(a, b);
+    return {a.as_operand(at) * b.as_operand(at), at};
   }
   friend constexpr quantity operator/(const quantity& a, const quantity& b) {
-    return both(a, b, [](auto x, auto y) { return x / y; });
+    if (a.is_number_ && b.is_number_) return a.number_ / b.number_;
+    const location at = line_of(a, b);
+    return {a.as_operand(at) / b.as_operand(at), at};
   }
-  // Of these one is a tensor.
+  // Of the operands of those below one is a tensor.
   friend constexpr quantity maximum(const quantity& a, const quantity& b) {
     const location at = line_of(a, b);
     return {gspmd::maximum(a.as_operand(at), b.as_operand(at)), at};
@@ -73,12 +81,6 @@ class quantity {
 
  private:
   static constexpr location line_of(const quantity& a, const quantity& b) { return a.is_number_ ? b.at_ : a.at_; }
-  template <class F>
-  static constexpr quantity both(const quantity& a, const quantity& b, F f) {
-    if (a.is_number_ && b.is_number_) return f(a.number_, b.number_);
-    const location at = line_of(a, b);
-    return {f(a.as_operand(at), b.as_operand(at)), at};
-  }
 
   value value_;
   location at_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
@@ -67,6 +68,8 @@ auto state_inputs(Builder& builder, const Optimizer& optimizer, Params params) {
 }  // namespace optimizer
 
 namespace detail {
+template <class Optimizer, class Params>
+inline constexpr bool is_input<optimizer::state_of<Optimizer, Params>> = true;
 template <class Optimizer, class Params>
 struct declared_elements<optimizer::state_of<Optimizer, Params>> {
   using type = boost::mp11::mp_repeat_c<boost::mp11::mp_list<float>,
