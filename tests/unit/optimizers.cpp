@@ -19,11 +19,13 @@
 
 #include "optimizers/numbers.hpp"
 #include "support/error_of.hpp"
+#include "support/golden_plans.hpp"
 
 namespace {
 
 using namespace gspmd;
 using caught::error_of;
+using golden::collectives_of;
 
 constexpr int steps = 20;
 using shape = std::vector<std::int64_t>;
@@ -177,3 +179,128 @@ TEST_CASE("schedules") {
   check_both("steps", optimizer::sgd{.rate = optimizer::step_decay(0.1, 6, 0.5)});
 }
 TEST_CASE("gradients are clipped by the norm of all of them") { check_both("clipped", optimizer::sgd{.rate = 0.1}, 1.5); }
+
+namespace {
+
+/// What comes of a mistake.
+template <class Build>
+std::string mistake_of(Build build) {
+  return error_of([&] {
+    dynamic::builder b(dynamic::mesh({{"x", 2}}));
+    build(b);
+    static_cast<void>(b.compile());
+  });
+}
+
+}  // namespace
+
+TEST_CASE("what is no update is refused") {
+  const optimizer::adam adam{};
+  const auto in = [](dynamic::builder& b, shape s) { return b.input(dynamic::in<float>(std::move(s))); };
+  CHECK(
+      caught::contains(mistake_of([&](dynamic::builder& b) {
+                         const value w = b.input(dynamic::in<std::int32_t>({4}));
+                         b.output(adam.update(w, w, optimizer::state_inputs(b, adam, w)).params);
+                       }),
+                       "tensor 0 is s32[4], and an optimizer moves floats; keep it out of the parameters, or convert<float>(x)"));
+  CHECK(caught::contains(mistake_of([&](dynamic::builder& b) {
+                           const value w = in(b, {4});
+                           b.output(adam.update(w, in(b, {3}), optimizer::state_inputs(b, adam, w)).params);
+                         }),
+                         "gradient 0 is f32[3] and its parameter f32[4]; give grad(loss, parameters)"));
+  CHECK(caught::contains(mistake_of([&](dynamic::builder& b) {
+                           const std::vector<value> w{in(b, {4}), in(b, {4})};
+                           const auto state = optimizer::state_inputs(b, adam, w);
+                           b.output(adam.update(w, std::vector<value>{w[0]}, state).params[0]);
+                         }),
+                         "there are 2 parameters and 1 gradients; give grad(loss, parameters)"));
+  CHECK(caught::contains(mistake_of([&](dynamic::builder& b) {
+                           const value w = in(b, {4});
+                           const optimizer::adam_state<value> state{w, in(b, {5}), b.input(dynamic::in<std::int32_t>({}))};
+                           b.output(adam.update(w, w, state).params);
+                         }),
+                         "a tensor of the state is f32[5] and that of its parameter is f32[4]; give the state that init made"));
+  CHECK(caught::contains(mistake_of([&](dynamic::builder& b) {
+                           const value w = in(b, {4});
+                           b.output(adam.update(w, w, optimizer::adam_state<value>{w, w, in(b, {})}).params);
+                         }),
+                         "the counter of updates is f32[]; give the state that init made, whose counter is s32[]"));
+  CHECK(caught::contains(mistake_of([&](dynamic::builder& b) {
+                           const value w = in(b, {4});
+                           b.output(adam.update(w, w, optimizer::state_inputs(b, adam, w), w).params);
+                         }),
+                         "the rate is f32[4]; give a float of rank 0"));
+  CHECK(caught::contains(mistake_of([&](dynamic::builder& b) { b.output(optimizer::clip_by_global_norm(in(b, {4}), 0)); }),
+                         "clip_by_global_norm at"));
+  CHECK(caught::contains(mistake_of([&](dynamic::builder& b) {
+                           const optimizer::sgd sgd{.rate = optimizer::cosine_decay(0.1, 0)};
+                           const value w = in(b, {4});
+                           b.output(sgd.update(w, w, optimizer::state_inputs(b, sgd, w)).params);
+                         }),
+                         "the rate changes over 0 updates; give it 1 or more"));
+}
+
+TEST_CASE("a rate that the program is given goes before the schedule") {
+  dynamic::builder b(dynamic::mesh({{"x", 2}}));
+  const optimizer::sgd sgd{.rate = 0.25};
+  const value w = b.input(dynamic::in<float>({4}, {"x"}));
+  const auto state = optimizer::state_inputs(b, sgd, w);
+  const value rate = b.input(dynamic::in<double>({}));
+  b.output(sgd.update(w, w, state, rate).params);
+  const std::vector<float> one(4, 1);
+  const std::int32_t count = 7;
+  const double half = 0.5;
+  const auto y = b.compile().run_pointers(simulated{}, {one.data(), &count, &half});
+  CHECK(y[0].data<float>()[3] == 0.5F);
+}
+
+TEST_CASE("moments that are split keep their place, and the weights theirs") {
+  dynamic::builder b(dynamic::mesh({{"data", 4}}));
+  const optimizer::adam adam{};
+  const value w = b.input(dynamic::in<float>({16, 6}, {"", ""}));
+  const auto moment = [&] { return b.input(dynamic::in<float>({16, 6}, {"data", ""})); };
+  const optimizer::adam_state<value> state{moment(), moment(), b.input(dynamic::in<std::int32_t>({}))};
+  const value x = b.input(dynamic::in<float>({32, 16}, {"data", ""}));
+  const value h = einsum<"bi,io->bo">(x, w);
+  const auto next = adam.update(w, grad(sum(h * h), w), state);
+  b.output(next.params);
+  b.output(next.state.first);
+  b.output(next.state.second);
+  const auto p = b.compile();
+  CHECK(collectives_of(p) == "reduce_scatter data, all_gather data");
+  CHECK(p.output(0).sharding() == std::vector<std::string>{"", ""});
+  CHECK(p.output(1).sharding() == std::vector<std::string>{"data", ""});
+  CHECK(p.output(2).sharding() == std::vector<std::string>{"data", ""});
+  for (std::size_t k = 0; k < 3; ++k) CHECK(p.may_overwrite(k, k));
+}
+
+TEST_CASE("norms send one number for each tensor, in one message where they are taken together") {
+  const auto program = [](auto use) {
+    dynamic::builder b(dynamic::mesh({{"x", 4}}));
+    std::vector<value> w, g;
+    for (int k = 0; k < 3; ++k) w.push_back(b.input(dynamic::in<float>({8, 8}, {"x", ""})));
+    for (int k = 0; k < 3; ++k) g.push_back(b.input(dynamic::in<float>({8, 8}, {"x", ""})));
+    for (const value v : use(b, w, g)) b.output(v);
+    return b.compile();
+  };
+  const auto clipped = program([](auto&, auto&, auto& g) { return optimizer::clip_by_global_norm(g, 1); });
+  CHECK(collectives_of(clipped) == "all_reduce x");
+  const auto by_layer = program([](auto& b, auto& w, auto& g) {
+    const optimizer::lars lars{};
+    return lars.update(w, g, optimizer::state_inputs(b, lars, w)).params;
+  });
+  CHECK(by_layer.traffic().in(collective_kind::all_reduce).collectives == 1);
+  CHECK(by_layer.traffic().in(collective_kind::all_reduce).bytes <= 2 * 6 * 4);
+}
+
+TEST_CASE("tensors of zeros are left: the ratio of lengths is 1 where there is none") {
+  dynamic::builder b(dynamic::mesh({{"x", 2}}));
+  const optimizer::lars lars{.rate = 0.5, .trust = 0.001};
+  const value w = b.input(dynamic::in<float>({4}, {"x"})), g = b.input(dynamic::in<float>({4}, {"x"}));
+  b.output(lars.update(w, g, optimizer::state_inputs(b, lars, w)).params);
+  const std::vector<float> zero(4, 0), one(4, 1);
+  const std::int32_t count = 0;
+  const auto p = b.compile();
+  CHECK(p.run_pointers(simulated{}, {zero.data(), one.data(), zero.data(), &count})[0].data<float>()[2] == -0.5F);
+  CHECK(p.run_pointers(simulated{}, {zero.data(), zero.data(), zero.data(), &count})[0].data<float>()[2] == 0.0F);
+}
