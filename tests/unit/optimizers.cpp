@@ -10,10 +10,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/groups.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/optimizer.hpp>
 
@@ -90,11 +90,9 @@ template <class T, class Optimizer>
 dynamic::program built(const placed_on& on, const Optimizer& opt, double clip) {
   dynamic::builder b(dynamic::mesh(on.axes));
   const auto in = [&](std::size_t k) {
-    return on.is_annotated || k == 0 ? b.input(dynamic::in<T>(shapes[k], on.split[k])) : b.input(dynamic::in<T>(shapes[k]));
+    return on.is_annotated || k == 0 ? dynamic::in<T>(shapes[k], on.split[k]) : dynamic::in<T>(shapes[k]);
   };
-  network<value> p;
-  p.matrix = in(0);
-  p.others = {{in(1)}, {in(2)}};
+  const auto p = dynamic::inputs(b, network<dynamic::input>{in(0), {{in(1)}, {in(2)}}});
   const auto state = optimizer::state_inputs(b, opt, p);
   const auto term = [&](value w) {
     const value a = b.input(dynamic::in<T>({w.shape().begin(), w.shape().end()}));
@@ -105,7 +103,7 @@ dynamic::program built(const placed_on& on, const Optimizer& opt, double clip) {
   auto g = grad(loss, p);
   if (clip > 0) g = optimizer::clip_by_global_norm(g, clip);
   const auto next = opt.update(p, g, state);
-  static_cast<void>(transform_leaves([&](const value& v) { return b.output(v), 0; }, std::tuple(next.params, next.state)));
+  dynamic::outputs(b, next);
   return b.compile();
 }
 
@@ -182,7 +180,7 @@ TEST_CASE("gradients are clipped by the norm of all of them") { check_both("clip
 
 namespace {
 
-/// What comes of a mistake.
+/// The error of a program with a mistake.
 template <class Build>
 std::string mistake_of(Build build) {
   return error_of([&] {

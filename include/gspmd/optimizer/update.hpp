@@ -16,7 +16,7 @@
 namespace gspmd {
 namespace optimizer {
 
-/// What `update` of an optimizer returns, which a program may return as it is: a group of two groups.
+/// Parameters and state after an update, a group of two groups, which a program may return as it is.
 ///
 ///     auto [w, state] = adam.update(w, grad(loss, w), state);
 template <class Params, class State>
