@@ -28,12 +28,17 @@ struct adam_moments {
       : beta1(b1), beta2(b2), epsilon(eps), first_correction(correction(b1, count)), second_correction(correction(b2, count)) {}
 
   struct result {
-    quantity first, second, direction;
+    quantity first, second, denominator;
+
+    /// The moments' direction, Algorithm 1's m / (sqrt(v) + epsilon), times a number of the counter.
+    [[nodiscard]] constexpr quantity direction_times(const quantity& factor) const {
+      return factor.as(first.tensor().type()) * first / denominator;
+    }
   };
   [[nodiscard]] constexpr result of(const quantity& gradient, const std::array<quantity, 2>& s) const {
     const dtype type = gradient.tensor().type();
     const quantity m = beta1 * s[0] + (1 - beta1) * gradient, v = beta2 * s[1] + (1 - beta2) * (gradient * gradient);
-    return {m, v, m * first_correction.as(type) / (sqrt(v * second_correction.as(type)) + epsilon)};
+    return {m, v, sqrt(v * second_correction.as(type)) + epsilon};
   }
 
  private:
@@ -71,7 +76,7 @@ struct adam {
       const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
         if (!all.is_state(s[0], p, p.tensor().shape()) || !all.is_state(s[1], p, p.tensor().shape())) return {p, s[0], s[1]};
         const auto m = moments.of(weight_decay != 0 ? d + weight_decay * p : d, s);
-        return {p - lr.as(p.tensor().type()) * m.direction, m.first, m.second};
+        return {p - m.direction_times(lr * moments.first_correction), m.first, m.second};
       };
       all.each(each, next.params, grads, next.state.first, next.state.second);
     }
@@ -104,8 +109,8 @@ struct adamw {
       const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
         if (!all.is_state(s[0], p, p.tensor().shape()) || !all.is_state(s[1], p, p.tensor().shape())) return {p, s[0], s[1]};
         const auto m = moments.of(d, s);
-        const dtype type = p.tensor().type();
-        return {p * (1.0 - weight_decay * lr).as(type) - lr.as(type) * m.direction, m.first, m.second};
+        return {p * (1.0 - weight_decay * lr).as(p.tensor().type()) - m.direction_times(lr * moments.first_correction), m.first,
+                m.second};
       };
       all.each(each, next.params, grads, next.state.first, next.state.second);
     }

@@ -79,7 +79,8 @@ struct lamb {
       const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
         if (!all.is_state(s[0], p, p.tensor().shape()) || !all.is_state(s[1], p, p.tensor().shape())) return {p, s[0], s[1]};
         const auto m = moments.of(d, s);
-        const quantity step = weight_decay != 0 ? m.direction + weight_decay * p : m.direction;
+        const quantity direction = m.direction_times(moments.first_correction);
+        const quantity step = weight_decay != 0 ? direction + weight_decay * p : direction;
         const quantity ratio = gspmd::detail::trust_ratio(p, gspmd::detail::norm_of(p), gspmd::detail::norm_of(step), 1);
         return {p - lr.as(p.tensor().type()) * ratio * step, m.first, m.second};
       };
