@@ -25,7 +25,7 @@
 ///
 ///     template <class T> struct weights { BOOST_HANA_DEFINE_STRUCT(weights, (T, w1), (T, b1), (T, w2), (T, b2)); };
 ///
-/// which a program takes and returns as weights<value>, and whose arrays stand in weights<array<float>>.
+/// which a program takes and returns as weights<value>, and whose arrays stand in weights<array<float>>. Groups may stand in groups.
 namespace gspmd::detail {
 
 template <class T>
