@@ -224,7 +224,7 @@ class compile {
       }
     } else if constexpr (!detail::is_leaf<Plain>) {
       [&]<std::size_t... P>(std::index_sequence<P...>) {
-        (put<K + detail::parts_before<Plain, P>()>(count, detail::part<P>(given)), ...);
+        (put<K + detail::leaves_before<Plain, P>()>(count, detail::part<P>(given)), ...);
       }(std::make_index_sequence<detail::part_count<Plain>()>{});
     } else {
       if constexpr (requires { std::data(given), std::size(given); } && !detail::is_shard<Plain> &&

@@ -54,49 +54,57 @@ inline constexpr bool is_input = requires { Input::leaves; };
 template <class T, class Dims, class Split, class Partial>
 inline constexpr bool is_input<in<T, Dims, Split, Partial>> = true;
 
-/// Whether a struct of values and the `in`s of a record are one for one; if not, it is reported.
+/// Whether a struct of values and the inputs of a record are one for one; if not, it is reported.
 template <class Struct, class... Members>
 struct record_check {
+  template <std::size_t... K>
+  static constexpr bool has_form(std::index_sequence<K...>) {
+    return (std::is_same_v<decltype(Members::trace(std::declval<graph&>(), 0)), part_type<K, Struct>> && ...);
+  }
   static constexpr bool fits() {
     if constexpr (!user_struct<Struct>) {
       static_assert(user_struct<Struct>, "gspmd: record: declare the members of the struct with BOOST_HANA_DEFINE_STRUCT");
       return false;
-    } else if constexpr (!has_members_of<Struct, value>() ||
-                         !(std::is_same_v<decltype(Members::trace(std::declval<graph&>(), 0)), value> && ...)) {
-      static_assert(written_so<Struct>,
-                    "gspmd: record: every member is one `in`; a record inside of a record is not taken: name all members in one "
-                    "struct, or give the program two records");
+    } else if constexpr (part_count<Struct>() != sizeof...(Members)) {
+      static_assert(part_count<Struct>() == sizeof...(Members), "gspmd: record: give one input for each member of the struct");
       return false;
     } else {
-      constexpr bool one_for_one = part_count<Struct>() == sizeof...(Members);
-      static_assert(one_for_one, "gspmd: record: give one `in` for each member of the struct");
-      return one_for_one;
+      constexpr bool is_alike = has_form(std::index_sequence_for<Members...>{});
+      static_assert(is_alike,
+                    "gspmd: record: a member and its input have different forms; a value is given as an `in`, a struct as a "
+                    "`record`, and a std::array as an `array_of` (gspmd/input_arrays.hpp)");
+      return is_alike;
     }
   }
 };
 
 }  // namespace detail
 
-/// A group of inputs that the program takes as one argument: a struct template declared with Hana, and one `in` per member.
+/// A group of inputs that the program takes as one argument: a struct template declared with Hana, and one input per member, which may be
+/// a record itself.
 ///
 ///     record<weights, in<float, dims<64, 256>, split<_, "model">>, in<float, dims<256>>>
 template <template <class> class Struct, class... Members>
 struct record {
   using check = detail::record_check<Struct<value>, Members...>;
   static_assert(check::fits() || true);
-  static constexpr int leaves = static_cast<int>(sizeof...(Members));
+  static constexpr int leaves = (0 + ... + Members::leaves);
 
   static constexpr Struct<value> trace(detail::graph& g, int number) {
     Struct<value> result{};
     if constexpr (check::fits()) {
-      const value members[] = {Members::trace(g, number++)...};
-      int k = 0;
-      detail::for_each_leaf(result, [&](value& leaf) { leaf = members[k++]; });
-      k = 0;
-      boost::hana::for_each(boost::hana::accessors<Struct<value>>(), [&](auto accessor) {
-        auto& at = g.nodes[static_cast<std::size_t>(members[k++].id())].at;
-        at = location::input(at.number(), boost::hana::first(accessor).c_str());
-      });
+      const auto take = [&]<class Member>(auto& member, const char* name, std::type_identity<Member>) {
+        member = Member::trace(g, number);
+        if constexpr (std::is_same_v<value&, decltype(member)>)
+          g.nodes[static_cast<std::size_t>(member.id())].at = location::input(number, name);
+        number += Member::leaves;
+      };
+      [&]<std::size_t... K>(std::index_sequence<K...>) {
+        constexpr auto accessors = boost::hana::accessors<Struct<value>>();
+        (take(detail::part<K>(result), boost::hana::first(boost::hana::at_c<K>(accessors)).c_str(),
+              std::type_identity<Members>{}),
+         ...);
+      }(std::index_sequence_for<Members...>{});
     } else {
       g.fail({}, "record", detail::mistake::reported, "see the error at its type");
       for (int k = 0; k < leaves; ++k) detail::add_parameter(g, dtype::f32, {}, location::input(number + k));

@@ -149,7 +149,7 @@ struct sharded_tree {
   template <std::size_t... K>
   static auto find(std::index_sequence<K...>)
       -> regrouped<Tree, std::tuple<typename sharded_tree<std::remove_cvref_t<decltype(part<K>(std::declval<Tree&>()))>, Element,
-                                                          First + parts_before<Tree, K>()>::type...>>;
+                                                          First + leaves_before<Tree, K>()>::type...>>;
   using type = typename decltype(find(std::make_index_sequence<part_count<Tree>()>{}))::type;
 };
 template <class Tree, template <std::size_t> class Element, std::size_t First>

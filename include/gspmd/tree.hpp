@@ -13,19 +13,19 @@
 #include <boost/hana/concept/struct.hpp>
 #include <boost/hana/define_struct.hpp>
 #include <boost/hana/first.hpp>
-#include <boost/hana/for_each.hpp>
 #include <boost/hana/integral_constant.hpp>
 #include <boost/hana/length.hpp>
 #include <boost/hana/second.hpp>
 
 #include "gspmd/detail/ir/types.hpp"
+#include "gspmd/error.hpp"
 
 /// Groups of values: std::tuple, std::pair, std::array, where their number is known at run time only std::vector, and a user's own struct
 /// declared with Hana,
 ///
 ///     template <class T> struct weights { BOOST_HANA_DEFINE_STRUCT(weights, (T, w1), (T, b1), (T, w2), (T, b2)); };
 ///
-/// which a program takes and returns as weights<value>, and whose arrays stand in weights<array<float>>.
+/// which a program takes and returns as weights<value>, and whose arrays stand in weights<array<float>>. Groups may stand in groups.
 namespace gspmd::detail {
 
 template <class T>
@@ -47,83 +47,8 @@ inline constexpr bool is_list<std::vector<T>> = !is_number<T>;
 
 template <class T> concept user_struct = boost::hana::Struct<T>::value;
 
-/// Calls `f` with every leaf of a tree, in order; what is no group is a leaf.
-template <class Tree, class F>
-constexpr void for_each_leaf(Tree& tree, F&& f) {
-  using plain = std::remove_cv_t<Tree>;
-  if constexpr (is_tuple<plain>) {
-    std::apply([&f](auto&... parts) { (for_each_leaf(parts, f), ...); }, tree);
-  } else if constexpr (is_list<plain>) {
-    for (auto& part : tree) for_each_leaf(part, f);
-  } else if constexpr (user_struct<plain>) {
-    boost::hana::for_each(boost::hana::accessors<plain>(), [&](auto accessor) {
-      for_each_leaf(
-          const_cast<
-              std::conditional_t<std::is_const_v<Tree>, const std::remove_cvref_t<decltype(boost::hana::second(accessor)(tree))>,
-                                 std::remove_cvref_t<decltype(boost::hana::second(accessor)(tree))>>&>(
-              boost::hana::second(accessor)(tree)),
-          f);
-    });
-  } else {
-    f(tree);
-  }
-}
-
-/// The number of leaves of a tree.
 template <class Tree>
-constexpr std::size_t leaf_count();
-
-/// The number of leaves before part `K` of a tuple.
-template <class Tuple, std::size_t K>
-constexpr std::size_t leaves_before() {
-  return []<std::size_t... I>(std::index_sequence<I...>) {
-    return (std::size_t{0} + ... + leaf_count<std::tuple_element_t<I, Tuple>>());
-  }(std::make_index_sequence<K>{});
-}
-
-template <class Tree>
-constexpr std::size_t leaf_count() {
-  if constexpr (is_tuple<Tree>) {
-    return leaves_before<Tree, std::tuple_size_v<Tree>>();
-  } else if constexpr (user_struct<Tree>) {
-    return decltype(boost::hana::length(boost::hana::accessors<Tree>()))::value;
-  } else {
-    return 1;
-  }
-}
-
-/// The same group with other leaves: rebind<weights<value>, array<float>> is weights<array<float>>.
-template <class Tree, class Leaf>
-struct rebind_tree {
-  using type = Leaf;
-};
-template <template <class> class Struct, class T, class Leaf>
-  requires user_struct<Struct<T>>
-struct rebind_tree<Struct<T>, Leaf> {
-  using type = Struct<Leaf>;
-};
-
-/// The type of a group like `Tree` of other parts, given as a tuple.
-template <class Tree, class Parts>
-struct regrouped;
-template <class... Ts, class... Parts>
-struct regrouped<std::tuple<Ts...>, std::tuple<Parts...>> {
-  using type = std::tuple<Parts...>;
-};
-template <class A, class B, class First, class Second>
-struct regrouped<std::pair<A, B>, std::tuple<First, Second>> {
-  using type = std::pair<First, Second>;
-};
-template <class T, std::size_t N, class Part, class... Rest>
-struct regrouped<std::array<T, N>, std::tuple<Part, Rest...>> {
-  using type = std::array<Part, N>;
-};
-template <template <class> class Struct, class T, class Part, class... Rest>
-  requires user_struct<Struct<T>>
-struct regrouped<Struct<T>, std::tuple<Part, Rest...>> {
-  static_assert((std::is_same_v<Part, Rest> && ...), "gspmd: transform_leaves: the members of a struct must get one type");
-  using type = Struct<Part>;
-};
+inline constexpr bool is_leaf = !is_tuple<Tree> && !user_struct<Tree>;
 
 /// Part `K` of a tuple or of a user's struct.
 template <std::size_t K, class Tree>
@@ -137,25 +62,93 @@ constexpr auto& part(Tree& tree) {
     else return member(tree);
   }
 }
-
-template <class Tree>
-inline constexpr bool is_leaf = !is_tuple<Tree> && !user_struct<Tree>;
-
-/// The number of leaves before part `K` of a tuple or of a user's struct.
-template <class Tree, std::size_t K>
-constexpr std::size_t parts_before() {
-  if constexpr (is_tuple<Tree>) return leaves_before<Tree, K>();
-  else return K;
-}
-
 template <class Tree>
 constexpr std::size_t part_count() {
   if constexpr (is_tuple<Tree>) return std::tuple_size_v<Tree>;
   else return decltype(boost::hana::length(boost::hana::accessors<Tree>()))::value;
 }
-
 template <std::size_t K, class Tree>
 using part_type = std::remove_cvref_t<decltype(part<K>(std::declval<Tree&>()))>;
+
+/// Calls `f` with every leaf of a tree, in order; what is no group is a leaf.
+template <class Tree, class F>
+constexpr void for_each_leaf(Tree& tree, F&& f) {
+  using plain = std::remove_cv_t<Tree>;
+  if constexpr (is_tuple<plain>) {
+    std::apply([&f](auto&... parts) { (for_each_leaf(parts, f), ...); }, tree);
+  } else if constexpr (is_list<plain>) {
+    for (auto& part : tree) for_each_leaf(part, f);
+  } else if constexpr (user_struct<plain>) {
+    [&]<std::size_t... K>(std::index_sequence<K...>) {
+      (for_each_leaf(part<K>(tree), f), ...);
+    }(std::make_index_sequence<part_count<plain>()>{});
+  } else {
+    f(tree);
+  }
+}
+
+/// The number of leaves before part `K` of a tuple or of a user's struct.
+template <class Tree, std::size_t K>
+constexpr std::size_t leaves_before();
+
+/// The number of leaves of a tree; a list counts as one.
+template <class Tree>
+constexpr std::size_t leaf_count() {
+  if constexpr (is_leaf<Tree>) return 1;
+  else return leaves_before<Tree, part_count<Tree>()>();
+}
+template <class Tree, std::size_t K>
+constexpr std::size_t leaves_before() {
+  return []<std::size_t... I>(std::index_sequence<I...>) {
+    return (std::size_t{0} + ... + leaf_count<part_type<I, Tree>>());
+  }(std::make_index_sequence<K>{});
+}
+
+/// Argument `K` of a struct template, while it is looked for which of its members have this type.
+template <std::size_t K>
+struct argument_mark {};
+
+/// The type in `Now`, a group like `Marked`, that stands where the first argument_mark<K> does; void if there is none.
+template <std::size_t K, class Marked, class Now, std::size_t Part = 0>
+constexpr auto argument_in() {
+  if constexpr (std::is_same_v<Marked, argument_mark<K>>) {
+    return std::type_identity<Now>{};
+  } else if constexpr (is_leaf<Marked> || is_leaf<Now>) {
+    return std::type_identity<void>{};
+  } else if constexpr (Part == part_count<Marked>() || Part == part_count<Now>()) {
+    return std::type_identity<void>{};
+  } else {
+    constexpr auto found = argument_in<K, part_type<Part, Marked>, part_type<Part, Now>>();
+    if constexpr (std::is_void_v<typename decltype(found)::type>) return argument_in<K, Marked, Now, Part + 1>();
+    else return found;
+  }
+}
+
+/// The type of a group like `Tree` of other parts, given as a tuple: of an array whose parts get several types, a tuple.
+template <class Tree, class Parts>
+struct regrouped {
+  using type = Parts;
+};
+template <class A, class B, class First, class Second>
+struct regrouped<std::pair<A, B>, std::tuple<First, Second>> {
+  using type = std::pair<First, Second>;
+};
+template <class T, std::size_t N, class Part, class... Rest>
+  requires(std::is_same_v<Part, Rest> && ...)
+struct regrouped<std::array<T, N>, std::tuple<Part, Rest...>> {
+  using type = std::array<Part, N>;
+};
+template <template <class...> class Struct, class... Ts, class... Parts>
+  requires user_struct<Struct<Ts...>>
+struct regrouped<Struct<Ts...>, std::tuple<Parts...>> {
+  template <std::size_t... K>
+  static auto find(std::index_sequence<K...>)
+      -> Struct<typename decltype(argument_in<K, Struct<argument_mark<K>...>, std::tuple<Parts...>>())::type...>;
+  using type = decltype(find(std::index_sequence_for<Ts...>{}));
+  static_assert([]<std::size_t... K>(std::index_sequence<K...>) { return (std::is_same_v<part_type<K, type>, Parts> && ...); }(
+                    std::index_sequence_for<Parts...>{}),
+                "gspmd: transform_leaves: the members of a struct must get one type");
+};
 
 /// True for a Leaf and for groups of them; true for a group whose parts are all leaves.
 template <class Tree, class Leaf>
@@ -172,48 +165,41 @@ consteval bool is_tree_of() {
     }(std::make_index_sequence<part_count<Tree>()>{});
   }
 }
-template <class Tree, class Leaf>
-consteval bool has_members_of() {
-  return []<std::size_t... K>(std::index_sequence<K...>) {
-    return (std::is_same_v<part_type<K, Tree>, Leaf> && ...);
-  }(std::make_index_sequence<part_count<Tree>()>{});
-}
-
-/// transform_leaves with the number of the leaf, counted from `First`, before the leaves: f(integral_constant, a, b, ...).
-template <std::size_t First, class F, class Tree, class... Trees>
-constexpr auto with_leaf_numbers(F&& f, const Tree& first, const Trees&... rest) {
-  if constexpr (is_leaf<Tree>) {
-    static_assert((is_leaf<Trees> && ...), "gspmd: transform_leaves: the groups must have the same form");
-    return f(std::integral_constant<std::size_t, First>{}, first, rest...);
-  } else {
-    static_assert(((!is_leaf<Trees> && part_count<Trees>() == part_count<Tree>()) && ...),
-                  "gspmd: transform_leaves: the groups must have the same form");
-    const auto at = [&]<std::size_t K>(std::integral_constant<std::size_t, K>) {
-      return with_leaf_numbers<First + parts_before<Tree, K>()>(f, part<K>(first), part<K>(rest)...);
-    };
-    return [&]<std::size_t... K>(std::index_sequence<K...>) {
-      // braces: in the order of the parts
-      std::tuple<decltype(at(std::integral_constant<std::size_t, K>{}))...> parts{
-          at(std::integral_constant<std::size_t, K>{})...};
-      return [&]<std::size_t... J>(std::index_sequence<J...>) {
-        return typename regrouped<Tree, decltype(parts)>::type{std::move(std::get<J>(parts))...};
-      }(std::index_sequence<K...>{});
-    }(std::make_index_sequence<part_count<Tree>()>{});
-  }
-}
 
 }  // namespace gspmd::detail
 
 namespace gspmd {
 
 /// Groups of the same form, leaf by leaf: a group like the first one with `f(a, b, ...)` for the leaves a, b, ... that stand
-/// at one place. A struct template gets the type that `f` returns as its argument, so `f` returns one type for all members.
-/// Without groups it is just f(a, b, ...).
+/// at one place. A struct template gets the types that `f` returns as its arguments, so `f` returns one type for all members that
+/// have one. Without groups it is just f(a, b, ...). Throws gspmd::error: vectors of different lengths.
 ///
 ///     w = transform_leaves([](value x, value g) { return x - 0.1 * g; }, w, grad(loss, w));
 template <class F, class Tree, class... Trees>
 constexpr auto transform_leaves(F&& f, const Tree& first, const Trees&... rest) {
-  return detail::with_leaf_numbers<0>([&](auto, const auto&... leaves) { return f(leaves...); }, first, rest...);
+  static_assert(((detail::is_list<Trees> == detail::is_list<Tree> && detail::is_leaf<Trees> == detail::is_leaf<Tree>)&&...),
+                "gspmd: transform_leaves: the groups must have the same form");
+  if constexpr (detail::is_list<Tree>) {
+    if (!((rest.size() == first.size()) && ...))
+      throw error("transform_leaves: the groups must have the same form, and vectors in them differ in length");
+    std::vector<decltype(transform_leaves(f, first[0], rest[0]...))> parts;
+    for (std::size_t k = 0; k < first.size(); ++k) parts.push_back(transform_leaves(f, first[k], rest[k]...));
+    return parts;
+  } else if constexpr (detail::is_leaf<Tree>) {
+    return f(first, rest...);
+  } else {
+    static_assert(((detail::part_count<Trees>() == detail::part_count<Tree>()) && ...),
+                  "gspmd: transform_leaves: the groups must have the same form");
+    return [&]<std::size_t... K>(std::index_sequence<K...>) {
+      const auto at = [&]<std::size_t P>(std::integral_constant<std::size_t, P>) {
+        return transform_leaves(f, detail::part<P>(first), detail::part<P>(rest)...);
+      };
+      // braces: in the order of the parts
+      std::tuple<decltype(at(std::integral_constant<std::size_t, K>{}))...> parts{
+          at(std::integral_constant<std::size_t, K>{})...};
+      return typename detail::regrouped<Tree, decltype(parts)>::type{std::move(std::get<K>(parts))...};
+    }(std::make_index_sequence<detail::part_count<Tree>()>{});
+  }
 }
 
 }  // namespace gspmd

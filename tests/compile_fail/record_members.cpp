@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: record: give one `in` for each member of the struct
+// expect: gspmd: record: give one input for each member of the struct
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -22,10 +22,9 @@ namespace gspmd::detail {
 /// Whether these may be the inputs of a program; if not, it is reported.
 template <class... Inputs>
 consteval bool reports_inputs() {
-  static_assert(
-      (is_input<Inputs> && ...),
-      "gspmd: compile: each input is an `in<T, dims<...>>`, or a `record` of them for a struct; for an array, a vector or a "
-      "tuple of layers name one record for each layer");
+  static_assert((is_input<Inputs> && ...),
+                "gspmd: compile: each input is an `in<T, dims<...>>`, or a `record` of them for a struct, or an `array_of` them "
+                "(gspmd/input_arrays.hpp); for a vector or a tuple of layers name one record for each layer");
   return true;
 }
 

@@ -53,8 +53,8 @@ class given_memory {
       }
     } else {
       [&]<std::size_t... P>(std::index_sequence<P...>) {
-        (put_tree<(Inputs > parts_before<plain, P>() ? Inputs - parts_before<plain, P>() : 0)>(
-             plan, mesh, leaf + parts_before<plain, P>(), devices, part<P>(tree)),
+        (put_tree<(Inputs > leaves_before<plain, P>() ? Inputs - leaves_before<plain, P>() : 0)>(
+             plan, mesh, leaf + leaves_before<plain, P>(), devices, part<P>(tree)),
          ...);
       }(std::make_index_sequence<part_count<plain>()>{});
     }

@@ -93,21 +93,14 @@ std::vector<aligned_bytes> reduce_terms(Comm& comm, const mesh_shape& mesh, plan
 /// `First` is the number of the first array that belongs to it.
 template <class Result, std::size_t First, class Arrays>
 auto like_result(Arrays& arrays) {
-  if constexpr (user_struct<Result>) {
-    using array_type = std::tuple_element_t<First, Arrays>;
-    typename rebind_tree<Result, array_type>::type result{};
-    [&]<std::size_t... K>(std::index_sequence<K...>) {
-      array_type* list[] = {&std::get<First + K>(arrays)...};
-      std::size_t k = 0;
-      for_each_leaf(result, [&](array_type& leaf) { leaf = std::move(*list[k++]); });
-    }(std::make_index_sequence<leaf_count<Result>()>{});
-    return result;
-  } else if constexpr (is_tuple<Result>) {
-    return [&]<std::size_t... K>(std::index_sequence<K...>) {
-      return std::make_tuple(like_result<std::tuple_element_t<K, Result>, First + leaves_before<Result, K>()>(arrays)...);
-    }(std::make_index_sequence<std::tuple_size_v<Result>>{});
-  } else {
+  if constexpr (is_leaf<Result>) {
     return std::move(std::get<First>(arrays));
+  } else {
+    return [&]<std::size_t... K>(std::index_sequence<K...>) {
+      std::tuple<decltype(like_result<part_type<K, Result>, First + leaves_before<Result, K>()>(arrays))...> parts{
+          like_result<part_type<K, Result>, First + leaves_before<Result, K>()>(arrays)...};
+      return typename regrouped<Result, decltype(parts)>::type{std::move(std::get<K>(parts))...};
+    }(std::make_index_sequence<part_count<Result>()>{});
   }
 }
 

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "gspmd/ops/dims.hpp"
+#include "gspmd/optimizer/norms.hpp"
+#include "gspmd/optimizer/schedules.hpp"
+
+namespace gspmd::detail {
+
+/// The shape without a dim.
+constexpr extents shape_without(const extents& shape, int dim) {
+  extents left;
+  for (int d = 0; d < shape.count; ++d)
+    if (d != dim) left.push_back(shape[d]);
+  return left;
+}
+/// Zeros like a tensor without one of its dims; the others lie as they do there.
+constexpr value zeros_without(value like, int dim, location at) {
+  auto& g = *like.graph();
+  const extents shape = shape_without(like.shape(), dim);
+  const value zeros = made(g, add_constant(g, like.type(), shape, 0, 0, at), like.type(), shape);
+  if (!like.node().annotated) return zeros;
+  annotation left = like.node().annotation;
+  left.splits.clear();
+  left.partial = 0;
+  for (auto use : like.node().annotation.splits) {
+    if (use.dim == dim) continue;
+    if (use.dim > dim) --use.dim;
+    left.splits.push_back(use);
+  }
+  const dim_mask before = dim_bit(dim) - 1;
+  left.open = (left.open & before) | ((left.open >> 1) & ~before);
+  return made(add_reshard(g, zeros.id(), left, at), zeros);
+}
+
+}  // namespace gspmd::detail
+
+namespace gspmd::optimizer {
+
+/// The second moments of Adafactor. Of a tensor of two dims or more: the means over the last dim and over the last but one. Of one of fewer
+/// dims the second moments themselves are `rows`, and `columns` is one 0 that nobody reads.
+template <class Params, class Count = value>
+struct adafactor_state {
+  BOOST_HANA_DEFINE_STRUCT(adafactor_state, (Params, rows), (Params, columns), (Count, step));
+};
+
+/// Adafactor (Shazeer and Stern 2018, Algorithm 4, and 5 for tensors of fewer than two dims): second moments of a matrix by its rows and
+/// columns, steps whose root mean square is at most `clip`, and relative to that of the parameter; no first moment. At update t, from 1, the
+/// step is min(rate, 1 / sqrt(t)), and the moments decay by 1 - t^-decay. Of more than two dims the last two are the matrix. The means are
+/// those of whole tensors. See optimizer.hpp.
+struct adafactor {
+  schedule rate = 1e-2;
+  double decay = 0.8;
+  double clip = 1;
+  double epsilon = 1e-30;     // added to squares of gradients; the type of the parameters holds it: no f16
+  double least_scale = 1e-3;  // the root mean square that a parameter is taken to have at least
+
+  template <class Params>
+  constexpr adafactor_state<Params> init(const Params& params, location at = location::current()) const {
+    adafactor_state<Params> state{params, params, gspmd::detail::no_updates(params, at)};
+    gspmd::detail::for_each_leaf(state.rows, [at](value& v) {
+      if (v.is_valid()) v = v.rank() < 2 ? gspmd::detail::zeros_beside(v, at) : gspmd::detail::zeros_without(v, v.rank() - 1, at);
+    });
+    gspmd::detail::for_each_leaf(state.columns, [at](value& v) {
+      if (!v.is_valid()) return;
+      if (v.rank() >= 2) v = gspmd::detail::zeros_without(v, v.rank() - 2, at);
+      else v = gspmd::detail::made(*v.graph(), gspmd::detail::add_constant(*v.graph(), v.type(), {}, 0, 0, at), v.type(), {});
+    });
+    return state;
+  }
+  template <class Params, class Grads, class State>
+  constexpr updated<Params, State> update(const Params& params, const Grads& grads, const State& state, value given_rate = {},
+                                          location at = location::current()) const {
+    using gspmd::detail::quantity;
+    updated<Params, State> next{params, state};
+    if constexpr (gspmd::detail::is_update<Params, Grads, State, adafactor_state<Params>>()) {
+      const gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "adafactor", at);
+      const quantity count = all.count(next.state.step);
+      if (count.is_number()) return next;
+      const quantity t = count + 1.0, lr = minimum(rsqrt(t), all.rate(rate.of(count), given_rate));
+      const quantity fresh = power(t, -decay), kept = 1.0 - fresh;
+      const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
+        const auto& shape = p.tensor().shape();
+        const int last = p.tensor().rank() - 1;
+        const dtype type = p.tensor().type();
+        const auto mean_over = [at](const quantity& x, int dim) { return quantity(mean(x.tensor(), dim, at), at); };
+        const auto along = [at](const quantity& x, int dim) { return quantity(expand_dims(x.tensor(), dim, at), at); };
+        const quantity squares = d * d + epsilon;
+        quantity step = d, rows = s[0], columns = s[1];
+        if (last < 1) {
+          if (!all.is_state(rows, p, shape)) return {p, rows, columns};
+          rows = kept.as(type) * rows + fresh.as(type) * squares;
+          step = d * rsqrt(rows);
+        } else {
+          if (!all.is_state(rows, p, gspmd::detail::shape_without(shape, last)) ||
+              !all.is_state(columns, p, gspmd::detail::shape_without(shape, last - 1)))
+            return {p, rows, columns};
+          rows = kept.as(type) * rows + fresh.as(type) * mean_over(squares, last);
+          columns = kept.as(type) * columns + fresh.as(type) * mean_over(squares, last - 1);
+          const quantity relative = rows / along(mean_over(rows, last - 1), last - 1);
+          step = d * along(rsqrt(relative), last) * along(rsqrt(columns), last - 1);
+        }
+        const quantity clipped = maximum(gspmd::detail::rms_of(step) * (1 / clip), 1.0);
+        const quantity scale = maximum(gspmd::detail::rms_of(p), least_scale);
+        const quantity factor = lr * (scale.as(dtype::f64) / clipped.as(dtype::f64));
+        return {p - factor.as(type) * step, rows, columns};
+      };
+      all.each(each, next.params, grads, next.state.rows, next.state.columns);
+    }
+    return next;
+  }
+};
+
+}  // namespace gspmd::optimizer

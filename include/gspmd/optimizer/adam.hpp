@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+
+#include "gspmd/optimizer/schedules.hpp"
+#include "gspmd/optimizer/update.hpp"
+
+namespace gspmd::optimizer {
+
+/// The moments of Adam, AdamW and LAMB: groups like the parameters, and the counter of updates.
+template <class Params, class Count = value>
+struct adam_state {
+  BOOST_HANA_DEFINE_STRUCT(adam_state, (Params, first), (Params, second), (Count, step));
+};
+
+}  // namespace gspmd::optimizer
+
+namespace gspmd::detail {
+
+/// The moments after an update, and what they say of how to move, corrected for their beginning at 0 (Kingma and Ba 2015, Algorithm 1). The
+/// corrections are numbers of the counter alone and are computed in double.
+struct adam_moments {
+  double beta1, beta2, epsilon;
+  quantity first_correction, second_correction;
+
+  constexpr adam_moments(double b1, double b2, double eps, const quantity& count)
+      : beta1(b1), beta2(b2), epsilon(eps), first_correction(correction(b1, count)), second_correction(correction(b2, count)) {}
+
+  struct result {
+    quantity first, second, denominator;
+
+    /// The moments' direction, Algorithm 1's m / (sqrt(v) + epsilon), times a number of the counter.
+    [[nodiscard]] constexpr quantity direction_times(const quantity& factor) const {
+      return factor.as(first.tensor().type()) * first / denominator;
+    }
+  };
+  [[nodiscard]] constexpr result of(const quantity& gradient, const std::array<quantity, 2>& s) const {
+    const dtype type = gradient.tensor().type();
+    const quantity m = beta1 * s[0] + (1 - beta1) * gradient, v = beta2 * s[1] + (1 - beta2) * (gradient * gradient);
+    return {m, v, sqrt(v * second_correction.as(type)) + epsilon};
+  }
+
+ private:
+  static constexpr quantity correction(double beta, const quantity& count) {
+    return count.is_number() ? quantity(1) : 1.0 / (1.0 - power(beta, count + 1.0));
+  }
+};
+
+}  // namespace gspmd::detail
+
+namespace gspmd::optimizer {
+
+/// Adam (Kingma and Ba 2015, Algorithm 1), as torch.optim.Adam has it: weight decay is added to the gradient. See optimizer.hpp.
+struct adam {
+  schedule rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+
+  template <class Params>
+  constexpr adam_state<Params> init(const Params& params, location at = location::current()) const {
+    return {gspmd::detail::all_zeros_beside(params, at), gspmd::detail::all_zeros_beside(params, at),
+            gspmd::detail::no_updates(params, at)};
+  }
+  template <class Params, class Grads, class State>
+  constexpr updated<Params, State> update(const Params& params, const Grads& grads, const State& state, value given_rate = {},
+                                          location at = location::current()) const {
+    using gspmd::detail::quantity;
+    updated<Params, State> next{params, state};
+    if constexpr (gspmd::detail::is_update<Params, Grads, State, adam_state<Params>>()) {
+      const gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "adam", at);
+      const quantity count = all.count(next.state.step), lr = all.rate(rate.of(count), given_rate);
+      const gspmd::detail::adam_moments moments(beta1, beta2, epsilon, count);
+      const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
+        if (!all.is_state(s[0], p, p.tensor().shape()) || !all.is_state(s[1], p, p.tensor().shape())) return {p, s[0], s[1]};
+        const auto m = moments.of(weight_decay != 0 ? d + weight_decay * p : d, s);
+        return {p - m.direction_times(lr * moments.first_correction), m.first, m.second};
+      };
+      all.each(each, next.params, grads, next.state.first, next.state.second);
+    }
+    return next;
+  }
+};
+
+/// Adam with decoupled weight decay (Loshchilov and Hutter 2019, Algorithm 2), as torch.optim.AdamW has it: p - rate * weight_decay * p -
+/// rate * direction. See optimizer.hpp.
+struct adamw {
+  schedule rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 1e-2;
+
+  template <class Params>
+  constexpr adam_state<Params> init(const Params& params, location at = location::current()) const {
+    return adam{}.init(params, at);
+  }
+  template <class Params, class Grads, class State>
+  constexpr updated<Params, State> update(const Params& params, const Grads& grads, const State& state, value given_rate = {},
+                                          location at = location::current()) const {
+    using gspmd::detail::quantity;
+    updated<Params, State> next{params, state};
+    if constexpr (gspmd::detail::is_update<Params, Grads, State, adam_state<Params>>()) {
+      const gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "adamw", at);
+      const quantity count = all.count(next.state.step), lr = all.rate(rate.of(count), given_rate);
+      const gspmd::detail::adam_moments moments(beta1, beta2, epsilon, count);
+      const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
+        if (!all.is_state(s[0], p, p.tensor().shape()) || !all.is_state(s[1], p, p.tensor().shape())) return {p, s[0], s[1]};
+        const auto m = moments.of(d, s);
+        return {p * (1.0 - weight_decay * lr).as(p.tensor().type()) - m.direction_times(lr * moments.first_correction), m.first,
+                m.second};
+      };
+      all.each(each, next.params, grads, next.state.first, next.state.second);
+    }
+    return next;
+  }
+};
+
+}  // namespace gspmd::optimizer

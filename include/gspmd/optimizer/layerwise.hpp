@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+
+#include "gspmd/optimizer/adam.hpp"
+#include "gspmd/optimizer/norms.hpp"
+#include "gspmd/optimizer/sgd.hpp"
+
+namespace gspmd::detail {
+
+/// |p| / |step|, by which a layer's step is made as long as its weights are; 1 where one of them is 0, so that zeros can be left.
+constexpr quantity trust_ratio(const quantity& p, const quantity& weights, const quantity& step, double trust) {
+  const quantity ratio = select(step > 0.0, trust * weights / step, 1.0);
+  return select(weights > 0.0, ratio, 1.0).as(p.tensor().type());
+}
+
+}  // namespace gspmd::detail
+
+namespace gspmd::optimizer {
+
+/// LARS (You, Gitman and Ginsburg 2017, Algorithm 1): momentum whose rate is, for each tensor, rate * trust * |p| / (|gradient| +
+/// weight_decay * |p|). The norms are those of whole tensors. See optimizer.hpp.
+struct lars {
+  schedule rate = 1e-3;
+  double decay = 0.9;
+  double weight_decay = 5e-4;
+  double trust = 1e-3;
+
+  template <class Params>
+  constexpr momentum_state<Params> init(const Params& params, location at = location::current()) const {
+    return momentum{}.init(params, at);
+  }
+  template <class Params, class Grads, class State>
+  constexpr updated<Params, State> update(const Params& params, const Grads& grads, const State& state, value given_rate = {},
+                                          location at = location::current()) const {
+    using gspmd::detail::quantity;
+    updated<Params, State> next{params, state};
+    if constexpr (gspmd::detail::is_update<Params, Grads, State, momentum_state<Params>>()) {
+      const gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "lars", at);
+      const quantity lr = all.rate(rate.of(all.count(next.state.step)), given_rate);
+      const auto each = [&](quantity p, quantity d, std::array<quantity, 1> s) -> std::array<quantity, 2> {
+        if (!all.is_state(s[0], p, p.tensor().shape())) return {p, s[0]};
+        const dtype type = p.tensor().type();
+        const quantity weights = gspmd::detail::norm_of(p), gradient = gspmd::detail::norm_of(d);
+        const quantity step = select(gradient > 0.0, gradient + weight_decay * weights, 0.0 * gradient);
+        const quantity ratio = gspmd::detail::trust_ratio(p, weights, step, trust);
+        const quantity v = decay * s[0] + lr.as(type) * ratio * (d + weight_decay * p);
+        return {p - v, v};
+      };
+      all.each(each, next.params, grads, next.state.velocity);
+    }
+    return next;
+  }
+};
+
+/// LAMB (You et al. 2020, Algorithm 2, where phi is the identity): Adam's direction plus weight_decay * p, made as long as p. The norms are
+/// those of whole tensors. See optimizer.hpp.
+struct lamb {
+  schedule rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-6;
+  double weight_decay = 1e-2;
+
+  template <class Params>
+  constexpr adam_state<Params> init(const Params& params, location at = location::current()) const {
+    return adam{}.init(params, at);
+  }
+  template <class Params, class Grads, class State>
+  constexpr updated<Params, State> update(const Params& params, const Grads& grads, const State& state, value given_rate = {},
+                                          location at = location::current()) const {
+    using gspmd::detail::quantity;
+    updated<Params, State> next{params, state};
+    if constexpr (gspmd::detail::is_update<Params, Grads, State, adam_state<Params>>()) {
+      const gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "lamb", at);
+      const quantity count = all.count(next.state.step), lr = all.rate(rate.of(count), given_rate);
+      const gspmd::detail::adam_moments moments(beta1, beta2, epsilon, count);
+      const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
+        if (!all.is_state(s[0], p, p.tensor().shape()) || !all.is_state(s[1], p, p.tensor().shape())) return {p, s[0], s[1]};
+        const auto m = moments.of(d, s);
+        const quantity direction = m.direction_times(moments.first_correction);
+        const quantity step = weight_decay != 0 ? direction + weight_decay * p : direction;
+        const quantity ratio = gspmd::detail::trust_ratio(p, gspmd::detail::norm_of(p), gspmd::detail::norm_of(step), 1);
+        return {p - lr.as(p.tensor().type()) * ratio * step, m.first, m.second};
+      };
+      all.each(each, next.params, grads, next.state.first, next.state.second);
+    }
+    return next;
+  }
+};
+
+}  // namespace gspmd::optimizer

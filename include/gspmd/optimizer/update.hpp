@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <type_traits>
+#include <vector>
+
+#include "gspmd/detail/ops/reshard.hpp"
+#include "gspmd/ops/named.hpp"
+#include "gspmd/ops/shape.hpp"
+#include "gspmd/optimizer/quantity.hpp"
+#include "gspmd/program.hpp"
+#include "gspmd/tree.hpp"
+
+namespace gspmd {
+namespace optimizer {
+
+/// Parameters and state after an update, a group of two groups, which a program may return as it is.
+///
+///     auto [w, state] = adam.update(w, grad(loss, w), state);
+template <class Params, class State>
+struct updated {
+  BOOST_HANA_DEFINE_STRUCT(updated, (Params, params), (State, state));
+};
+
+}  // namespace optimizer
+
+namespace detail {
+
+template <class Tree>
+constexpr std::vector<value*> leaves_in(Tree& tree) {
+  std::vector<value*> leaves;
+  for_each_leaf(tree, [&](value& v) { leaves.push_back(&v); });
+  return leaves;
+}
+template <class Tree>
+constexpr graph* graph_in(Tree tree) {
+  graph* g = nullptr;
+  for_each_leaf(tree, [&](const value& v) { g = v.graph() != nullptr ? v.graph() : g; });
+  return g;
+}
+
+/// `next` where `before` lies, if the user said where: state that goes round steps finds every step as the one before did.
+constexpr value keep_place(value next, value before, location at) {
+  if (!next.is_valid() || !before.is_valid() || !before.node().annotated) return next;
+  return made(add_reshard(*next.graph(), next.id(), before.node().annotation, at), next);
+}
+
+/// Zeros like a tensor, which lie as it does.
+constexpr value zeros_beside(value like, location at) {
+  if (!like.is_valid()) return like;
+  const value zeros = gspmd::zeros_like(like, at);
+  return like.node().annotated ? keep_place(zeros, like, at) : shard_alike(zeros, like, at);
+}
+template <class Tree>
+constexpr Tree all_zeros_beside(Tree tree, location at) {
+  for_each_leaf(tree, [at](value& v) { v = zeros_beside(v, at); });
+  return tree;
+}
+/// The counter of updates in a state, before the first one.
+template <class Tree>
+constexpr value no_updates(const Tree& tree, location at) {
+  graph* const g = graph_in(tree);
+  if (g == nullptr) return {};
+  return made(*g, add_constant(*g, dtype::s32, {}, 0, 0, at), dtype::s32, {});
+}
+
+/// Whether the groups that an optimizer is given have the form of the parameters; if not, it is reported.
+template <class Params, class Grads, class State, class Wanted>
+constexpr bool is_update() {
+  if constexpr (!std::is_same_v<Params, Grads>) {
+    static_assert(std::is_same_v<Params, Grads>,
+                  "gspmd: optimizer: the gradients are a group of another form than the parameters; give grad(loss, parameters)");
+    return false;
+  } else {
+    static_assert(
+        std::is_same_v<State, Wanted>,
+        "gspmd: optimizer: the state is none of this optimizer for these parameters; give what its init made of them, or "
+        "its last update");
+    return std::is_same_v<State, Wanted>;
+  }
+}
+
+/// One update of all parameters by an optimizer. Its operators are a part of the program that has the optimizer's name.
+class parameter_update {
+ public:
+  constexpr parameter_update(graph* g, const char* name, location at) : g_(g), name_(name), at_(at), part_(g, name) {}
+
+  [[nodiscard]] constexpr quantity of(value v) const { return {v, at_}; }
+  [[nodiscard]] constexpr location at() const { return at_; }
+  constexpr bool fail(mistake broken, const text& what) const {
+    g_->fail(at_, name_, broken, what);
+    return false;
+  }
+
+  /// The number of updates before this one, as a double. The counter goes on by one.
+  [[nodiscard]] constexpr quantity count(value& step) const {
+    const value before = step;
+    if (!before.is_valid()) return 0;
+    if (before.type() != dtype::s32 || before.rank() != 0)
+      fail(mistake::type, text("the counter of updates is ") << name_of(before.type()) << shape_text(before.shape())
+                                                             << "; give the state that init made, whose counter is s32[]");
+    if (g_->failed()) return 0;
+    step = keep_place((of(before) + 1.0).tensor(), before, at_);
+    return of(before).as(dtype::f64);
+  }
+
+  /// The rate: of the schedule, or one that the program computes or is given.
+  [[nodiscard]] constexpr quantity rate(const quantity& scheduled, value given) const {
+    if (given.graph() == nullptr) return scheduled;
+    if (given.is_valid() && (!is_floating(given.type()) || given.rank() != 0))
+      fail(mistake::type, text("the rate is ")
+                              << name_of(given.type()) << shape_text(given.shape()) << "; give a float of rank 0");
+    return of(given).as(dtype::f64);
+  }
+
+  /// Replaces each parameter p, and what stands in its place in the groups of the state, by what f(p, gradient, {states...}) gives, which
+  /// lies where they lay.
+  template <class F, class Params, class... States>
+  constexpr void each(F f, Params& params, Params grads, States&... states) const {
+    constexpr std::size_t count = sizeof...(States);
+    const std::array<std::vector<value*>, count + 2> lists{leaves_in(params), leaves_in(grads), leaves_in(states)...};
+    for (const auto& list : lists)
+      if (list.size() != lists[0].size()) {
+        fail(mistake::other, text("there are ") << static_cast<std::int64_t>(lists[0].size()) << " parameters and "
+                                                << static_cast<std::int64_t>(list.size())
+                                                << (&list == &lists[1] ? " gradients; give grad(loss, parameters)"
+                                                                       : " tensors in a part of the state; give the state that "
+                                                                         "init made of these parameters"));
+        return;
+      }
+    for (std::size_t k = 0; k < lists[0].size(); ++k) {
+      value& p = *lists[0][k];
+      const value d = *lists[1][k];
+      if (g_->failed() || !p.is_valid() || !d.is_valid() || !fits(k, p, d)) return;
+      std::array<quantity, count> before;
+      for (std::size_t i = 0; i < count; ++i) before[i] = of(*lists[i + 2][k]);
+      const std::array<quantity, count + 1> after = f(of(p), of(d), before);
+      p = keep_place(after[0].tensor(), p, at_);
+      for (std::size_t i = 0; i < count; ++i) *lists[i + 2][k] = keep_place(after[i + 1].tensor(), before[i].tensor(), at_);
+    }
+  }
+  /// Whether these are floats; the mistake is recorded if not.
+  [[nodiscard]] constexpr bool is_float(value p, std::size_t k = 0) const {
+    return is_floating(p.type()) ||
+           fail(mistake::type, text("tensor ")
+                                   << static_cast<std::int64_t>(k) << " is " << name_of(p.type()) << shape_text(p.shape())
+                                   << ", and an optimizer moves floats; keep it out of the parameters, or "
+                                      "convert<float>(x)");
+  }
+  /// Whether a tensor of the state is as it must be; the mistake is recorded if not.
+  [[nodiscard]] constexpr bool is_state(const quantity& s, const quantity& p, const extents& shape) const {
+    const value v = s.tensor();
+    if (!v.is_valid()) return false;
+    return (v.type() == p.tensor().type() && v.shape() == shape) ||
+           fail(mistake::extent, text("a tensor of the state is ")
+                                     << name_of(v.type()) << shape_text(v.shape()) << " and that of its parameter is "
+                                     << name_of(p.tensor().type()) << shape_text(shape)
+                                     << "; give the state that init made of these parameters");
+  }
+
+ private:
+  [[nodiscard]] constexpr bool fits(std::size_t k, value p, value d) const {
+    if (!is_float(p, k)) return false;
+    return (p.type() == d.type() && p.shape() == d.shape()) ||
+           fail(mistake::extent, text("gradient ") << static_cast<std::int64_t>(k) << " is " << name_of(d.type())
+                                                   << shape_text(d.shape()) << " and its parameter " << name_of(p.type())
+                                                   << shape_text(p.shape()) << "; give grad(loss, parameters)");
+  }
+
+  graph* g_;
+  const char* name_;
+  location at_;
+  open_part part_;
+};
+
+}  // namespace detail
+}  // namespace gspmd
