@@ -7,7 +7,7 @@
 #   // mistakes: 20             each is one error, and so many lines may be printed for each; absent: 1
 # With -DFIXED it must compile (asked here if ALONE, else of all files at once: tests/CMakeLists.txt); without, it must fail with all of
 # these and with exactly one error, in at most 20 lines of GCC or 25 of Clang.
-# CASES, of GCC only: SOURCE includes these files, and what is printed of each is what this file by itself would have printed.
+# CASES: SOURCE includes these files, and what is printed of each is what this file by itself would have printed.
 set(command "")
 set(is_command OFF)
 math(EXPR last "${CMAKE_ARGC} - 1")
@@ -30,7 +30,7 @@ function(mistakes_of file)
   endif()
 endfunction()
 mistakes_of("${SOURCE}")
-if(mistakes GREATER 1 AND command MATCHES "clang")
+if((mistakes GREATER 1 OR CASES) AND command MATCHES "clang")
   list(APPEND command -ferror-limit=0)
 endif()
 if(ALONE AND NOT command MATCHES "clang") # one compiler is enough for that: what the others say must be one error
@@ -109,8 +109,18 @@ endfunction()
 if(NOT CASES)
   look("${SOURCE}" "${output}")
 else()
-  # GCC says first from where an error comes, and then the error: a part of the output ends before the next one of either that follows an
-  # error. It belongs to the file that it names last up to the error.
+  # The output falls into parts of one error each. GCC says first from where an error comes, and then the error: a part ends before the
+  # next one of either that follows an error, and belongs to the file that it names last up to the error. Clang says the error, and then
+  # from where it comes: a part belongs to the file that it names first.
+  get_filename_component(source_name "${SOURCE}" NAME)
+  set(is_clang OFF)
+  set(ends "^In file included from|: In |: error: |:   required ")
+  set(ours "^In file included from|^                 from ") # they name SOURCE, which the user does not have
+  if(command MATCHES "clang")
+    set(is_clang ON)
+    set(ends "^In file included from|: error: |^[0-9]+ errors? generated")
+    set(ours "^In file included from [^\n]*/${source_name}:")
+  endif()
   set(part "")
   set(has_error OFF)
   set(owner "")
@@ -120,18 +130,23 @@ else()
     math(EXPR end "${end} + 1")
     string(SUBSTRING "${output}" 0 ${end} line)
     string(SUBSTRING "${output}" ${end} -1 output)
-    if(has_error AND line MATCHES "^In file included from|: In |: error: |:   required ")
+    if(has_error AND line MATCHES "${ends}")
       string(APPEND "output_of_${owner}" "${part}")
       set(part "")
       set(has_error OFF)
+      if(is_clang)
+        set(owner "")
+      endif()
     endif()
-    if(NOT has_error AND line MATCHES "/([a-z_]+)\\.cpp:[0-9]+:")
+    if(is_clang AND owner STREQUAL "" AND NOT line MATCHES "^In file included from" AND line MATCHES "/([a-z_]+)\\.cpp:[0-9]+:")
+      set(owner ${CMAKE_MATCH_1})
+    elseif(NOT is_clang AND NOT has_error AND line MATCHES "/([a-z_]+)\\.cpp:[0-9]+:")
       set(owner ${CMAKE_MATCH_1})
     endif()
     if(line MATCHES ": error: ")
       set(has_error ON)
     endif()
-    if(NOT line MATCHES "^In file included from|^                 from ") # they name SOURCE, which the user does not have
+    if(NOT line MATCHES "${ours}")
       string(APPEND part "${line}")
     endif()
   endwhile()
