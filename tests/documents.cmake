@@ -3,10 +3,13 @@
 #
 # | marker                     | the block is                                                                              |
 # |----------------------------|-------------------------------------------------------------------------------------------|
-# | <!-- compile -->           | a namespace of the one program docs.NAME, which calls the main() of each that has one      |
+# | <!-- compile -->           | a namespace of the test docs.NAME, which calls the main() of each that has one             |
 # | <!-- compile alone -->     | a program of its own, docs.NAME.alone: what may not stand in a namespace                   |
 # | <!-- compile mpi RANKS --> | a program of its own, docs.NAME.mpi, run on so many ranks where there is an MPI            |
 # | <!-- from SOURCE -->       | a part of that file, letter by letter, which is compiled elsewhere: see sources.cmake      |
+#
+# gspmd_documents_together(), after all of them: documents whose blocks include <gspmd/gspmd.hpp> and nothing else are one program, so that
+# the planner is compiled once for them. No block sees more than it includes.
 include("${CMAKE_CURRENT_LIST_DIR}/blocks.cmake")
 function(gspmd_document_tests file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
@@ -39,8 +42,10 @@ function(gspmd_document_tests file)
       file(GENERATE OUTPUT "${folder}/${name}.${kind}.cpp" CONTENT "${code}\n")
       if(kind STREQUAL "alone")
         gspmd_document_program(docs.${name}.alone "${folder}/${name}.alone.cpp")
+        gspmd_add_test(docs.${name}.alone docs.${name}.alone LABELS docs)
       elseif(TARGET gspmd::mpi)
-        gspmd_document_program(docs.${name}.mpi "${folder}/${name}.mpi.cpp" MPI ${ranks})
+        gspmd_document_program(docs.${name}.mpi "${folder}/${name}.mpi.cpp")
+        gspmd_add_test(docs.${name}.mpi docs.${name}.mpi LABELS docs MPI ${ranks})
       endif()
       continue()
     endif()
@@ -59,15 +64,45 @@ function(gspmd_document_tests file)
   if(number GREATER 0)
     list(REMOVE_DUPLICATES includes)
     string(JOIN "" includes ${includes})
+    set(code "${blocks}int run_document([[maybe_unused]] int argc, [[maybe_unused]] char** argv) {\n${calls}  return 0;\n}\n")
+    if(includes STREQUAL "#include <gspmd/gspmd.hpp>\n")
+      set_property(GLOBAL APPEND PROPERTY gspmd_documents_together ${name})
+      set_property(GLOBAL PROPERTY gspmd_document_${name} "namespace doc_${name} {\n${code}}\n\n")
+      return()
+    endif()
     file(GENERATE OUTPUT "${folder}/${name}.cpp"
-         CONTENT "${includes}\n${blocks}int main([[maybe_unused]] int argc, [[maybe_unused]] char** argv) {\n${calls}}\n")
+         CONTENT "${includes}\n${code}\nint main(int argc, char** argv) { return run_document(argc, argv); }\n")
     gspmd_document_program(docs.${name} "${folder}/${name}.cpp")
+    gspmd_add_test(docs.${name} docs.${name} LABELS docs)
   endif()
 endfunction()
 
-function(gspmd_document_program name source)
-  add_executable(${name} "${source}")
+function(gspmd_documents_together)
+  get_property(names GLOBAL PROPERTY gspmd_documents_together)
+  if(NOT names)
+    return()
+  endif()
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/docs")
+  set(blocks "#include <gspmd/gspmd.hpp>\n\n")
+  set(main "#include <string_view>\n\n")
+  set(calls "")
+  foreach(name IN LISTS names)
+    get_property(code GLOBAL PROPERTY gspmd_document_${name})
+    string(APPEND blocks "${code}")
+    string(APPEND main "namespace doc_${name} {\nint run_document(int argc, char** argv);\n}\n")
+    string(APPEND calls "  if (name == \"${name}\") return doc_${name}::run_document(argc - 1, argv + 1);\n")
+  endforeach()
+  string(APPEND main "int main(int argc, char** argv) {\n  const std::string_view name(argc > 1 ? argv[1] : \"\");\n${calls}  return 2;\n}\n")
+  file(GENERATE OUTPUT "${folder}/together.cpp" CONTENT "${blocks}")
+  file(GENERATE OUTPUT "${folder}/together_main.cpp" CONTENT "${main}")
+  gspmd_document_program(docs.together "${folder}/together.cpp" "${folder}/together_main.cpp")
+  foreach(name IN LISTS names)
+    gspmd_add_test(docs.${name} docs.together LABELS docs ARGS ${name})
+  endforeach()
+endfunction()
+
+function(gspmd_document_program name)
+  add_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE gspmd::gspmd $<TARGET_NAME_IF_EXISTS:gspmd::mpi>)
   gspmd_own(${name} ${GSPMD_TEST_FLAGS})
-  gspmd_add_test(${name} ${name} LABELS docs ${ARGN})
 endfunction()

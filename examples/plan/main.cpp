@@ -3,7 +3,7 @@
 // output: gspmd-plan
 // package: nlohmann_json
 // args: --help
-// optimise: -O1
+// optimise: -O0
 // precompiled: yes
 
 #include <unistd.h>

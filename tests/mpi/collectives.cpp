@@ -74,10 +74,8 @@ bool keeps_order(bool shares_memory = true) { return shares_memory && std::geten
 std::vector<mesh_shape> meshes() {
   const int n = world_size();
   std::vector<mesh_shape> result{mesh_of({n}), mesh_of({1, n})};
-  if (n % 2 == 0 && n > 2) {
-    result.push_back(mesh_of({2, n / 2}));
-    result.push_back(mesh_of({n / 2, 2}));
-  }
+  if (n % 2 == 0 && n > 2) result.push_back(mesh_of({2, n / 2}));
+  if (n % 2 == 0 && n > 4) result.push_back(mesh_of({n / 2, 2}));
   if (n == 8) result.push_back(mesh_of({2, 2, 2}));
   return result;
 }
@@ -145,7 +143,12 @@ struct by_messages {
   }
 };
 
-int stride_of(const mesh_shape& mesh) { return mesh.axis_count() == 3 ? 199 : mesh.device_count() > 4 ? 17 : 3; }
+/// An axis of one device moves nothing: of 121 pairs of shardings of two dims 9 remain that differ in what they do.
+int stride_of(const mesh_shape& mesh) {
+  if (mesh.axis_count() == 3) return 199;
+  const bool has_axis_of_one = mesh.axis_count() == 2 && mesh.sizes[0] == 1;
+  return (mesh.device_count() > 4 ? 17 : 3) * (has_axis_of_one ? 3 : 1);
+}
 
 }  // namespace
 
@@ -225,9 +228,11 @@ TEST_CASE("mpi: pairs of shardings of two dims") {
     gspmd::mpi_communicator comm(MPI_COMM_WORLD, {.shared_memory = shared});
     for (const auto& mesh : meshes())
       for (std::int64_t rows = 1; rows <= 8; ++rows)
-        for (std::int64_t columns = 1; columns <= 8; ++columns)
+        for (std::int64_t columns = 1; columns <= 8; ++columns) {
+          if ((rows + columns / 2) % 2 != 0) continue;  // each extent with half of the others, of both parities
           CHECK(everywhere(wrong_in_all_pairs<float>(comm, mesh, shape_of({rows, columns}), stride_of(mesh),
                                                      static_cast<int>(rows * 7 + columns + shared), keeps_order(shared))) == 0);
+        }
   }
 }
 
@@ -258,10 +263,10 @@ TEST_CASE("mpi: buffers in shared memory") {
     }
     CHECK(everywhere(wrong_in_all_pairs<float>(shared, mesh, shape_of({8, 4200}), 31 * stride_of(mesh), 0, keeps_order())) ==
           0);  // not small
-    CHECK(everywhere(wrong_in_all_monoids<double>(shared, mesh_of({world_size()}), keeps_order())) == 0);
     CHECK(everywhere(wrong_in_all_pairs<float>(comm, mesh, shape_of({9}), stride_of(mesh), 0, keeps_order())) ==
           0);  // buffers that are not
   }
+  CHECK(everywhere(wrong_in_all_monoids<double>(shared, mesh_of({world_size()}), keeps_order())) == 0);
 }
 
 TEST_CASE("mpi: some buffers in shared memory and some not") {

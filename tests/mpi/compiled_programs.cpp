@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once
+// group: compiled
 // ranks: 2 4 8
 // timeout: 120
 #include <doctest/doctest.h>

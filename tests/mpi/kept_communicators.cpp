@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// group: compiled
 // ranks: 2 3
 #include <doctest/doctest.h>
 #include <mpi.h>

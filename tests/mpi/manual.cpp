@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: any_mpi
 // ranks: 2 4
 // group: run
 // Manual regions over MPI, on a communicator of the user's own, give what simulated devices give: values and gradients.

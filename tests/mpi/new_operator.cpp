@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once
+// group: compiled
 // ranks: 4
 #include "new_operator/program.hpp"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: any_mpi
 // ranks: 2 4
 // group: run
 #include "gspmd/layouts/placed_array.hpp"

@@ -17,18 +17,14 @@ TEST_CASE("random programs over MPI equal the naive reference") {
   reference::random_options options;
   MPI_Comm_size(MPI_COMM_WORLD, &options.devices);
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::programs(200);
-  for (const bool copies_small : {true, false}) {  // or reads all shards that lie in shared memory where they are
-    gspmd::mpi_options how;
-    if (!copies_small) how.small_shard_bytes = 0;
-    reference::mpi_lots lots(how);
-    for (auto seed = first; seed < first + count; ++seed) {
-      options.lookups = seed % 2 == 1;  // gathers, scatters, scans, sorts, the largest elements: of all element types
-      const auto wrong = lots.add(reference::random_program(seed, options));
-      if (!wrong.empty()) FAIL_CHECK(wrong);
-    }
-    CHECK(lots.run() == "");
+  const auto count = reference::programs_on(options.devices, 200);
+  reference::mpi_lots lots({{}, {.small_shard_bytes = 0}});  // the second reads all shards in shared memory where they are
+  for (auto seed = first; seed < first + count; ++seed) {
+    options.lookups = seed % 2 == 1;  // gathers, scatters, scans, sorts, the largest elements: of all element types
+    const auto wrong = lots.add(reference::random_program(seed, options));
+    if (!wrong.empty()) FAIL_CHECK(wrong);
   }
+  CHECK(lots.run() == "");
 }
 
 TEST_CASE("random programs with limits on gathers over MPI") {
@@ -38,26 +34,21 @@ TEST_CASE("random programs with limits on gathers over MPI") {
   options.max_operators = 8;
   MPI_Comm_size(MPI_COMM_WORLD, &options.devices);
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = 5 * reference::programs(200);
-  for (const bool shares_memory : {true, false}) {
-    gspmd::mpi_options how;
-    how.shared_memory = shares_memory;
-    how.largest_count = 64;
-    reference::mpi_lots lots(how);
-    std::uint64_t windows = 0;
-    for (auto seed = first; seed < first + count; ++seed) {
-      reference::random_program program(seed, options);
-      const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
-      std::uint64_t here = 0;
-      for (const auto& s : plan.steps) here += gspmd::detail::is<gspmd::detail::kernels::contract_round_ring>(s) ? 1 : 0;
-      if (here == 0) continue;
-      windows += here;
-      const auto wrong = lots.add(std::move(program));
-      if (!wrong.empty()) FAIL_CHECK(wrong);
-    }
-    CHECK(lots.run() == "");
-    CHECK(windows > count / 30);
+  const auto count = 5 * reference::programs_on(options.devices, 200);
+  reference::mpi_lots lots({{.shared_memory = true, .largest_count = 64}, {.shared_memory = false, .largest_count = 64}});
+  std::uint64_t windows = 0;
+  for (auto seed = first; seed < first + count; ++seed) {
+    reference::random_program program(seed, options);
+    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    std::uint64_t here = 0;
+    for (const auto& s : plan.steps) here += gspmd::detail::is<gspmd::detail::kernels::contract_round_ring>(s) ? 1 : 0;
+    if (here == 0) continue;
+    windows += here;
+    const auto wrong = lots.add(std::move(program));
+    if (!wrong.empty()) FAIL_CHECK(wrong);
   }
+  CHECK(lots.run() == "");
+  CHECK(windows > count / 30);
 }
 
 TEST_CASE("random programs with local_ops over MPI") {
@@ -66,7 +57,7 @@ TEST_CASE("random programs with local_ops over MPI") {
   options.local_ops = true;
   options.devices = comm.device_count();
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::programs(200);
+  const auto count = reference::programs_on(options.devices, 200);
   std::uint64_t local = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, options);
@@ -81,7 +72,7 @@ TEST_CASE("random programs with local_ops over MPI") {
 TEST_CASE("random programs with gathers, scatters and scans, and with windows, over MPI") {
   gspmd::mpi_communicator comm(MPI_COMM_WORLD);
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::programs(200) / 2;
+  const auto count = reference::programs_on(comm.device_count(), 200) / 2;
   for (const bool has_windows : {false, true}) {
     reference::random_options options;
     options.lookups = !has_windows;
@@ -101,7 +92,7 @@ TEST_CASE("random programs on several meshes of the same ranks") {
   reference::random_options options;
   options.devices = comm.device_count();
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::programs(200);
+  const auto count = reference::programs_on(options.devices, 200);
   std::uint64_t by_other_meshes = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const auto a = reference::with_views(seed, options);

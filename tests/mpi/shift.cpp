@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: any_mpi
 // ranks: 2 3 4 8
 // two nodes: 4
+// group: run
 #include <doctest/doctest.h>
 
 #include <cstdint>
 #include <cstring>
+#include <list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,7 +17,7 @@
 #include "gspmd/detail/transport/meeting_delay.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/ops.hpp"
-#include "support/run_random.hpp"
+#include "support/run_random_over_mpi.hpp"
 
 // Halos between processes: through memory that they share, in it, and by messages; small shards and large ones.
 
@@ -122,17 +125,22 @@ TEST_CASE("margins of several fields over MPI, of the caller's memory and of are
 }
 
 TEST_CASE("random programs with shifts over MPI equal the naive reference") {
-  reference::random_options options;
-  options.shifts = options.maps = options.stencils = options.windows = true;
-  options.max_operators = 8;
-  for (const auto how : {gspmd::mpi_options{true, 64}, gspmd::mpi_options{false, 64}, gspmd::mpi_options{true, 64, 0}}) {
+  struct setting {
+    bool only_stencils;
+    std::vector<gspmd::mpi_options> ways;  // in each of which a program runs
+  };
+  for (const auto& [only_stencils, ways] : {setting{false, {{true, 64}, {false, 64}}}, setting{true, {{true, 64, 0}}}}) {
     std::optional<gspmd::detail::delayed_meetings> delays;
-    if (how.small_shard_bytes == 0) delays.emplace();
-    gspmd::mpi_communicator comm(MPI_COMM_WORLD, how);
-    options.devices = comm.device_count();
-    options.shifts = options.maps = options.windows = how.small_shard_bytes != 0;
+    if (only_stencils) delays.emplace();
+    std::list<gspmd::mpi_communicator> comms;
+    for (const auto& how : ways) comms.emplace_back(MPI_COMM_WORLD, how);
+    reference::random_options options;
+    options.stencils = true;
+    options.max_operators = 8;
+    options.devices = comms.front().device_count();
+    options.shifts = options.maps = options.windows = !only_stencils;
     const auto first = reference::setting("GSPMD_SEED", 1);
-    const auto count = 2 * reference::programs(200);
+    const auto count = 2 * reference::programs_on(options.devices, 200);
     std::uint64_t shifts = 0, overlapped = 0;
     for (auto seed = first; seed < first + count; ++seed) {
       const reference::random_program program(seed, options);
@@ -144,8 +152,10 @@ TEST_CASE("random programs with shifts over MPI equal the naive reference") {
       for (const auto& s : plan.steps) here += gspmd::detail::is_mapped(s) && s.bytes_sent > 0 ? 1 : 0;
       if (here == 0) continue;
       shifts += here;
-      const auto wrong = reference::run_and_check(comm, program, view);
-      if (!wrong.empty()) FAIL_CHECK(wrong);
+      for (auto& comm : comms) {
+        const auto wrong = reference::run_and_check(comm, program, view);
+        if (!wrong.empty()) FAIL_CHECK(wrong);
+      }
     }
     CHECK(shifts > count / 20);
     CHECK(overlapped > count / 80);

@@ -2,7 +2,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/modes/manual.hpp>
 #include <tuple>
+
+// A program partly by hand, here and not with the other static tests.
+namespace by_hand {
+#include "../static/manual_some_axes.cpp"
+}
 
 using namespace gspmd;
 

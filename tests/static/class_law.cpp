@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// alone: yes
 // The word of an operator on partial operands and its selectors (`meets`) holds for small numbers, values and gradients: a class that they
 // refute does not compile.
 #include <array>

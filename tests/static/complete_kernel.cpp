@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// alone: yes
 // A kernel that leaves a fact out is refused, whichever fact it is.
 #include "gspmd/detail/ir/kernel_facts.hpp"
 

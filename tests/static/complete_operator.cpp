@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// alone: yes
 // An operator that leaves a fact out is refused, whichever fact it is.
-#include "new_operator/program.hpp"
+#include "new_operator/sum_last.hpp"
 
 namespace gspmd::detail {
 static_assert(complete_operator<sum_last_op>);

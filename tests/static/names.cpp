@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// alone: yes
 // README on names: a namespace alias is enough, and which names of std meet those of the library.
 #include <array>
 #include <functional>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// alone: yes
 // A code of a user that takes all names of gspmd in, and has everyday names of its own: none is ambiguous.
 #include <list>
 #include <map>

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gspmd/comm/mpi.hpp"
@@ -12,11 +14,15 @@
 
 namespace reference {
 
+/// How many random programs a test tries on so many ranks: on 8 half as many as on fewer, since each rank makes and plans all of them.
+inline std::uint64_t programs_on(int ranks, std::uint64_t usual) { return programs(ranks < 8 ? usual : usual / 2); }
+
 /// Runs planned programs over MPI as users do: several on one communicator, in turns and with nothing between them that would
-/// bring the ranks together again. Every third lot runs with delays at the meetings.
+/// bring the ranks together again. A program is planned once and runs in each of the ways. Every third lot runs with delays at the
+/// meetings.
 class mpi_lots {
  public:
-  explicit mpi_lots(gspmd::mpi_options options = {}) : options_(options) {}
+  explicit mpi_lots(std::vector<gspmd::mpi_options> ways) : ways_(std::move(ways)) {}
 
   /// Takes a program into the lot, and runs the lot if it is full; returns what is wrong with its outputs.
   std::string add(random_program program) {
@@ -27,7 +33,18 @@ class mpi_lots {
   std::string run() {
     std::optional<ir::delayed_meetings> delays;
     if (++lots_ % 3 == 0) delays.emplace();
-    gspmd::mpi_communicator comm(MPI_COMM_WORLD, options_);
+    std::string wrong;
+    for (const auto& way : ways_)
+      if (wrong.empty()) wrong = run_in(way);
+    lot_.clear();
+    return wrong;
+  }
+
+ private:
+  static constexpr std::size_t programs_of_lot = 5;
+
+  [[nodiscard]] std::string run_in(const gspmd::mpi_options& way) const {
+    gspmd::mpi_communicator comm(MPI_COMM_WORLD, way);
     std::vector<std::unique_ptr<bound_program>> bound;
     for (const auto& p : lot_) bound.push_back(std::make_unique<bound_program>(comm, p->program, ir::plan_view(p->plan)));
     for (int turn = 0; turn < 3; ++turn)
@@ -40,13 +57,8 @@ class mpi_lots {
     check();
     for (const auto& b : bound) b->run_over_inputs(comm);
     check();
-    bound.clear();
-    lot_.clear();
     return wrong;
   }
-
- private:
-  static constexpr std::size_t programs_of_lot = 5;
 
   struct planned {
     explicit planned(random_program made) : program(std::move(made)), plan(ir::make_plan(program.g, program.mesh)) {
@@ -56,7 +68,7 @@ class mpi_lots {
     ir::plan plan;
   };
 
-  gspmd::mpi_options options_;
+  std::vector<gspmd::mpi_options> ways_;
   std::vector<std::unique_ptr<planned>> lot_;
   int lots_ = 0;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // timeout: 120
+// group: compiled
 #include <doctest/doctest.h>
 
 #include <cstdio>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
+// group: planner
 #include "gspmd/report/draw.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
+// group: planner
 #include <sys/mman.h>
 #include <unistd.h>
 

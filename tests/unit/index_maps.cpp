@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: exhaustive
+// group: transports
 // Movements where elements go from index to index by an affine map, between tensors of other extents.
 #include <doctest/doctest.h>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// group: transports
 #include "gspmd/detail/transport/node_boxes.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
+// group: random
 // The order of steps that takes less memory; see detail/passes/order/order_steps.hpp.
 #include <doctest/doctest.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner exhaustive
+// group: layouts
 #include "gspmd/layouts/placements.hpp"
 
 #include <doctest/doctest.h>

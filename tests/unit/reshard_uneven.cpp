@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner exhaustive
+// group: layouts
 // Reductions of uneven extents, from and to every pair of shardings on meshes of up to 8 devices: the path that is planned
 // against an exhaustive search among all that never hold more than the larger of both shards.
 // GSPMD_ALL_RESHARDS=1 in the environment: more shapes, all of them of rank 3 too, and every path is executed.

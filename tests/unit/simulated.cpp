@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: exhaustive
+// group: transports
 #include <doctest/doctest.h>
 
 #include <limits>

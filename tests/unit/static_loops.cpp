@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
+// group: compiled
 #include <doctest/doctest.h>
 
 #include <tuple>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // timeout: 120
+// group: compiled
 #include <doctest/doctest.h>
 
 #include <utility>
