@@ -37,6 +37,11 @@ class region_planner {
     for (int i = 0; i < static_cast<int>(old_.nodes.size()); ++i) {
       node n = old_.nodes[i];
       for (auto& o : n.operands) o = number[o];
+      if (cotangent_of(written_.nodes[i]) == cotangent::found) {  // it has said how its parts lie
+        number[i] = n.operands[0];
+        if (n.tag >= 0) made_.also_tagged.push_back({n.tag, i});
+        continue;
+      }
       n.region = n.region < 0 ? -1 : number[n.region];
       made_.open_region = n.region;
       made_.open_local = n.local_axes;
