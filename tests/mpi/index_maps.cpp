@@ -58,15 +58,16 @@ TEST_CASE("random maps over MPI") {
       std::string wrong;
       std::int64_t sending = 0;
       for (const auto& mesh : meshes) {
-        std::mt19937_64 random(static_cast<std::uint64_t>(ranks));
-        for (int k = 0; k < 1500; ++k) {
+        // Each way has maps of its own.
+        std::mt19937_64 random(static_cast<std::uint64_t>(ranks + (shares_memory ? 0 : 100) + (small == 0 ? 0 : 200)));
+        for (int k = 0; k < 750; ++k) {
           const auto m = random_mapped_movement(random, mesh, k % 50 == 0 ? 40 : 9);
           const int bad = k % 3 == 0 ? m.wrong<bool>(comm) : k % 3 == 1 ? m.wrong<float>(comm) : m.wrong<std::int64_t>(comm);
           if (bad != 0) wrong += m.text() + "; ";
           if (shares_memory && m.wrong<double>(in_place) != 0) wrong += m.text() + ", in place; ";
           sending += traffic_of(mesh, m.from, m.to, m.s, m.map()).sent > 0 ? 1 : 0;
         }
-        for (int k = 0; k < 300; ++k) {
+        for (int k = 0; k < 150; ++k) {
           const auto m = random_reshape(random, mesh, k % 50 == 0 ? 1000 : 60);
           const int bad = k % 3 == 0 ? m.wrong<bool>(comm) : k % 3 == 1 ? m.wrong<float>(comm) : m.wrong<std::int64_t>(comm);
           if (bad != 0) wrong += m.text() + "; ";
@@ -74,6 +75,6 @@ TEST_CASE("random maps over MPI") {
         }
       }
       CHECK(wrong == "");
-      CHECK(sending > 400);
+      CHECK(sending > 200);
     }
 }

@@ -92,11 +92,13 @@ struct packing {
 constexpr packing packing_of(const mesh_shape& mesh, const movement& m) {
   const auto n = mesh.size_of(m.axes);
   if (n == 1) return {};
+  const auto shard = elements(local_extents(mesh, m.from_global, m.from));
   if (m.map != nullptr) {
     const auto traffic = traffic_of(mesh, m.from_global, m.from, m.to_global, m.to, *m.map);
-    return {traffic.sent, traffic.received};
+    // Of a reshape that replicates, a device sends what it keeps too. Programs have none: may_be_moved.
+    const auto copies = m.map->reshapes ? sends_at_most(mesh, m) : 1;
+    return {copies > 1 ? shard * copies : traffic.sent, traffic.received};
   }
-  const auto shard = elements(local_extents(mesh, m.from_global, m.from));
   if (gathers_whole_shards(mesh, m)) return {is_stacked(mesh, m.from_global, m.to, m.from, m.axes) ? 0 : shard * n, 0};
   if (is_contiguous_exchange(mesh, m) || classify(mesh, m) == collective_kind::collective_permute) return {};
   return {shard * sends_at_most(mesh, m), elements(local_extents(mesh, m.to_global, m.to))};
