@@ -90,10 +90,11 @@ class mesh_reader {
         gspmd::axis_link made{gspmd::dim_spec(name)};
         made.bytes_per_second = read_rate(one, "bytes_per_second", true);
         made.seconds_per_message = read_rate(one, "seconds_per_message", false);
-        const auto kind = one.text("topology", "\"torus\" or \"switched\"");
+        const auto kind = one.text("topology", "\"torus\", \"switched\" or \"tapered\"");
         if (kind == "torus") made.connected = gspmd::topology::torus;
+        else if (kind == "tapered") made.connected = gspmd::topology::tapered;
         else if (kind && kind != "switched")
-          errors_.add(path(at_link, "topology").str(), "is " + in_quotes(*kind) + ", not `torus` or `switched`");
+          errors_.add(path(at_link, "topology").str(), "is " + in_quotes(*kind) + ", not `torus`, `switched` or `tapered`");
         one.refuse_unknown();
         links.push_back(made);
       }

@@ -23,6 +23,7 @@ namespace gspmd {
 enum class topology : std::uint8_t {
   torus,     // each to the next and the previous one, round a ring; two devices share one link
   switched,  // each by one port to a switch that carries everything at once
+  tapered,   // the same, but more than 16 that all trade with each other share the links between switches
 };
 
 /// The link of a device along one mesh axis. An axis that lies on two dims of a torus is two mesh axes.
@@ -53,9 +54,11 @@ class network {
       links_.push_back(link);
     }
   }
-  /// One switch joins all devices, whatever the mesh: each has one port to it. Throws the same.
-  constexpr network(double flops_per_second, double bytes_per_second, double seconds_per_message)
-      : network(flops_per_second, {{_, topology::switched, bytes_per_second, seconds_per_message}}) {
+  /// One switch joins all devices, whatever the mesh: each has one port to it. Throws the same; and if it is to be a torus.
+  constexpr network(double flops_per_second, double bytes_per_second, double seconds_per_message,
+                    topology connected = topology::switched)
+      : network(flops_per_second, {{_, connected, bytes_per_second, seconds_per_message}}) {
+    if (connected == topology::torus) throw error("network: what joins all devices alike is `switched` or `tapered`");
     is_one_switch_ = true;
   }
   [[nodiscard]] constexpr double flops_per_second() const { return flops_per_second_; }
@@ -102,7 +105,8 @@ class network {
     return rate > 0 ? rate : 1;
   }
   static constexpr detail::link_rate rate_of(const axis_link& link) {
-    return {per_1024(link.bytes_per_second), rounded(1e12 * link.seconds_per_message), link.connected == topology::torus};
+    return {per_1024(link.bytes_per_second), rounded(1e12 * link.seconds_per_message), link.connected == topology::torus,
+            link.connected == topology::tapered};
   }
   detail::inline_vec<axis_link, detail::max_axes> links_;
   double flops_per_second_ = 0;
@@ -113,6 +117,14 @@ class network {
 /// by itself, and a device computes 10^12 flops/s. What a message costs differs a hundredfold between threads, processes and clusters, and
 /// a plan for one of them is bad on the others: who knows his network says so, and small exchanges then count as what they take.
 inline constexpr network default_network(1e12, 31.25e9, 0);
+
+/// A cluster as there are today, for who does not know more of his: a device has a port of 25 GB/s (200 Gb/s: HPE Slingshot 11, InfiniBand
+/// HDR), a message takes 2 microseconds, what many devices trade with each other shares the links between switches, and a device computes
+/// 10^12 flops/s. Large programs on thousands of devices have the plans on it that they have on the torus of GSPMD's Tables 1 and 2; of small
+/// ones it prefers few messages, so that tensors of some KB are gathered, and what they are needed for is computed by every device.
+///
+///     using step = compile<layer, on_network<pod, cluster_network>, in<float, dims<65536, 8192>, split<"x", "y">>>;
+inline constexpr network cluster_network(1e12, 25e9, 2e-6, topology::tapered);
 
 /// A mesh whose devices are connected so: in the place of a mesh, for `compile`. Of the plans there are, the one is chosen that takes
 /// least time on this network: what its collectives take, by axis, and what a device computes; then fewest bytes. Arrays are those of

@@ -35,6 +35,7 @@ struct link_rate {
   std::int64_t per_kib = default_picoseconds_per_kib;  // in each direction
   std::int64_t per_message = 0;                        // torus: for each link on the way
   bool is_torus = false;
+  bool is_tapered = false;  // many devices that all trade with each other share what lies between them
 
   [[nodiscard]] constexpr std::int64_t time_of(std::int64_t bytes) const { return picoseconds_of(bytes, per_kib); }
   [[nodiscard]] constexpr std::int64_t time_of_messages(std::int64_t count) const { return multiply_time(per_message, count); }
@@ -49,7 +50,9 @@ struct network_rates {
 
   [[nodiscard]] constexpr const link_rate& of(int axis) const { return axis < links.count ? links.items[axis] : one_switch; }
   /// A collective takes what its bytes take, whatever its kind and axes.
-  [[nodiscard]] constexpr bool is_by_bytes() const { return links.empty() && one_switch.per_message == 0; }
+  [[nodiscard]] constexpr bool is_by_bytes() const {
+    return links.empty() && one_switch.per_message == 0 && !one_switch.is_tapered;
+  }
   [[nodiscard]] constexpr std::int64_t time_of_flops(std::int64_t flops) const { return picoseconds_of(flops, per_1024_flops); }
   /// No byte goes faster.
   [[nodiscard]] constexpr std::int64_t fastest_per_kib() const {

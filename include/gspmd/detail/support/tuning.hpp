@@ -16,6 +16,8 @@ namespace gspmd::detail {
 /// microsecond for each message too, plans of small programs gathered what is reduced, up to 128 times the bytes, because an all_reduce has
 /// twice the messages of an all_gather: softmax along a split dim sent 19,200 bytes for 384, in as many collectives.
 inline constexpr std::int64_t default_picoseconds_per_kib = 32 * 1024;
+/// So many devices trade with each other at the full rate of a tapered switch; more share the links (collective_time.hpp).
+inline constexpr std::int64_t untapered_devices = 16;
 inline constexpr std::int64_t default_picoseconds_per_1024_flops = 1024;
 /// To begin an operator takes a device a microsecond: what it computes in it costs nothing more.
 inline constexpr std::int64_t picoseconds_to_begin = std::int64_t{1} << 20;
