@@ -7,6 +7,7 @@
 
 #include "../command_line.hpp"
 #include "ep.hpp"
+#include "mg.hpp"
 
 namespace npb {
 
@@ -16,7 +17,7 @@ struct kernel {
   const char* name;
   outcome (*run)(char, const machine&);
 };
-constexpr kernel all_kernels[] = {{"ep", ep::run}};
+constexpr kernel all_kernels[] = {{"ep", ep::run}, {"mg", mg::run}};
 
 bool print(const std::string& title, const outcome& o) {
   bool passes = true;
