@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "../command_line.hpp"
+#include "cg.hpp"
 #include "ep.hpp"
 #include "mg.hpp"
 
@@ -17,7 +18,7 @@ struct kernel {
   const char* name;
   outcome (*run)(char, const machine&);
 };
-constexpr kernel all_kernels[] = {{"ep", ep::run}, {"mg", mg::run}};
+constexpr kernel all_kernels[] = {{"ep", ep::run}, {"mg", mg::run}, {"cg", cg::run}};
 
 bool print(const std::string& title, const outcome& o) {
   bool passes = true;

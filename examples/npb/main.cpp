@@ -9,7 +9,7 @@
 
 constexpr const char* usage =
     "usage: npb KERNEL CLASS [threads N...]\n"
-    "  KERNEL       ep, mg, or all\n"
+    "  KERNEL       its two letters, ep say, or all\n"
     "  CLASS        S, W or A\n"
     "  threads N    on N devices, 1 to 64; several numbers: one after the other (1)\n";
 

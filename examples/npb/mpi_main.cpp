@@ -13,7 +13,7 @@
 
 constexpr const char* usage =
     "usage: mpirun -n RANKS npb-mpi KERNEL CLASS\n"
-    "  KERNEL       ep, mg, or all\n"
+    "  KERNEL       its two letters, ep say, or all\n"
     "  CLASS        S, W or A\n";
 
 int main(int argc, char** argv) {
