@@ -8,6 +8,7 @@
 #include "../command_line.hpp"
 #include "cg.hpp"
 #include "ep.hpp"
+#include "ft.hpp"
 #include "is.hpp"
 #include "mg.hpp"
 
@@ -19,7 +20,7 @@ struct kernel {
   const char* name;
   outcome (*run)(char, const machine&);
 };
-constexpr kernel all_kernels[] = {{"ep", ep::run}, {"mg", mg::run}, {"cg", cg::run}, {"is", is::run}};
+constexpr kernel all_kernels[] = {{"ep", ep::run}, {"mg", mg::run}, {"cg", cg::run}, {"is", is::run}, {"ft", ft::run}};
 
 bool print(const std::string& title, const outcome& o) {
   bool passes = true;
