@@ -66,7 +66,7 @@ inline padded_rows matrix(const problem& p) {
   }
   padded_rows m;
   for (auto& row : rows) {  // terms of one element become one
-    std::stable_sort(row.begin(), row.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::sort(row.begin(), row.end());
     std::size_t kept = 0;
     for (const auto& e : row)
       if (kept > 0 && row[kept - 1].first == e.first) row[kept - 1].second += e.second;
