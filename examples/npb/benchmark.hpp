@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-/// What the kernels share: where a program runs, and what is known of a run afterwards.
+/// Shared by the kernels: where a program runs, and the facts of a run.
 namespace npb {
 
 using gspmd::dynamic::any_array;
@@ -39,7 +39,7 @@ struct outcome {
   std::int64_t bytes = 0, messages = 0;  // that one device sends, by the plan
 };
 
-/// What the plan of a program says of it.
+/// The part of an outcome that the plan of a program knows.
 inline outcome planned(const gspmd::dynamic::program& p) {
   outcome o;
   o.bytes = p.traffic().bytes;

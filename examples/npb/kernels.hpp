@@ -9,14 +9,14 @@
 
 namespace npb {
 
-/// What stands on the command line: kernels, a class, and numbers of devices.
+/// The command line: kernels, a class, and numbers of devices.
 struct options {
   std::vector<std::string> kernels;
   char name = 'S';
   std::vector<std::int64_t> devices;
 };
 
-/// Reads KERNEL CLASS, and what follows is the caller's. Throws command_line::usage_error.
+/// Reads KERNEL CLASS; the words behind them are the caller's. Throws command_line::usage_error.
 options parse(int argc, char** argv);
 
 /// Runs the kernels, prints what they gave beside what NPB publishes, and returns 0 if all is right, else 1.

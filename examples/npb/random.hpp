@@ -42,7 +42,7 @@ inline gspmd::value powers_of_multiplier(gspmd::value exponents, int bits) {
   return result;
 }
 
-/// What is in (0, 1) of the state of the generator.
+/// The numbers in (0, 1) of states of the generator.
 inline gspmd::value uniform(gspmd::value x) {
   return gspmd::convert<double>(logical_and(x, modulus - 1)) * (1.0 / static_cast<double>(modulus));
 }
