@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gspmd/gspmd.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "benchmark.hpp"
+#include "random.hpp"
+
+/// MG, multigrid: V-cycles for Poisson's equation on a periodic cube, with stencils of 27 points (NPB report RNR-94-007, section 2.2.2).
+/// The cube is split by its first dim on all levels, down to one of two points along each dim.
+namespace npb::mg {
+
+using gspmd::value;
+
+/// Verification values of NPB 3.4, mg.f90: the root of the mean of the squares of the residual.
+struct problem {
+  std::int64_t n;
+  double residual;
+};
+inline problem of_class(char name) {
+  if (name == 'S') return {32, 0.5307707005734e-4};
+  if (name == 'W') return {128, 0.6467329375339e-5};
+  return {256, 0.2433365309069e-5};
+}
+inline constexpr std::int64_t cycles = 4;
+
+/// The factors of a stencil of 27 points: of an element, and of the sums of those that differ from it along one, two and three dims.
+struct weights {
+  double centre, faces, edges, corners;
+};
+inline constexpr weights operator_a{-8.0 / 3, 0, 1.0 / 6, 1.0 / 12};
+inline constexpr weights smoother{-3.0 / 8, 1.0 / 32, -1.0 / 64, 0};
+inline constexpr weights mean_of_27{1.0 / 2, 1.0 / 4, 1.0 / 8, 1.0 / 16};
+
+inline value neighbours(value x, int dim) {
+  const auto around = gspmd::boundary::wrap();
+  return shift(x, dim, -1, around) + shift(x, dim, 1, around);
+}
+/// A factor of 0 leaves its sum out.
+inline value stencil_27(value x, weights w) {
+  const value i = neighbours(x, 0), j = neighbours(x, 1), ij = neighbours(i, 1);
+  value result = w.centre * x;
+  if (w.faces != 0) result += w.faces * (i + j + neighbours(x, 2));
+  if (w.edges != 0) result += w.edges * (ij + neighbours(i + j, 2));
+  if (w.corners != 0) result += w.corners * neighbours(ij, 2);
+  return result;
+}
+inline value residual(value u, value v) { return v - stencil_27(u, operator_a); }
+inline value restricted(value fine) {
+  const auto n = fine.shape()[0];
+  return slice(stencil_27(fine, mean_of_27), {1, 1, 1}, {n, n, n}, {2, 2, 2});
+}
+/// Trilinear: the points of the coarse grid are the odd ones of the fine grid.
+inline value prolonged(value coarse) {
+  value x = pad(coarse, {1, 1, 1}, {0, 0, 0}, 0, {1, 1, 1});
+  for (int dim = 0; dim < 3; ++dim) x += 0.5 * neighbours(x, dim);
+  return x;
+}
+/// An approximate solution of A u = r.
+inline value v_cycle(value r) {
+  if (r.shape()[0] == 2) return stencil_27(r, smoother);
+  const value u = prolonged(v_cycle(restricted(r)));
+  return u + stencil_27(residual(u, r), smoother);
+}
+inline constexpr auto program = [](value v) {
+  const auto last = gspmd::fori_loop(
+      cycles,
+      [&](value, value u, value r) {
+        const value better = u + v_cycle(r);
+        return std::tuple(better, residual(better, v));
+      },
+      zeros_like(v), v);
+  const value r = std::get<1>(last);
+  return sqrt(mean(r * r));
+};
+
+/// 1 at the places of the ten largest random numbers, -1 at those of the ten smallest, which the host finds.
+inline std::vector<double> charges(std::int64_t n) {
+  std::vector<double> numbers(static_cast<std::size_t>(n * n * n));
+  sequence random(314'159'265);
+  for (auto& x : numbers) x = random.next();
+  auto sorted = numbers;
+  std::nth_element(sorted.begin(), sorted.begin() + 9, sorted.end());
+  const double low = sorted[9];
+  std::nth_element(sorted.begin(), sorted.end() - 10, sorted.end());
+  const double high = sorted[sorted.size() - 10];
+  for (auto& x : numbers) x = x <= low ? -1 : x >= high ? 1 : 0;
+  return numbers;
+}
+
+inline outcome run(char name, const machine& m) {
+  const auto p = of_class(name);
+  const auto step = gspmd::dynamic::compile(program, m.mesh(), gspmd::dynamic::in<double>({p.n, p.n, p.n}, {"devices", "", ""}));
+  const auto v = charges(p.n);
+  std::vector<any_array> made;
+  outcome o = planned(step);
+  o.seconds = seconds_of([&] { made = m.run(step, {v.data()}); });
+  o.operations = 58.0 * static_cast<double>(cycles * p.n * p.n * p.n);
+  o.checks = {{"residual", *made[0].data<double>(), p.residual, 1e-8}};
+  return o;
+}
+
+}  // namespace npb::mg
