@@ -261,18 +261,28 @@ void copy_row(void* table, void* slice, std::int64_t n, std::int64_t table_step,
   else
     for (std::int64_t i = 0; i < n; ++i) to[i * slice_step] = from[i * table_step];
 }
+/// Calls `body(place)`: number i, at index `own` of those here, is element place(own, i) of the table. Most often that is `own`, which is
+/// compiled by itself: with the product 10^7 numbers in 10^6 bins took 1.14 times what they do.
+template <class Body>
+void by_place(const slice_code::elements& e, Body body) {
+  if (e.table_step == 1 && e.along == 0) return body([](std::int64_t own, std::int64_t) { return own; });
+  const std::int64_t step = e.table_step, along = e.along;
+  body([step, along](std::int64_t own, std::int64_t i) { return own * step + i * along; });
+}
 template <class Bits, class Index>
 void gather_elements(const slice_code::elements& e) {
   const auto* const index = static_cast<const Index*>(e.index);
   const auto* const table = static_cast<const Bits*>(e.table);
   auto* const to = static_cast<Bits*>(e.slices);
   const auto fill = static_cast<Bits>(e.fill), nothing = static_cast<Bits>(e.nothing);
-  for (std::int64_t i = 0; i < e.n; ++i) {
-    const std::int64_t named = index[i];
-    const std::int64_t at = std::max(std::min(named, e.size - 1), std::int64_t{0});
-    if (at < e.first || at >= e.first + e.here) to[i] = nothing;
-    else to[i] = at == named || e.clips ? table[(at - e.first) * e.table_step + i * e.along] : fill;
-  }
+  by_place(e, [&](auto place) {
+    for (std::int64_t i = 0; i < e.n; ++i) {
+      const std::int64_t named = index[i];
+      const std::int64_t at = std::max(std::min(named, e.size - 1), std::int64_t{0});
+      if (at < e.first || at >= e.first + e.here) to[i] = nothing;
+      else to[i] = at == named || e.clips ? table[place(at - e.first, i)] : fill;
+    }
+  });
 }
 template <class Bits>
 void fill_row(void* slice, std::int64_t n, std::int64_t step, std::uint64_t bits) {
@@ -336,16 +346,18 @@ void scatter_elements(const slice_code::elements& e) {
   auto* const table = static_cast<element*>(e.table);
   const auto* const from = static_cast<const element*>(e.slices);
   const auto here = static_cast<std::uint64_t>(std::max(std::int64_t{0}, std::min(e.here, e.size - e.first)));  // without padding
-  const auto put = [&](std::int64_t i, std::int64_t at) {
-    const std::uint64_t own = static_cast<std::uint64_t>(at) - static_cast<std::uint64_t>(e.first);
-    if (own >= here) return;
-    element& to = table[static_cast<std::int64_t>(own) * e.table_step + i * e.along];
-    to = How::of(to, from[i]);
-  };
-  if (e.clips)
-    for (std::int64_t i = 0; i < e.n; ++i) put(i, std::max(std::min<std::int64_t>(index[i], e.size - 1), std::int64_t{0}));
-  else
-    for (std::int64_t i = 0; i < e.n; ++i) put(i, index[i]);
+  by_place(e, [&](auto place) {
+    const auto put = [&](std::int64_t i, std::int64_t at) {
+      const std::uint64_t own = static_cast<std::uint64_t>(at) - static_cast<std::uint64_t>(e.first);
+      if (own >= here) return;
+      element& to = table[place(static_cast<std::int64_t>(own), i)];
+      to = How::of(to, from[i]);
+    };
+    if (e.clips)
+      for (std::int64_t i = 0; i < e.n; ++i) put(i, std::max(std::min<std::int64_t>(index[i], e.size - 1), std::int64_t{0}));
+    else
+      for (std::int64_t i = 0; i < e.n; ++i) put(i, index[i]);
+  });
 }
 template <class How>
 constexpr slice_code scatter_code() {
