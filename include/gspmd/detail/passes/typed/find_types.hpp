@@ -38,10 +38,10 @@ constexpr void keep_type_of_input(node& n, const value_type& t) {
 }
 
 /// The types of a program in the explicit mode that is being traced, up to here. Each node is typed once; again where the type of an input
-/// was said after it had been asked for.
+/// was said after it had been asked for, or where something was refused: what allows it may be said later (with_exchange).
 constexpr const program_typer& types_up_to_here(graph& g) {
   const auto begin = [&g] { g.typer.set(new program_typer(g, *g.mesh, 0), [](program_typer* typer) { delete typer; }); };
-  if (g.typer.get() == nullptr) begin();
+  if (g.typer.get() == nullptr || !g.typer.get()->mistakes.empty()) begin();
   for (const int i : g.inputs)
     if (i < g.typer.get()->next && !(g.typer.get()->types[static_cast<std::size_t>(i)] ==
                                      type_of_input(g.mesh->shape, g.nodes[static_cast<std::size_t>(i)])))
