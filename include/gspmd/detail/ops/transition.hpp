@@ -198,6 +198,7 @@ constexpr int add_cotangent(graph& g, int dy, int x, location at) {
   return g.add(n);
 }
 
+/// The same of another kind: the 1 with which a backward pass begins at a loss `x`, or a gradient by `x` that has been found.
 constexpr int add_cotangent(graph& g, int dy, int x, location at, cotangent is) {
   const int id = add_cotangent(g, dy, x, at);
   if (id < 0) return id;
