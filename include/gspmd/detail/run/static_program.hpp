@@ -309,7 +309,10 @@ constexpr auto scatter::freeze() {
 }
 template <class Program, int Step>
 constexpr auto scatter_set::freeze() {
-  return scatter_set_of<element_t<step_of<Program, Step>.type>>(entry_of_step<Program, Step, indexed_access>);
+  constexpr const indexed_access& access = entry_of_step<Program, Step, indexed_access>;
+  using element = element_t<step_of<Program, Step>.type>;
+  if constexpr (access.onto) return prepared_scatter{&access, scatter_of<element, access.combined_by>(access).code, nullptr};
+  else return scatter_set_of<element>(access);
 }
 template <class Program, int Step>
 constexpr auto scan::freeze() {

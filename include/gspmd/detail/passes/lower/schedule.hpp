@@ -37,6 +37,7 @@ class scheduler {
       } else if (op.what == instruction_kind::copy) {
         regions_.emit_copy(static_cast<int>(i), op);
       } else if (s_.is_lazy(op)) {
+        if (s_.step_[op.result] >= 0) continue;  // the step before it has made it
         s_.waiting_[op.result] = 1;
         if (s_.out.mesh.is_checked && !s_.is_virtual(op)) loops_.need(op.result);  // which is looked at in memory
       } else if (const auto* read = s_.offsets.read_of(op.result); read != nullptr) {
