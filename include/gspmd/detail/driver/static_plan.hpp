@@ -167,7 +167,7 @@ struct planned_program {
       return std::type_identity<planned_program>{};
     }
   }
-  static constexpr bool is_refused = item<2>(passes::template frozen<steps_pass>().rest) != mistake::none;
+  static constexpr bool is_refused = item<0>(passes::template frozen<refuse_pass>().rest) != mistake::none;
   /// Whether a plan is too large for the memory of a device. Of two levels of saving the one that holds less is looked at: see
   /// plan_within_memory.
   static constexpr bool is_too_large() {
@@ -194,7 +194,7 @@ struct static_plan {
   using traced = decltype(find_traced());
   static constexpr mistake refused_when_traced = item<3>(traced::program::frozen().rest);
   static constexpr mistake refused_when_planned = [] {
-    constexpr mistake by_steps = item<2>(traced::passes::template frozen<steps_pass>().rest);
+    constexpr mistake by_steps = item<0>(traced::passes::template frozen<refuse_pass>().rest);
     return by_steps == mistake::none && traced::is_too_large() ? mistake::memory : by_steps;
   }();
   static auto find() {
@@ -216,7 +216,7 @@ struct static_plan {
       if constexpr (refused_when_traced != mistake::none) return traced_program<run>::error();
       else if constexpr (refused_when_planned == mistake::memory)
         return too_large(peak_bytes(plan_view(traced::passes::plan())), traced::mesh::info.shape.most_memory);
-      else return schedule_pass::begin(typename traced::passes{}).out.error;
+      else return refuse_pass::run(typename traced::passes{}).error;
     }
   };
 };

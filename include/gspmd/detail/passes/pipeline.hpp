@@ -13,6 +13,7 @@
 #include "gspmd/detail/passes/order/overlap_moves.hpp"
 #include "gspmd/detail/passes/order/overlap_started.hpp"
 #include "gspmd/detail/passes/plan_passes.hpp"
+#include "gspmd/detail/passes/refuse/refusals.hpp"
 #include "gspmd/detail/support/span.hpp"
 
 /// The passes, in their order: what stands between a graph and a plan. Each is a struct with its result, which can be frozen, and
@@ -133,10 +134,28 @@ struct choose_pass {
 /// The pass that searches for a better plan, of meshes that ask for it (searched.hpp, which includes passes/search_pass.hpp).
 struct search_pass;
 
+/// Finds in the choices what the user forbids.
+struct refuse_pass {
+  using result = refusal;
+  template <class Before>
+  static constexpr refusal run(const Before& before) {
+    const graph& g = before.program();
+    const auto& chosen = before.template of<typename Before::chosen_by>();
+    return refusals(g, before.mesh(), chosen.best.table).find(uses_of(g));
+  }
+  template <class Before>
+  static constexpr list_sizes<refusal> guess(const Before&) {
+    return {};
+  }
+};
+
+/// The program that every device runs; an empty one, if it is refused.
 struct emit_pass {
   using result = local_program;
   template <class Before>
   static constexpr local_program run(const Before& before) {
+    const refusal& refused = before.template of<refuse_pass>();
+    if (refused.broken != mistake::none) return {};
     const graph& g = before.program();
     return emit_program(g, before.mesh(), uses_of(g), before.template of<typename Before::chosen_by>().best.table);
   }
@@ -176,10 +195,6 @@ struct schedule_pass {
   template <class Before>
   static constexpr step_state begin(const Before& before) {
     const graph& g = before.program();
-    step_state refused;
-    refuse_communication(g, before.template of<emit_pass>(), refused.out);
-    refused.is_done_ = refused.out.broken != mistake::none;
-    if (refused.is_done_) return refused;
     return step_state(g, before.mesh(), before.template take<emit_pass>());
   }
   template <class Before>
@@ -201,10 +216,17 @@ struct steps_pass {
   using result = steps_result;
   template <class Before>
   static constexpr steps_result run(const Before& before) {
+    const refusal& refused = before.template of<refuse_pass>();
+    if (refused.broken != mistake::none) {
+      steps_result made;
+      made.steps.error = refused.error;
+      made.steps.broken = refused.broken;
+      return made;
+    }
     const graph& g = before.program();
     auto nodes = list_nodes(g, before.mesh(), before.template of<emit_pass>());
     step_state state = scheduled(before, g);
-    if (state.out.broken == mistake::none) scheduler(state).finish();
+    scheduler(state).finish();
     steps_result made{std::move(state.out), std::move(state.base)};
     made.steps.nodes = std::move(nodes);
     made.steps.scopes = g.scopes;
@@ -240,7 +262,7 @@ struct steps_pass {
     if constexpr (Before::is_long()) {
       step_state state = before.template take<schedule_pass>();
       state.graph_ = &g;
-      if (state.out.broken == mistake::none) state.read(before.template take<emit_pass>());
+      state.read(before.template take<emit_pass>());
       return state;
     } else {
       step_state state = schedule_pass::begin(before);
@@ -346,7 +368,7 @@ struct place_pass {
   }
 };
 
-using passes = boost::mp11::mp_list<complete_pass, narrow_pass, choose_pass, search_pass, emit_pass, steps_pass, order_pass,
-                                    place_pass<true>, place_pass<false>>;
+using passes = boost::mp11::mp_list<complete_pass, narrow_pass, choose_pass, search_pass, refuse_pass, emit_pass, steps_pass,
+                                    order_pass, place_pass<true>, place_pass<false>>;
 
 }  // namespace gspmd::detail
