@@ -11,15 +11,6 @@ namespace gspmd::detail {
 struct refusal {
   mistake broken = mistake::none;
   text error;
-
-  template <class S, class F>
-  static constexpr auto lists(S&, F f) {
-    return f();
-  }
-  template <class S, class F>
-  static constexpr auto rest(S& s, F f) {
-    return f(s.broken);
-  }
 };
 
 /// Finds what a table of choices has that the user forbids. Of several kinds the first is reported, wherever it stands in the program:
@@ -38,14 +29,10 @@ class refusals {
     found first;
     for (const auto& op : program_.ops)
       if (const found here = broken_by(op); here.policy < first.policy) first = here;
-    switch (first.policy) {
-      case policies::none: return {};
-      case policies::forbid_reshard:
-      case policies::keep_split: return {mistake::communication, communicates(first)};
-      case policies::allow_replication: return {mistake::replication, replicates(*first.op)};
-      case policies::limit_gather: return {mistake::gather_limit, gathers_too_much(*first.op)};
-    }
-    return {};
+    if (first.policy == policies::none) return {};
+    if (first.policy == policies::limit_gather) return {mistake::gather_limit, gathers_too_much(*first.op)};
+    if (first.policy == policies::allow_replication) return {mistake::replication, replicates(*first.op)};
+    return {mistake::communication, communicates(first)};
   }
 
  private:
@@ -76,13 +63,10 @@ class refusals {
   }
 
   [[nodiscard]] constexpr bool is_any_possible() const {
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const node& n = graph_.nodes[i];
-      if (n.forbid_reshard || n.keep_split || (table_.nodes[i].forced != 0 && !graph_.allow_replication) ||
-          table_.nodes[i].ring.beyond_limit)
-        return true;
-    }
-    return false;
+    bool any = false;
+    for (const auto& n : graph_.nodes) any = any || n.forbid_reshard || n.keep_split;
+    for (const auto& c : table_.nodes) any = any || (c.forced != 0 && !graph_.allow_replication) || c.ring.beyond_limit;
+    return any;
   }
   [[nodiscard]] constexpr found broken_by(const instruction& op) const {
     const node& n = at(op.node);
