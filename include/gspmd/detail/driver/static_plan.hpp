@@ -16,13 +16,12 @@ namespace gspmd::detail {
 struct accepted_program {
   graph program;
   mistake broken = mistake::none;
-  bool is_as_traced = false;          // program_to_plan is an evaluation of its own, as the program is long
-  pass_of_mode type_local = nullptr;  // of such a one
+  bool is_as_traced = false;  // program_to_plan is an evaluation of its own, as the program is long
 
   static constexpr auto lists(auto& s, auto f) { return graph::lists(s.program, f); }
   static constexpr auto rest(auto& s, auto f) {
     return f(s.program.mesh, s.program.has_regions, s.program.allow_replication, s.broken, s.program.largest_bytes,
-             s.program.find_types, s.is_as_traced, s.type_local);
+             s.program.find_types, s.program.type_local, s.is_as_traced);
   }
 };
 
@@ -33,10 +32,8 @@ struct callable_run_by_the_compiler {
   static constexpr accepted_program run() {
     graph g = traced();
     const bool has_types = check_types_pass::applies(g);  // which are found twice, in more steps than all else
-    if (!g.failed() && g.nodes.size() > (has_types ? longest_in_one_evaluation / 4 : longest_in_one_evaluation)) {
-      const auto type_local = g.type_local;
-      return {std::move(g), mistake::none, true, type_local};
-    }
+    if (!g.failed() && g.nodes.size() > (has_types ? longest_in_one_evaluation / 4 : longest_in_one_evaluation))
+      return {std::move(g), mistake::none, true};
     return accepted<program_passes>(std::move(g));
   }
   static constexpr graph traced() { return trace_callable<Callable, Mesh, Inputs...>(); }
@@ -66,11 +63,7 @@ inline constexpr bool is_constant_program =
 /// A long program, in the order in which it is planned: another evaluation goes on with what the run of its callable left.
 template <class Run>
 struct long_program {
-  static constexpr graph traced() {
-    accepted_program run = frozen_result<Run>::value().thaw();
-    run.program.type_local = run.type_local;
-    return std::move(run.program);
-  }
+  static constexpr graph traced() { return frozen_result<Run>::value().thaw().program; }
   using first = boost::mp11::mp_take_c<program_passes, 1>;
   using left = boost::mp11::mp_drop_c<program_passes, 1>;
   static constexpr mistake broken_first = program_to_plan<first>(traced()).broken;
@@ -83,7 +76,7 @@ struct long_program {
 /// A program as it is planned, whether long or not.
 template <class Run>
 struct traced_program {
-  static constexpr bool is_long = item<6>(frozen_result<Run>::value().rest);
+  static constexpr bool is_long = item<7>(frozen_result<Run>::value().rest);
   static constexpr const auto& frozen() {
     if constexpr (is_long) return frozen_result<long_program<Run>>::value();
     else return frozen_result<Run>::value();

@@ -15,20 +15,16 @@
 
 namespace gspmd::detail {
 
-/// No limit of a compiler holds. Apart, because Clang asks for it before pass_results is complete.
-struct unlimited {
-  static constexpr bool is_long() { return false; }
-};
-
 /// The results of the passes, in ordinary memory; each is made when it is first asked for.
 template <class Off>
-class results_without : public unlimited {
+class results_without {
  public:
   using off = Off;
   using chosen_by = search_pass;  // of any mesh: it does nothing where none asks for it
   constexpr results_without(const graph& g, const mesh_shape& mesh) : graph_(g), mesh_(mesh) {}
   [[nodiscard]] constexpr const graph& program() const { return graph_; }
   [[nodiscard]] constexpr const mesh_shape& mesh() const { return mesh_; }
+  static constexpr bool is_long() { return false; }  // no limit of a compiler holds
   template <class Pass>
   [[nodiscard]] constexpr const typename Pass::result& of() const {
     return made<Pass>();
