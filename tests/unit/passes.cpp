@@ -55,6 +55,12 @@ void check_without(const dynamic::builder& b, const Inputs&... inputs) {
   CHECK(reference::difference(detail::plan_view(*with.plan), detail::plan_view(*apart.plan)) != "");
 }
 
+std::string joined(const texts& list) {
+  std::string all;
+  for (const auto& t : list) all += t + ", ";
+  return all;
+}
+
 /// relu(2 x + 1), whose sharding is written for every value if its types say what is sent.
 dynamic::inspection made(bool is_typed) {
   dynamic::builder b(dynamic::mesh({{"x", 2}}));
@@ -78,8 +84,8 @@ TEST_CASE("passes: a typed program and the same one untyped go through one list"
       names[is_typed].push_back(p.name);
       if (p.made.empty()) idle[is_typed].push_back(p.name);
     }
-  CHECK(names[0] == all);
-  CHECK(names[1] == all);
+  CHECK(joined(names[0]) == joined(all));
+  CHECK(joined(names[1]) == joined(all));
   const auto has = [](const texts& list, const std::string& name) {
     return std::find(list.begin(), list.end(), name) != list.end();
   };
@@ -97,8 +103,8 @@ TEST_CASE("passes: what each made") {
       if (p.name == name) return p.made;
     return std::string("no such pass");
   };
-  CHECK(of("canonical") == "7 values");
-  CHECK(of("complete") == "7 shardings");
+  CHECK(of("canonical") == "6 values");
+  CHECK(of("complete") == "6 shardings");
   CHECK(of("steps") == "1 step");
   CHECK(of("order") == "");
   CHECK(of("regions") == "");
@@ -140,10 +146,12 @@ TEST_CASE("passes: without one the plan is another one, and its answer the same"
 
 TEST_CASE("passes: random programs without one of them") {
   const auto first = reference::setting("GSPMD_SEED", 1), count = reference::programs(300);
-  int reordered = 0, composed = 0, deferred = 0, joined = 0;
+  int reordered = 0, composed = 0, joined = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     CAPTURE(seed);
-    const reference::random_program program(seed);
+    reference::random_options options;
+    options.maps = seed % 2 == 0;
+    const reference::random_program program(seed, options);
     const auto plain = detail::program_to_plan(program.g);
     const auto plan = detail::make_plan(plain, program.mesh);
     const auto check = [&](const detail::plan& other) {
@@ -160,9 +168,9 @@ TEST_CASE("passes: random programs without one of them") {
     joined += check(detail::plan_again<without<detail::join_pass>>(plain, program.mesh));
     check(detail::plan_again<without<detail::row_blocks_pass, detail::overlap_pass>>(plain, program.mesh));
     composed += check(written(without<detail::compose_pass>()));
-    deferred += check(written(without<detail::defer_pass>()));
+    check(written(without<detail::defer_pass>()));
   }
   CHECK(reordered > 0);
   CHECK(joined > 0);
-  CHECK(composed + deferred > 0);
+  CHECK(composed > 0);
 }
