@@ -115,7 +115,7 @@ struct random_options {
 /// runs, and has every device's output buffers checked:
 ///
 ///   random_program p(seed);
-///   completion c(p.g, p.mesh); c.run(); local_program q = partition_graph(p.g, p.mesh, c.shardings);
+///   local_program q = pass_results(p.g, p.mesh).take<emit_pass>();
 ///   buffer = p.local_input(i, device, q.value(q.inputs[i]).layout);               for all devices and inputs
 ///   message = p.check_output(k, device, q.value(q.outputs[k]).layout, buffer);    empty if right
 ///

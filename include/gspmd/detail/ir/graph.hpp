@@ -200,16 +200,25 @@ class graph {
   text error;                      // the first mistake found; operators after it are not checked
   mistake broken = mistake::none;  // the rule it breaks
 
-  template <class S, class F>
-  static constexpr auto lists(S& s, F f) {
-    return f(s.nodes, s.inputs, s.outputs, s.scopes);
-  }
-  template <class S, class F>
-  static constexpr auto rest(S& s, F f) {
+  static constexpr auto lists(auto& s, auto f) { return f(s.nodes, s.inputs, s.outputs, s.scopes); }
+  static constexpr auto rest(auto& s, auto f) {
     return f(s.mesh, s.has_regions, s.allow_replication, s.largest_bytes, s.find_types);
   }
 
   [[nodiscard]] constexpr bool failed() const { return !error.empty(); }
+  /// Returns what the program is besides its nodes, for a pass that makes them anew.
+  [[nodiscard]] constexpr graph without_nodes() const {
+    graph g;
+    g.mesh = mesh;
+    g.has_regions = has_regions;
+    g.allow_replication = allow_replication;
+    g.largest_bytes = largest_bytes;
+    g.find_types = find_types;
+    g.type_local = type_local;
+    g.scopes = scopes;
+    g.composed = composed;
+    return g;
+  }
 
   constexpr int add(node n) {
     n.region = open_region;

@@ -46,7 +46,7 @@ struct form_prices {
   [[nodiscard]] constexpr const node& at(int i) const { return program.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return at(i).shape; }
   [[nodiscard]] constexpr const sharding& preferred_of(int i) const { return preferred[static_cast<std::size_t>(i)]; }
-  [[nodiscard]] constexpr const vec<int>& readers_of(int i) const { return uses.readers[i]; }
+  [[nodiscard]] constexpr span<const int> readers_of(int i) const { return uses.readers(i); }
   [[nodiscard]] constexpr int level_of(int i) const { return book.level_of(program, i); }
 
   /// The cheapest form of a node's value to start from; -1 if it is made anew: sources always, what may be made again

@@ -64,7 +64,6 @@ class scheduler {
           planned_value{from.node, from.type, from.global, from.layout, from.local, {}, s_.step_[v], is_padded});
     }
     s_.out.inputs = s_.program_.inputs;
-    if (!s_.out.mesh.is_checked) row_blocker(s_).run();
   }
 
  private:

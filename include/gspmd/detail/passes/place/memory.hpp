@@ -380,4 +380,23 @@ class memory_planner {
   bool has_regions_ = false;
 };
 
+constexpr void place_in_memory(plan& p, vec<int> base) { memory_planner(p, std::move(base)).run(); }
+
+/// Notes in every step over which axes devices communicate and how many messages one of them sends; the bytes are there already. Whoever
+/// reads the plan, explain or a budget, reads these numbers and does not need what counts them.
+constexpr void note_traffic(plan& p) {
+  const plan_view view(p);
+  for (auto& s : p.steps) {
+    s.axes = facts_of(s).axes(view, s);
+    s.messages = communicates(s) ? facts_of(s).messages(view, s) : 0;
+  }
+}
+
+/// Whether a new order makes a plan better: less memory, and no output has lost the input whose memory it may be given.
+constexpr bool is_smaller(const plan_view& ordered, const plan_view& as_it_was) {
+  for (std::size_t k = 0; k < ordered.shared_inputs.size(); ++k)
+    if (as_it_was.shared_inputs[k] >= 0 && ordered.shared_inputs[k] < 0) return false;
+  return ordered.arena_bytes < as_it_was.arena_bytes;
+}
+
 }  // namespace gspmd::detail
