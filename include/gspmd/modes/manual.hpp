@@ -55,10 +55,7 @@ struct manual_border {
       g.fail(at, "manual", mistake::states,
              text(*what == 'a' ? "in_spec_mismatch: " : "out_spec_mismatch: ")
                  << what << ' ' << number << " names `" << axes_text(*g.mesh, others) << "`, which the region leaves as it is");
-    border_spec s{parts.layout, axes, parts.replica};
-    s.layout.open = 0;
-    s.layout.stages = 0;
-    return s;
+    return {parts.layout, axes, parts.replica};
   }
   /// Returns the spec of an argument for which nothing is written, as the types of the program have it.
   [[nodiscard]] constexpr border_spec as_it_is(value x) const {

@@ -50,7 +50,7 @@ namespace detail {
 
 /// The parts of a place, put together; the first mistake is kept.
 struct placed_parts {
-  annotation layout;
+  sharding layout;
   axis_mask replica = 0, invariant = 0;
   bool has_splits = false;
   text problem;
@@ -89,7 +89,7 @@ struct placed_parts {
       broken = r.broken;
     }
     const sharding before = layout;
-    layout = r.value;
+    layout = r.value.layout;
     layout.reduced_by = before.reduced_by;
   }
   constexpr axis_mask named(const mesh_info& mesh, std::string_view axes) {
@@ -98,7 +98,7 @@ struct placed_parts {
       problem = r.problem;
       broken = r.broken;
     }
-    const axis_mask found = r.value.partial;
+    const axis_mask found = r.value.layout.partial;
     if (problem.empty() && ((layout.split_axes() | layout.partial | replica | invariant) & found) != 0) {
       problem << "an axis of `" << axes << "` has another part in this place already";
       broken = mistake::axis_used_twice;
@@ -199,7 +199,7 @@ constexpr auto exchanging(std::string_view axes, F f, const Arguments&... argume
   const auto named = detail::resolve(*g->mesh, static_cast<const dim_spec*>(nullptr), 0, 0, axes, monoid::add);
   if (!named.problem.empty())
     g->fail(before < g->nodes.size() ? g->nodes[before].at : location{}, "with_exchange", named.broken, named.problem);
-  else if (g->find_types != nullptr) allow_exchange(*g, before, named.value.partial);
+  else if (g->find_types != nullptr) allow_exchange(*g, before, named.value.layout.partial);
   return result;
 }
 

@@ -121,20 +121,20 @@ class annotation_trials {
         text = name + (n.at.is_input() ? " without its annotation" : ", whose result is annotated, left to the plan");
       for (const auto& c : changes)
         if (c.text == text) return;
-      if (!is_annotated || !same_layout(lies, n.annotation)) changes.push_back({i, is_annotated, lies, std::move(text)});
+      if (!is_annotated || lies != n.annotation.layout) changes.push_back({i, is_annotated, lies, std::move(text)});
     };
     for (int k = 0; k < s.operands.count && k < s.results.count; ++k) {
       const auto& from = plan_.operand(s, k);
       const auto& to = plan_.result(s, k);
-      if (from.global == n.shape && to.global == n.shape && to.layout.partial == 0 && same_layout(from.layout, n.annotation))
+      if (from.global == n.shape && to.global == n.shape && to.layout.partial == 0 && from.layout == n.annotation.layout)
         add(true, to.layout);
-      if (from.global == n.shape && from.layout.partial == 0 && !same_layout(from.layout, n.annotation)) add(true, from.layout);
+      if (from.global == n.shape && from.layout.partial == 0 && from.layout != n.annotation.layout) add(true, from.layout);
     }
-    sharding without = n.annotation;
+    sharding without = n.annotation.layout;
     without.splits.clear();
-    for (const auto& use : n.annotation.splits)
+    for (const auto& use : n.annotation.layout.splits)
       if ((s.axes & axis_bit(use.axis)) == 0) without.splits.push_back(use);
-    if (n.annotation.partial == 0) add(true, without);
+    if (n.annotation.layout.partial == 0) add(true, without);
     add(false, {});
   }
 

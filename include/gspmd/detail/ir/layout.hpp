@@ -131,10 +131,6 @@ struct sharding {
   }
 };
 
-constexpr bool same_layout(const sharding& a, const sharding& b) {
-  return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.reduced_by == b.reduced_by);
-}
-
 // The next functions, and those of collective.hpp, price every sharding that the planner considers: they go through splits by
 // pointers, because every call and every list counts against the limits of an evaluation (inline_vec.hpp).
 

@@ -25,7 +25,7 @@ class local_scope {
 /// The layout of a value in the global view at the border of a manual region: along the axes of the region the dims that they split, where
 /// it is partial, and where it is a replica; else it is invariant.
 struct border_spec {
-  annotation layout;
+  sharding layout;
   axis_mask axes = 0, replica = 0;
 
   constexpr void keep(node& n, bool enters) const {

@@ -175,8 +175,8 @@ struct requested_state {
   }
   static constexpr bool is_one(const node& n) { return n.attributes.count == 4; }
   static constexpr requested_state of(const node& n) {
-    return {n.annotation, static_cast<axis_mask>(n.attributes[0]), static_cast<axis_mask>(n.attributes[1]), n.attributes[2] != 0,
-            n.attributes[3] != 0};
+    return {n.annotation.layout, static_cast<axis_mask>(n.attributes[0]), static_cast<axis_mask>(n.attributes[1]),
+            n.attributes[2] != 0, n.attributes[3] != 0};
   }
 };
 constexpr int add_requested_state(graph& g, int operand, const requested_state& requested, location at) {

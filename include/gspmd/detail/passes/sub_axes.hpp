@@ -30,12 +30,12 @@ constexpr axis_mask cut_axis(axis_mask axes, int axis) {
 
 constexpr annotation cut_axis(const annotation& s, int axis) {
   annotation result = s;
-  result.splits.clear();
-  for (const auto& use : s.splits) {
-    result.splits.push_back(axis_use{static_cast<std::int8_t>(use.axis > axis ? use.axis + 1 : use.axis), use.dim});
-    if (use.axis == axis) result.splits.push_back(axis_use{static_cast<std::int8_t>(axis + 1), use.dim});
+  result.layout.splits.clear();
+  for (const auto& use : s.layout.splits) {
+    result.layout.splits.push_back(axis_use{static_cast<std::int8_t>(use.axis > axis ? use.axis + 1 : use.axis), use.dim});
+    if (use.axis == axis) result.layout.splits.push_back(axis_use{static_cast<std::int8_t>(axis + 1), use.dim});
   }
-  result.partial = cut_axis(s.partial, axis);
+  result.layout.partial = cut_axis(s.layout.partial, axis);
   result.stages = 0;
   for (int a = 0; a + 1 < max_axes; ++a) {
     const auto stage = static_cast<std::uint64_t>(s.stage_of(a));

@@ -248,7 +248,7 @@ class plan_explainer {
                      (s.times != 1 ? ", " + times_text(s.times) : std::string()) + overlap_text(s)});
         continue;
       }
-      if (same_layout(from.layout, to.layout)) {
+      if (from.layout == to.layout) {
         table.add({t + "copy of " + name + " to the memory of the output"});
         continue;
       }

@@ -18,10 +18,10 @@ struct replica_axes {
 /// The type that an input says it has.
 constexpr value_type type_of_input(const mesh_shape& mesh, const node& n) {
   value_type t = value_type::all(mesh, {state::invariant});
-  for (const auto& use : n.annotation.splits) t.set(use.axis, shard_of(use.dim));
+  for (const auto& use : n.annotation.layout.splits) t.set(use.axis, shard_of(use.dim));
   const axis_mask replica = replica_axes::of(n).axes;
   for (int a = 0; a < mesh.axis_count(); ++a) {
-    if ((n.annotation.partial & axis_bit(a)) != 0) t.set(a, partial_by(n.annotation.reduced_by));
+    if ((n.annotation.layout.partial & axis_bit(a)) != 0) t.set(a, partial_by(n.annotation.layout.reduced_by));
     if ((replica & axis_bit(a)) != 0) t.set(a, {state::replica});
   }
   return t;

@@ -97,7 +97,7 @@ class region_planner {
     if (visible != 0 && x != nullptr) {
       const bool is_visible = x->hidden_axes != x->local_axes;
       if (is_border != is_visible) n.hidden_axes &= ~visible;  // it goes in, or stays in
-    } else if (!n.annotation.splits.empty()) {
+    } else if (!n.annotation.layout.splits.empty()) {
       n.hidden_axes &= ~visible;  // the places of the devices
     }
     n.closed_axes |= n.local_axes;
@@ -247,7 +247,7 @@ class region_planner {
     }
     constexpr int leave(int x, const extents& s, const sharding& lies) const {
       if (x < 0) return -1;
-      return of.is_even(of.shape(x), of.made_.nodes[x].annotation, axes) ? of.with_shape(x, s, lies) : -1;
+      return of.is_even(of.shape(x), of.made_.nodes[x].annotation.layout, axes) ? of.with_shape(x, s, lies) : -1;
     }
     constexpr int bring(int x, const sharding& s) const { return of.brought(x, layout(s)); }
   };
@@ -283,7 +283,7 @@ class region_planner {
       return made_.fail(at_, name_of(c.by), mistake::rank,
                         "in a manual region a tensor that is sent has at most 30 dims; reshape it");
     const auto parts = made_.mesh->shape.size_of(c.axes);
-    const sharding rest = made_.nodes[x].annotation;
+    const sharding rest = made_.nodes[x].annotation.layout;
     const auto chunked = [&](int d) { return chunks(rest, c.axes, d); };
     // A varying value is stacked. Behind one another along its first dim its elements lie as they do along a dim before it; a scalar has no
     // dim to be joined along, and gets one.

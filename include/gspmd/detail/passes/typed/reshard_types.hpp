@@ -16,7 +16,7 @@ class reshard_typer {
   constexpr void visit_reshard(int i) {
     const node& n = t_.at(i);
     const requested_state requested =
-        requested_state::is_one(n) ? requested_state::of(n) : requested_state{n.annotation, 0, 0, true};
+        requested_state::is_one(n) ? requested_state::of(n) : requested_state{n.annotation.layout, 0, 0, true};
     if (names_local_axes(i, requested.layout.split_axes() | requested.layout.partial | requested.replica | requested.invariant))
       return;
     value_type wanted = t_.type(n.operands[0]);
@@ -35,7 +35,7 @@ class reshard_typer {
   /// In a region of a program without types: for axes that the region leaves to the planner.
   constexpr void visit_annotation(int i) {
     const node& n = t_.at(i);
-    if (!names_local_axes(i, n.annotation.split_axes() | n.annotation.partial)) t_.type(i) = t_.type(n.operands[0]);
+    if (!names_local_axes(i, n.annotation.layout.split_axes() | n.annotation.layout.partial)) t_.type(i) = t_.type(n.operands[0]);
   }
   /// A gradient on its way back through a transition: in the dual state of what it is the gradient of.
   constexpr void visit_cotangent(int i) {
