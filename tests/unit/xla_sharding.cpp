@@ -294,7 +294,7 @@ TEST_CASE("every order of the devices of a mesh of 4 and of 6") {
 
 TEST_CASE("replicas may be named in any order; parts of an axis and other lists are refused") {
   const auto mesh = named({2, 4});
-  CHECK(xla_sharding::parse("{devices=[2,1,4]3,1,0,2,7,4,5,6 last_tile_dim_replicate}").on(mesh, 2).value.layout ==
+  CHECK(xla_sharding::parse("{devices=[2,1,4]3,1,0,2,7,4,5,6 last_tile_dim_replicate}").on(mesh, 2).value ==
         layouts::split({{0}, {}}));
   const auto on_error = [&](const char* text, int rank) {
     return refusal([&] { (void)xla_sharding::parse(text).on(mesh, rank); });
@@ -325,7 +325,7 @@ TEST_CASE("replicas may be named in any order; parts of an axis and other lists 
   // JAX's example: the axes are 7, 2, 5, 3
   const auto made = xla_sharding::parse("{devices=[6,35]<=[7,10,3]T(2,1,0)}").with_mesh();
   CHECK(made.sizes == std::vector<std::int32_t>{7, 2, 5, 3});
-  CHECK(made.value.layout == layouts::split({{3, 1}, {2, 0}}));
+  CHECK(made.value == layouts::split({{3, 1}, {2, 0}}));
   // 2 and 3 do not nest: held as a device order
   const auto odd = xla_sharding::parse("{devices=[3,2]<=[2,3]T(1,0)}").with_mesh();
   CHECK(odd.device_order.empty());

@@ -208,7 +208,7 @@ class completion {
     int best = -1;
     for (int d = 0; d < nodes_[i].shape.count; ++d) {
       const auto extent = nodes_[i].shape[d];
-      if ((found.open & dim_bit(d)) == 0 || found.layout.axes_of(d) != 0 || extent < parts || map.end(d) != map.begin(d) + 1)
+      if ((found.open & dim_bit(d)) == 0 || found.layout.is_split(d) || extent < parts || map.end(d) != map.begin(d) + 1)
         continue;
       const int f = map.factors[map.begin(d)];
       if (rule.factors[f].kind != factor_kind::parallel || !rule.operand(0).holds(f)) continue;
@@ -220,11 +220,10 @@ class completion {
   /// Axes of size 1 cut nothing: no pass after this one sees them.
   [[nodiscard]] constexpr annotation without_size_1(const annotation& s) const {
     annotation result = s;
-    result.layout.splits.clear();
     const axis_mask wide = mesh_.wide_axes();
+    result.layout = {{}, s.layout.partial & wide, s.layout.reduced_by};
     for (const auto& use : s.layout.splits)
       if ((wide & axis_bit(use.axis)) != 0) result.layout.splits.push_back(use);
-    result.layout.partial &= wide;
     return result;
   }
 
@@ -411,7 +410,7 @@ class completion {
 /// The layouts of a program with types, which are all that is asked for: neither completed nor narrowed.
 constexpr vec<sharding> written_layouts(const graph& g) {
   vec<sharding> found;
-  for (const auto& n : g.nodes) found.push_back(n.annotation.layout);
+  for (const auto& n : g.nodes) found.push_back(n.annotation.layout.planned());
   return found;
 }
 /// The layout of every value, as completion finds it or as types say.
