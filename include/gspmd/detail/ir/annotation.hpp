@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// The annotation of a value by the user, and what completion has found of its sharding so far (GSPMD 3.5): a wish, which has a layout.
+/// The annotation of a value by the user, and what completion has found of its sharding so far (GSPMD 3.5): a layout, and how much of it is asked for.
 struct annotation {
   sharding layout;
   dim_mask open = 0;         // dims that completion may refine

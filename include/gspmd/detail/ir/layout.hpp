@@ -106,7 +106,7 @@ struct sharding {
     return a.partial == b.partial && a.varying == b.varying && a.replica == b.replica && a.splits == b.splits &&
            (a.partial == 0 || a.reduced_by == b.reduced_by);
   }
-  /// What plans are made of.
+  /// Returns the part of it that plans are made of.
   [[nodiscard]] constexpr sharding planned() const { return {splits, partial, reduced_by}; }
 
   [[nodiscard]] constexpr axis_mask split_axes() const {

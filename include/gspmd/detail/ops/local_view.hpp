@@ -50,11 +50,11 @@ constexpr int add_with_shape(graph& g, int x, const extents& shape, location at)
 constexpr int add_argument(graph& g, int operand, axis_mask axes, const sharding& layout, location at) {
   if (operand < 0) return -1;
   if (g.find_types == nullptr) {
-    annotation wish = layout.planned();
+    annotation asked = layout.planned();
     const axis_mask closed = g.open_local | axes;
     const bool is_all = (g.mesh->shape.wide_axes() & ~closed) == 0;
-    if (!is_all) wish.open = ~dim_mask{0};
-    const int id = add_reshard(g, operand, wish, at);
+    if (!is_all) asked.open = ~dim_mask{0};
+    const int id = add_reshard(g, operand, asked, at);
     if (id >= 0 && !is_all) g.nodes[static_cast<std::size_t>(id)].closed_axes = closed;
     return id;
   }

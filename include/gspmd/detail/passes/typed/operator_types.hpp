@@ -36,7 +36,7 @@ class operator_typer {
         complain(t_, i, rule, along, in, a, found);
         continue;
       }
-      // What splits a dim is said by lay_out: until then it varies.
+      // Until lay_out says which axes split a dim, they vary.
       const auto hold = [a](value_type& t, const axis_state& is, dtype type) {
         const axis_state s = is.is == state::shard ? axis_state{state::varying} : is;
         t.hold(a, is_floating(type) ? s : without_gradient(s));
