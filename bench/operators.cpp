@@ -27,7 +27,7 @@ graph mlp(const mesh_info& mesh, std::int64_t operators) {
     const int id = detail::add_parameter(g, dtype::f32, detail::extents_of(shape), {});
     auto& n = g.nodes.back();
     n.annotated = true;
-    for (const auto& [axis, dim] : splits) n.annotation.add_split(axis, dim);
+    for (const auto& [axis, dim] : splits) n.annotation.layout.add_split(axis, dim);
     return value(&g, id);
   };
   value h = input({65536, 1024}, {{0, 0}});

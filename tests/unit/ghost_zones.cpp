@@ -41,8 +41,8 @@ class random_loop {
     for (int d = 0; d < rank; ++d) shape_.push_back(random_.between(1, rank == 1 ? 14 : rank == 2 ? 8 : 5));
     type_ = random_.chance(70) ? dtype::f64 : dtype::s32;
     detail::annotation split;
-    split.add_split(0, random_.between(0, rank - 1));
-    if (random_.chance(60)) split.add_split(1, random_.between(0, rank - 1));
+    split.layout.add_split(0, random_.between(0, rank - 1));
+    if (random_.chance(60)) split.layout.add_split(1, random_.between(0, rank - 1));
     trips = random_.between(0, 6);
     sweeps = random_.between(2, 5);
     const int fields = random_.between(1, 2), fixed = random_.between(0, 2);

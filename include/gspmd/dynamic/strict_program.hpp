@@ -87,12 +87,14 @@ class strict_program {
     auto t = typed(s);
     if (!has_gradient) {
       without_gradient_.push_back(x.id());
-      for (auto& on : t.on) on = detail::without_gradient(on);
+      for (int a = 0; a < mesh().shape.axis_count(); ++a) t.hold(a, detail::without_gradient(t.on(a)));
     }
     typer_.run();
     typer_.give(x.id(), t);
-    if (builder_.graph().find_types != nullptr)
-      detail::keep_type_of_input(builder_.graph().nodes[static_cast<std::size_t>(x.id())], t);
+    if (!is_planned()) return;
+    auto& n = builder_.graph().nodes[static_cast<std::size_t>(x.id())];
+    n.annotated = true;
+    n.annotation = t.layout;
   }
   /// Marks a value that stands for another one: the input or the result of a region. Gradients go through it.
   void stands_for(value x, value other) { links_.push_back({x.id(), other.id()}); }
@@ -186,8 +188,8 @@ class strict_program {
     const auto& t = typer_.types[static_cast<std::size_t>(x.id())];
     if (!t.is_known) return {};
     value_states s;
-    s.on.assign(t.on.begin(), t.on.end());
-    for (const auto& use : t.splits) s.order.emplace_back(use.axis, use.dim);
+    for (int a = 0; a < mesh().shape.axis_count(); ++a) s.on.push_back(t.on(a));
+    for (const auto& use : t.layout.splits) s.order.emplace_back(use.axis, use.dim);
     return s;
   }
   /// Those that the value would have which was built last, before anything is wanted of it.
@@ -196,7 +198,7 @@ class strict_program {
     tried.run();
     if (!x.is_valid() || !tried.types[static_cast<std::size_t>(x.id())].is_known) return {};
     value_states s;
-    for (const auto& on : tried.types[static_cast<std::size_t>(x.id())].on) s.on.push_back(on);
+    for (int a = 0; a < mesh().shape.axis_count(); ++a) s.on.push_back(tried.types[static_cast<std::size_t>(x.id())].on(a));
     return s;
   }
   /// Returns the collectives that the program sends forward, in order.
@@ -270,12 +272,10 @@ class strict_program {
   [[nodiscard]] const detail::mesh_info& mesh() const { return builder_.mesh().info(); }
   [[nodiscard]] bool is_planned() { return builder_.graph().find_types != nullptr; }
   value requested(value x, const detail::value_type& t, location at) {
-    detail::requested_state asked{t.layout(), 0, 0, true};
-    for (int a = 0; a < t.on.count; ++a) {
-      if (t.on[a].is == state::replica) asked.replica |= detail::axis_bit(a);
-      if (t.on[a].is == state::invariant || t.on[a].is == state::constant) asked.invariant |= detail::axis_bit(a);
-    }
-    return {x.graph(), detail::add_requested_state(*x.graph(), x.id(), asked, at)};
+    const auto& is = t.layout;
+    const auto others = is.split_axes() | is.partial | is.varying | is.replica;
+    const auto invariant = (detail::axis_bit(mesh().shape.axis_count()) - 1) & ~others;
+    return {x.graph(), detail::add_requested_state(*x.graph(), x.id(), {is, invariant, true}, at)};
   }
   [[nodiscard]] std::string axis_name(int a) const { return std::string(detail::axes_text(mesh(), detail::axis_bit(a)).view()); }
   [[nodiscard]] int tag_of(int node) const { return node < 0 ? -1 : builder_.graph().nodes[static_cast<std::size_t>(node)].tag; }
@@ -293,20 +293,15 @@ class strict_program {
     return axes;
   }
   [[nodiscard]] detail::value_type typed(const value_states& s) const {
-    auto t = detail::value_type::all(mesh().shape, {state::invariant});
-    const auto is_local = [&](std::size_t a) { return (typer_.local() & detail::axis_bit(static_cast<int>(a))) != 0; };
-    for (std::size_t a = 0; a < s.on.size(); ++a) t.on[static_cast<int>(a)] = s.on[a];
+    auto t = detail::value_type::of({});
+    const auto is_local = [&](int a) { return (typer_.local() & detail::axis_bit(a)) != 0; };
     for (const auto& [axis, dim] : s.order)
-      if (is_local(static_cast<std::size_t>(axis))) t.parts.cut(axis, dim);
+      if (is_local(axis)) t.parts.cut(axis, dim);
       else t.set(axis, detail::shard_of(dim));
-    for (std::size_t a = 0; a < s.on.size(); ++a) {
-      bool is_there = is_local(a) || s.on[a].is != state::shard;
-      for (const auto& use : t.splits) is_there = is_there || use.axis == static_cast<int>(a);
-      if (!is_there) t.set(static_cast<int>(a), s.on[a]);
-      is_there = false;
-      for (const auto& [axis, dim] : s.order) is_there = is_there || axis == static_cast<int>(a);
-      if (!is_there && is_local(a) && s.on[a].is == state::shard)
-        t.parts.cut(static_cast<int>(a), s.on[a].dim);  // in the order of the mesh
+    for (int a = 0; a < static_cast<int>(s.on.size()); ++a) {  // what has no order: in that of the mesh
+      const auto& is = s.on[static_cast<std::size_t>(a)];
+      if (is_local(a) || is.is != state::shard) t.hold(a, is);
+      else if ((t.layout.split_axes() & detail::axis_bit(a)) == 0) t.set(a, is);
     }
     return t;
   }

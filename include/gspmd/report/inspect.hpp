@@ -296,9 +296,9 @@ class inspection {
       if (node(graph_.outputs[k]).tag == n.tag) s = local_.value(local_.outputs[k]).layout;
     detail::sharding written = s;
     written.splits.clear();
-    for (const auto& use : n.annotation.splits)
+    for (const auto& use : n.annotation.layout.splits)
       if (mesh_.info().shape.sizes[use.axis] > 1) written.splits.push_back(use);
-    if (n.annotated && written.splits == s.splits) s.splits = n.annotation.splits;
+    if (n.annotated && written.splits == s.splits) s.splits = n.annotation.layout.splits;
     return s;
   }
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }

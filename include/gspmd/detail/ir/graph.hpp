@@ -73,10 +73,9 @@ struct node {
   bool keep_partial = false;       // the user wants it reduced no earlier than an operator needs the sum
   axis_mask exchange_axes = 0;     // along which the user lets its parts get what others hold, where types say what is sent
   std::int64_t gather_limit = -1;  // einsum: the most bytes that an operand may be gathered to on a device; -1: any number
-  detail::annotation annotation;
+  detail::annotation annotation;   // of a value of a manual region it says also along which axes it varies
   location at;
   axis_mask local_axes = 0;  // whose local view it stands in: its shape is that of a shard along these (ops/local_view.hpp)
-  axis_mask equal_axes = 0;  // those of them along which its type says that devices hold the same of it
   // Of a program in which manual regions leave axes to the planner (passes/typed/manual_regions.hpp):
   axis_mask hidden_axes = 0;  // along which devices may hold anything, as it is a value of the local view
   axis_mask closed_axes = 0;  // along which it lies as is written, and no otherwise

@@ -65,7 +65,7 @@ struct form_prices {
     priced_form best;
     for (int v = book.first_of(i); v >= 0; v = book.values[v].next) {
       const sharding& layout = book.values[v].layout;
-      if (same_layout(layout, wanted)) return {v, {}};
+      if (layout == wanted) return {v, {}};
       if ((wanted.partial & ~layout.partial) != 0) continue;
       const auto price = price_of_reshard(mesh, n.shape, layout, wanted, bytes_of(n.type));
       if (best.value < 0 || price.is_less_than(best.price)) best = {v, price};
@@ -99,8 +99,7 @@ struct form_prices {
   template <class Wanted>
   [[nodiscard]] constexpr bool is_again(const node& n, int k, const Wanted* wanted) const {
     for (int o = 0; o < k; ++o)
-      if (book.root_of(n.operands[o]) == book.root_of(n.operands[k]) &&
-          (wanted == nullptr || same_layout((*wanted)[o], (*wanted)[k])))
+      if (book.root_of(n.operands[o]) == book.root_of(n.operands[k]) && (wanted == nullptr || (*wanted)[o] == (*wanted)[k]))
         return true;
     return false;
   }

@@ -39,9 +39,9 @@ class plan_reasons {
   /// Whether that is how the plan runs it.
   [[nodiscard]] bool is_chosen(int i, const operator_use& way) const {
     const node_choice& choice = found_.best.table.nodes[i];
-    if (!same_layout(choice.result, way.result) || choice.moved != way.moved) return false;
+    if (choice.result != way.result || choice.moved != way.moved) return false;
     for (int k = 0; k < way.wanted.count; ++k)
-      if (!same_layout(found_.best.table.wanted[choice.wanted + k], way.wanted[k])) return false;
+      if (found_.best.table.wanted[choice.wanted + k] != way.wanted[k]) return false;
     return true;
   }
   /// A plan in which a value, and all that elementwise operators connect with it, lies otherwise.

@@ -304,7 +304,7 @@ class plan_search {
       if (i > differs.last) differs.last = i;
     };
     for (const int i : changed) {
-      if (same_layout(state_.tried[i], state_.preferred[i])) continue;
+      if (state_.tried[i] == state_.preferred[i]) continue;
       note(i);
       for (const int reader : uses_.readers(i)) {  // it may take its operand as it is asked for, though that lies as it did
         if (uses_.readers(i).size() > most_siblings) break;

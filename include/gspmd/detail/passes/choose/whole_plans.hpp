@@ -154,7 +154,7 @@ class plan_chooser {
   [[nodiscard]] constexpr bool is_asked_for(const vec<sharding>& lies) const {
     const sharding* const by_best = state_.preferred.empty() ? asked_.data() : state_.preferred.data();
     for (int i = 0; i < count(); ++i)
-      if (!same_layout(lies[i], by_best[i])) return false;
+      if (lies[i] != by_best[i]) return false;
     return true;
   }
 

@@ -5,37 +5,8 @@
 
 namespace gspmd::detail {
 
-/// The attribute of an input with a type: the axes along which it is a replica.
-struct replica_axes {
-  axis_mask axes = 0;
-
-  constexpr void keep(node& n) const { add_attributes(n, axes); }
-  static constexpr replica_axes of(const node& n) {
-    return {n.attributes.empty() ? axis_mask{0} : static_cast<axis_mask>(n.attributes[0])};
-  }
-};
-
 /// The type that an input says it has.
-constexpr value_type type_of_input(const mesh_shape& mesh, const node& n) {
-  value_type t = value_type::all(mesh, {state::invariant});
-  for (const auto& use : n.annotation.splits) t.set(use.axis, shard_of(use.dim));
-  const axis_mask replica = replica_axes::of(n).axes;
-  for (int a = 0; a < mesh.axis_count(); ++a) {
-    if ((n.annotation.partial & axis_bit(a)) != 0) t.set(a, partial_by(n.annotation.reduced_by));
-    if ((replica & axis_bit(a)) != 0) t.set(a, {state::replica});
-  }
-  return t;
-}
-
-/// The other way round.
-constexpr void keep_type_of_input(node& n, const value_type& t) {
-  axis_mask replica = 0;
-  for (int a = 0; a < t.on.count; ++a)
-    if (t.on[a].is == state::replica) replica |= axis_bit(a);
-  n.annotated = true;
-  n.annotation = t.layout();
-  replica_axes{replica}.keep(n);
-}
+constexpr value_type type_of_input(const node& n) { return value_type::of(n.annotation.layout); }
 
 /// The types of a program in the explicit mode that is being traced, up to here. Each node is typed once; again where the type of an input
 /// was said after it had been asked for, or where something was refused: what allows it may be said later (with_exchange).
@@ -43,13 +14,13 @@ constexpr const program_typer& types_up_to_here(graph& g) {
   const auto begin = [&g] { g.typer.set(new program_typer(g, *g.mesh, 0), [](program_typer* typer) { delete typer; }); };
   if (g.typer.get() == nullptr || !g.typer.get()->mistakes.empty()) begin();
   for (const int i : g.inputs)
-    if (i < g.typer.get()->next && !(g.typer.get()->types[static_cast<std::size_t>(i)] ==
-                                     type_of_input(g.mesh->shape, g.nodes[static_cast<std::size_t>(i)])))
+    if (i < g.typer.get()->next &&
+        !(g.typer.get()->types[static_cast<std::size_t>(i)] == type_of_input(g.nodes[static_cast<std::size_t>(i)])))
       begin();
   program_typer& typer = *g.typer.get();
   typer.types.resize(g.nodes.size());
   for (const int i : g.inputs)
-    if (i >= typer.next) typer.give(i, type_of_input(g.mesh->shape, g.nodes[static_cast<std::size_t>(i)]));
+    if (i >= typer.next) typer.give(i, type_of_input(g.nodes[static_cast<std::size_t>(i)]));
   typer.run();
   return typer;
 }
@@ -57,7 +28,7 @@ constexpr const program_typer& types_up_to_here(graph& g) {
 /// The types of a program in the explicit mode.
 constexpr program_typer typed_program(const graph& g) {
   program_typer typer(g, *g.mesh, 0);
-  for (const int i : g.inputs) typer.give(i, type_of_input(g.mesh->shape, g.nodes[static_cast<std::size_t>(i)]));
+  for (const int i : g.inputs) typer.give(i, type_of_input(g.nodes[static_cast<std::size_t>(i)]));
   typer.run();
   return typer;
 }
@@ -79,9 +50,8 @@ constexpr bool note_types(graph& g, const program_typer& typer) {
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     const value_type& t = typer.types[i];
     node& n = g.nodes[i];
-    monoid kind = t.layout().reduced_by;
-    for (int a = 0; a < t.on.count; ++a)
-      if (t.on[a].is == state::partial && t.on[a].reduced_by != kind && (n.local_axes & axis_bit(a)) == 0) {
+    for (int a = 0; a < g.mesh->shape.axis_count(); ++a)
+      if (t.on(a).is == state::partial && t.on(a).reduced_by != t.layout.reduced_by && (n.local_axes & axis_bit(a)) == 0) {
         if (g.error.empty())
           g.error << graph::place(n.at, name_of(n.op)) << ": the result is " << type_text(*g.mesh, t, n.shape.count, 0)
                   << ": plans reduce by one function at a time; reshard one of the axes before";
@@ -98,7 +68,7 @@ constexpr bool note_types(graph& g, const program_typer& typer) {
   }
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     g.nodes[i].annotated = true;
-    g.nodes[i].annotation = typer.types[i].layout();
+    g.nodes[i].annotation = typer.types[i].layout.planned();
   }
   return true;
 }
