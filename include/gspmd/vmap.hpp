@@ -49,8 +49,8 @@ class mapped_arguments {
       if (size >= 0 && x.shape()[d] != size)
         g_.fail(at_, "vmap", mistake::extent,
                 text("there are ") << size << " examples along dim " << first_dim_ << " of argument " << first_ << ", and "
-                                   << x.shape()[d] << " along dim " << d << " of argument " << number << ' ' << shape_text(x.shape())
-                                   << "; the mapped dims of all arguments have one extent");
+                                   << x.shape()[d] << " along dim " << d << " of argument " << number << ' '
+                                   << shape_text(x.shape()) << "; the mapped dims of all arguments have one extent");
       if (size >= 0) continue;
       size = x.shape()[d];
       first_ = number;
@@ -84,10 +84,12 @@ struct stacked_results {
     if (dims.size() > 1 && dims.size() != results.size())
       g.fail(at, "vmap", mistake::operand_count,
              text("out_dims names ") << static_cast<std::int64_t>(dims.size()) << " dims, and the function returns "
-                                     << static_cast<std::int64_t>(results.size()) << " values; name one for all, or one for each");
+                                     << static_cast<std::int64_t>(results.size())
+                                     << " values; name one for all, or one for each");
     for (std::size_t k = 0; k < results.size(); ++k)
       if (!results[k].is_valid() || results[k].graph() != &g || !g.is_visible(results[k].id()))
-        g.fail(at, "vmap", mistake::other, text("result ") << static_cast<std::int64_t>(k) << " is no value of this program; return what operators give");
+        g.fail(at, "vmap", mistake::other,
+               text("result ") << static_cast<std::int64_t>(k) << " is no value of this program; return what operators give");
   }
   constexpr value stacked(vectorizer& examples, value x, std::size_t k) const {
     const int dim = dims.empty() ? 0 : dims[dims.size() == 1 ? 0 : k];
@@ -96,7 +98,8 @@ struct stacked_results {
     };
     const bool depends = examples.depends(x.id());
     if (dim == not_mapped && depends)
-      return fail(mistake::other, "depends on a mapped argument, and out_dims names it not_mapped; name the dim that is to count the examples");
+      return fail(mistake::other,
+                  "depends on a mapped argument, and out_dims names it not_mapped; name the dim that is to count the examples");
     if (dim == not_mapped) return {&g, examples.shared(x.id())};
     if (!dims.empty() && !depends)
       return fail(mistake::other,
@@ -104,8 +107,8 @@ struct stacked_results {
                       << dim << " of it; name it not_mapped there, and repeat it with broadcast_in_dim where that is wanted");
     const int rank = x.rank() + 1, d = counted_dim(dim, rank);
     if (d < 0 || d >= rank)
-      return fail(mistake::dim, text("is ") << shape_text(x.shape()) << ", and with the examples of rank " << rank << ": there is no dim " << dim
-                                            << " for them");
+      return fail(mistake::dim, text("is ") << shape_text(x.shape()) << ", and with the examples of rank " << rank
+                                            << ": there is no dim " << dim << " for them");
     const int id = add_moved_dim(g, examples.stacked(x.id()), 0, d, at);
     return id < 0 ? x : value(&g, id);
   }
@@ -123,23 +126,28 @@ struct mapped_function<F, in_dims<In...>, out_dims<Out...>> {
   constexpr auto operator()(const Arguments&... arguments) const {
     using call = call_with<const F&, const Arguments&...>;
     if constexpr (sizeof...(Arguments) == 0 || !(is_values<Arguments> && ...)) {
-      static_assert(written_so<F>,
-                    "gspmd: vmap: the arguments of the function are values, or tuples or structs of values; capture what is none");
-      return unlooped(arguments...);
-    } else if constexpr (sizeof...(In) != 0 && sizeof...(In) != sizeof...(Arguments)) {
-      static_assert(written_so<F>, "gspmd: vmap: name one dim for each argument, vmap<0, not_mapped>(f), or none, and all are mapped along dim 0");
-      return unlooped(arguments...);
-    } else if constexpr (sizeof...(In) != 0 && ((In == not_mapped) && ...)) {
-      static_assert(written_so<F>, "gspmd: vmap: no argument is mapped; name a dim of one of them, or call the function without vmap");
+      static_assert(
+          written_so<F>,
+          "gspmd: vmap: the arguments of the function are values, or tuples or structs of values; capture what is none");
       return unlooped(arguments...);
     } else if constexpr (call::refuses) {
-      static_assert(written_so<F>, "gspmd: vmap: the function is called with as many arguments as it is given, of which it sees one example");
+      static_assert(written_so<F>,
+                    "gspmd: vmap: the function is called with as many arguments as it is given, of which it sees one example");
       return unlooped(arguments...);
     } else if constexpr (!call::compiles) {
       return unlooped(arguments...);  // a mistake in the function, which the compiler has reported
     } else if constexpr (!is_values<typename call::result>) {
       static_assert(written_so<F>, "gspmd: vmap: the function returns values: one, or a tuple or struct of them");
       return unlooped(arguments...);
+    } else if constexpr (sizeof...(In) != 0 && sizeof...(In) != sizeof...(Arguments)) {
+      static_assert(
+          written_so<F>,
+          "gspmd: vmap: name one dim for each argument, vmap<0, not_mapped>(f), or none, and all are mapped along dim 0");
+      return like_result(unlooped(arguments...), arguments...);
+    } else if constexpr (sizeof...(In) != 0 && ((In == not_mapped) && ...)) {
+      static_assert(written_so<F>,
+                    "gspmd: vmap: no argument is mapped; name a dim of one of them, or call the function without vmap");
+      return like_result(unlooped(arguments...), arguments...);
     } else {
       return mapped(arguments...);
     }
@@ -158,7 +166,7 @@ struct mapped_function<F, in_dims<In...>, out_dims<Out...>> {
     ((given.add(leaves_of(arguments), in.empty() ? 0 : in[static_cast<std::size_t>(number)], number), ++number), ...);
     if (g.failed()) return refused(g, given, arguments...);
     std::vector<int> leading;
-    const auto lead = [&](const value& x) { 
+    const auto lead = [&](const value& x) {
       const int dim = given.next();
       leading.push_back(dim < 0 ? x.id() : add_moved_dim(g, x.id(), dim, 0, at));
     };
@@ -166,7 +174,8 @@ struct mapped_function<F, in_dims<In...>, out_dims<Out...>> {
     vectorizer examples(g, given.size, at);
     std::size_t k = 0;
     const auto take = [&](value& x) {
-      if (const int dim = given.next(); dim >= 0) x = made(g, examples.add_example(x.id(), leading[k], dim), x.type(), row_of(x, dim));
+      if (const int dim = given.next(); dim >= 0)
+        x = made(g, examples.add_example(x.id(), leading[k], dim), x.type(), row_of(x, dim));
       ++k;
     };
     (for_each_leaf(arguments, take), ...);
@@ -188,6 +197,11 @@ struct mapped_function<F, in_dims<In...>, out_dims<Out...>> {
   template <class... Arguments>
   constexpr auto call(const Arguments&... arguments) const {
     return f(arguments...);
+  }
+  /// The form of the result, of a call of which the compiler has reported that it is refused.
+  template <class Reported, class... Arguments>
+  constexpr auto like_result(const Reported&, const Arguments&... arguments) const {
+    return call(arguments...);
   }
   /// Of a call that is refused, so that what follows is no second mistake.
   template <class... Arguments>

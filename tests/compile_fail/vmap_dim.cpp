@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: vmap at vmap_dim.cpp:
-// expect: has no dim 2 to be mapped along
+// expect: and has no dim 2 to be
 #include <gspmd/gspmd.hpp>
 #include <gspmd/vmap.hpp>
 
@@ -8,12 +8,12 @@ using namespace gspmd;
 
 using pod = mesh<axis<"data", 2>>;
 
-constexpr auto norm = [](value x) { return sqrt(sum(x * x)); };
+constexpr auto energy = [](value x) { return sqrt(sum(x * x)); };
 constexpr auto program = [](auto x) {
 #ifdef FIXED
-  return vmap<1>(norm)(x);
+  return vmap<1>(energy)(x);
 #else
-  return vmap<2>(norm)(x);
+  return vmap<2>(energy)(x);
 #endif
 };
 using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>>;

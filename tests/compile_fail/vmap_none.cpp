@@ -7,12 +7,12 @@ using namespace gspmd;
 
 using pod = mesh<axis<"data", 2>>;
 
-constexpr auto norm = [](value x) { return sum(x * x); };
+constexpr auto energy = [](value x) { return sum(x * x); };
 constexpr auto program = [](auto x) {
 #ifdef FIXED
-  return vmap<0>(norm)(x);
+  return vmap<0>(energy)(x);
 #else
-  return vmap<not_mapped>(norm)(x);  // <- here
+  return vmap<not_mapped>(energy)(x);  // <- here
 #endif
 };
 using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>>;

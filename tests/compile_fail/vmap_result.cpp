@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: vmap at vmap_result.cpp:
-// expect: result 1 does not
-// expect: depend on a mapped argument
+// expect: 1 does not depend on a mapped
+// expect: argument, and out_dims asks for dim
 #include <tuple>
 
 #include <gspmd/gspmd.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: vmap at vmap_sizes.cpp:
-// expect: there are 64 examples along
-// expect: dim 0 of argument 0, and 32 along
+// expect: are 64 examples along dim 0 of
+// expect: argument 0, and 32 along dim 0 of
 #include <gspmd/gspmd.hpp>
 #include <gspmd/vmap.hpp>
 

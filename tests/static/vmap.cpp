@@ -16,8 +16,8 @@ using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
 constexpr auto mlp = [](value x, value w1, value w2) { return einsum<"bf,fd->bd">(relu(einsum<"bd,df->bf">(x, w1)), w2); };
 constexpr auto ensemble = [](auto x, auto w1, auto w2) { return vmap<not_mapped, 0, 0>(mlp)(x, w1, w2); };
 
-using members = compile<ensemble, pod, in<float, dims<8, 16>>, in<float, dims<4, 16, 32>, split<"data", _, _>>,
-                        in<float, dims<4, 32, 16>>>;
+using members =
+    compile<ensemble, pod, in<float, dims<8, 16>>, in<float, dims<4, 16, 32>, split<"data", _, _>>, in<float, dims<4, 32, 16>>>;
 static_assert(members::collectives == collectives{});
 
 /// An ensemble whose hidden layers are split besides.
@@ -39,8 +39,8 @@ constexpr auto step = [](value x, value target, value w1, value w2) {
   return std::tuple{w1 - 0.1 * std::get<0>(g), w2 - 0.1 * std::get<1>(g)};
 };
 constexpr auto train = [](auto... tensors) { return vmap<not_mapped, not_mapped, 0, 0>(step)(tensors...); };
-using trained = compile<train, pod, in<float, dims<8, 16>>, in<float, dims<8, 16>>, in<float, dims<4, 16, 32>, split<"data", _, _>>,
-                        in<float, dims<4, 32, 16>, split<"data", _, _>>>;
+using trained = compile<train, pod, in<float, dims<8, 16>>, in<float, dims<8, 16>>,
+                        in<float, dims<4, 16, 32>, split<"data", _, _>>, in<float, dims<4, 32, 16>, split<"data", _, _>>>;
 static_assert(trained::collectives == collectives{});
 
 // Gradients of each example, and of all of them: the first send nothing, the others are summed.
@@ -68,8 +68,9 @@ static_assert(compile<sequences, pod, in<float, dims<4, 6>, split<"data", _>>,
 constexpr auto distance = [](value x, value y) { return sum((x - y) * (x - y)); };
 constexpr auto to_all = [](value x, value all) { return vmap<not_mapped, 0>(distance)(x, all); };
 constexpr auto distances = [](auto x, auto y) { return vmap<0, not_mapped>(to_all)(x, y); };
-static_assert(compile<distances, pod, in<float, dims<8, 3>, split<"data", _>>, in<float, dims<6, 3>, split<"model", _>>>::collectives ==
-              collectives{});
+static_assert(
+    compile<distances, pod, in<float, dims<8, 3>, split<"data", _>>, in<float, dims<6, 3>, split<"model", _>>>::collectives ==
+    collectives{});
 
 // ---- explicit ----
 constexpr auto layer = [](value x, value w1, value w2) {
@@ -89,8 +90,9 @@ constexpr auto in_region = [](value x, value w) {
   return manual<"model">(product, takes<split<_, "model">, split<"model", _>>{}, gives<invariant<"model">>{})(x, w);
 };
 constexpr auto region_inside = [](auto x, auto w) { return vmap<0, not_mapped>(in_region)(x, w); };
-static_assert(compile<region_inside, pod, in<float, dims<4, 8, 16>, split<"data", _, "?">>, in<float, dims<16, 8>>>::collectives ==
-              collectives{all_reduce<"model">});
+static_assert(
+    compile<region_inside, pod, in<float, dims<4, 8, 16>, split<"data", _, "?">>, in<float, dims<16, 8>>>::collectives ==
+    collectives{all_reduce<"model">});
 constexpr auto products = [](auto x, auto w) { return vmap<0, not_mapped>(product)(x, w); };
 constexpr auto inside_region = [](auto x, auto w) {
   return manual<"model", "data">(products, takes<split<"data", _, "model">, held<split<"model", _>, replica<"data">>>{},

@@ -12,7 +12,7 @@
 #include "support/evaluate_program.hpp"
 #include "support/traced.hpp"
 
-/// What a program gives for several examples, each computed alone, stacked.
+/// A program for several examples at once, and for each of them alone.
 namespace reference {
 
 /// Row `i` of an array along its dim 0.

@@ -60,7 +60,7 @@ std::string refused(F f, std::vector<std::int64_t> shape = {4, 3}) {
   return "accepted";
 }
 
-/// What x -> s x + t becomes, one after the other.
+/// Functions x -> s x + t, one after the other.
 struct scaled_sums {
   using values = std::tuple<double, double>;
   static constexpr values identity() { return {1, 0}; }
@@ -97,10 +97,15 @@ TEST_CASE("vmap: examples that are split send nothing, however many there are") 
 TEST_CASE("vmap: dims of arguments and results, groups, and results that no example changes") {
   const auto p = dynamic::compile(
       [](value x, value y, value w) {
-        const auto [a, b] = vmap<1, -1, not_mapped>([](value x, value y, value w) { return std::tuple{x * y, sum(x) + sum(w)}; },
-                                                    out_dims<-1>{})(x, y, w);
+        const auto [a, b] = vmap<1, -1, not_mapped>(
+            [](value x, value y, value w) {
+              return std::tuple{x * y, sum(x) + sum(w)};
+            },
+            out_dims<-1>{})(x, y, w);
         const auto [c, d] = vmap<not_mapped, 0>(
-            [](value w, std::tuple<value, value> both) { return std::tuple{w + w, std::get<0>(both) - std::get<1>(both)}; },
+            [](value w, std::tuple<value, value> both) {
+              return std::tuple{w + w, std::get<0>(both) - std::get<1>(both)};
+            },
             out_dims<not_mapped, 1>{})(w, std::tuple{transpose(x, {1, 0}), transpose(y, {1, 0})});
         const auto e = vmap<0, not_mapped>([](value, value w) { return w; })(a, w);  // repeated
         return std::tuple{a, b, c, d, e};
@@ -185,11 +190,14 @@ TEST_CASE("vmap: a gradient by what the argument comes from goes through the arg
 
 TEST_CASE("vmap: a cond of one predicate stays one; of a predicate of each example both branches are computed") {
   const auto f = [](value x, value p) {
-    return cond(sum(p) > 0, [](value x) { return x * 2.0; }, [](value x) { return x - 1.0; }, x);
+    return cond(
+        sum(p) > 0, [](value x) { return x * 2.0; }, [](value x) { return x - 1.0; }, x);
   };
-  const auto shared = dynamic::compile([&](value x, value p) { return vmap<0, not_mapped>(f)(x, p); }, four, f64({5, 2}, {"x", ""}), f64({2}));
+  const auto shared =
+      dynamic::compile([&](value x, value p) { return vmap<0, not_mapped>(f)(x, p); }, four, f64({5, 2}, {"x", ""}), f64({2}));
   CHECK(count_of(shared, "branch") == 1);
-  const auto own = dynamic::compile([&](value x, value p) { return vmap(f)(x, p); }, four, f64({5, 2}, {"x", ""}), f64({5, 2}, {"x", ""}));
+  const auto own =
+      dynamic::compile([&](value x, value p) { return vmap(f)(x, p); }, four, f64({5, 2}, {"x", ""}), f64({5, 2}, {"x", ""}));
   CHECK(count_of(own, "branch") == 0);
   CHECK(own.traffic().bytes == 0);
   const auto x = numbers(10), p = numbers(10, -1);
@@ -205,7 +213,9 @@ TEST_CASE("vmap: a cond of one predicate stays one; of a predicate of each examp
 TEST_CASE("vmap: a while_loop goes on as long as an example does, and those that are done stay") {
   const auto halved = [](value x) {
     return while_loop([](auto now) { return std::get<0>(now) > 1.0; },
-                      [](auto now) { return std::tuple{std::get<0>(now) * 0.5, std::get<1>(now) + 1.0}; },
+                      [](auto now) {
+                        return std::tuple{std::get<0>(now) * 0.5, std::get<1>(now) + 1.0};
+                      },
                       std::tuple{x, constant<double>(x, {}, 0)});
   };
   const auto p = dynamic::compile([&](value x) { return vmap(halved)(x); }, four, f64({5}, {"x"}));
@@ -217,7 +227,8 @@ TEST_CASE("vmap: a while_loop goes on as long as an example does, and those that
 TEST_CASE("vmap: trips that each example counts itself, rows that each example takes elsewhere") {
   const auto f = [](value x, value n) {
     const auto trips = convert<std::int64_t>(n);
-    return fori_loop(trips, [&](value i, value sum) { return sum * 2.0 + convert<double>(i) + x; }, constant<double>(x, {}, 0));
+    return fori_loop(
+        trips, [&](value i, value sum) { return sum * 2.0 + convert<double>(i) + x; }, constant<double>(x, {}, 0));
   };
   const auto p = dynamic::compile([&](value x, value n) { return vmap(f)(x, n); }, four, f64({4}, {"x"}), f64({4}));
   near(run_all(p, {{1, 2, 3, 4}, {0, 1, 2, 3}})[0], {0, 2, 10, 32});
@@ -309,14 +320,16 @@ TEST_CASE("vmap: a pipeline whose stages are vectorised sends its state on by pe
     return reshard(made, split<_, "stage", _, _>{});
   };
   const dynamic::mesh m({{"stage", 4}});
-  const auto p = dynamic::compile(pipeline, m, f64({stages, width, width}, {"stage", "", ""}), f64({batches, 2, width}, {"", "", ""}));
+  const auto p =
+      dynamic::compile(pipeline, m, f64({stages, width, width}, {"stage", "", ""}), f64({batches, 2, width}, {"", "", ""}));
   for (const auto& c : p.collectives()) CHECK(c == collective(collective_permute<"stage">));
   CHECK(p.traffic().in(collective_kind::collective_permute).collectives == batches + stages - 1);
   const auto w = numbers(stages * width * width), x = numbers(batches * 2 * width, 0.5);
   const auto got = run_all(p, {w, x})[0];
   for (std::size_t t = 0; t < batches; ++t)
     for (std::size_t b = 0; b < 2; ++b) {
-      list h(x.begin() + static_cast<std::ptrdiff_t>((2 * t + b) * width), x.begin() + static_cast<std::ptrdiff_t>((2 * t + b + 1) * width));
+      list h(x.begin() + static_cast<std::ptrdiff_t>((2 * t + b) * width),
+             x.begin() + static_cast<std::ptrdiff_t>((2 * t + b + 1) * width));
       for (std::size_t s = 0; s < stages; ++s) {
         list next(width, 0);
         for (std::size_t d = 0; d < width; ++d)
@@ -336,12 +349,15 @@ TEST_CASE("vmap: mistakes are one sentence") {
   };
   const auto id = [](value x) { return x; };
   const auto add = [](value x, value y) { return x + y; };
-  holds(refused([&](value x, value y) { return vmap(add)(x, y); }), "there are 4 examples along dim 0 of argument 0, and 3 along dim 0 of argument 1");
+  holds(refused([&](value x, value y) { return vmap(add)(x, y); }),
+        "there are 4 examples along dim 0 of argument 0, and 3 along dim 0 of argument 1");
   holds(refused([&](value x, value) { return vmap<2>(id)(x); }), "argument 0 is [4,3] and has no dim 2 to be mapped along");
   holds(refused([&](value x, value) { return vmap<0>(id, out_dims<3>{})(x); }), "there is no dim 3 for them");
   holds(refused([&](value x, value) { return vmap<0>(id, out_dims<not_mapped>{})(x); }), "result 0 depends on a mapped argument");
-  holds(refused([&](value x, value y) { return vmap<0>([y](value) { return y; }, out_dims<0>{})(x); }), "result 0 does not depend on a mapped argument");
-  holds(refused([&](value x, value) { return vmap<0>(id, out_dims<0, 1>{})(x); }), "out_dims names 2 dims, and the function returns 1 values");
+  holds(refused([&](value x, value y) { return vmap<0>([y](value) { return y; }, out_dims<0>{})(x); }),
+        "result 0 does not depend on a mapped argument");
+  holds(refused([&](value x, value) { return vmap<0>(id, out_dims<0, 1>{})(x); }),
+        "out_dims names 2 dims, and the function returns 1 values");
   holds(refused([&](value x, value) {
           value leaked;
           const value y = vmap<0>([&leaked](value x) {
@@ -352,11 +368,14 @@ TEST_CASE("vmap: mistakes are one sentence") {
         }),
         "of the body of a loop or conditional outside of it");
   holds(refused(
-            [&](value x, value) { return vmap<0>([](value x) { return broadcast_in_dim(x, std::vector<std::int64_t>(32, 1), {31}); })(x); },
+            [&](value x, value) {
+              return vmap<0>([](value x) { return broadcast_in_dim(x, std::vector<std::int64_t>(32, 1), {31}); })(x);
+            },
             {4, 1}),
         "would have 33 dims; a tensor has at most 32");
   const auto sorted = local_op<"[t]->[t]">([](auto x, auto y) {
     for (std::int64_t i = 0; i < x.extent(0); ++i) y(i) = x(i) + x(0);
   });
-  holds(refused([&](value x, value) { return vmap([&](value x) { return sorted(x); })(x); }), "its function takes the dims that it is written for");
+  holds(refused([&](value x, value) { return vmap([&](value x) { return sorted(x); })(x); }),
+        "its function takes the dims that it is written for");
 }

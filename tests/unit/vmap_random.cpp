@@ -63,11 +63,21 @@ TEST_CASE("vmap: every operator does for many examples what it does for each") {
     for (std::size_t k = 0; k < want.size(); ++k) CHECK(unlike(got[k], want[k], 1e-6) == "");
   }
   if (programs(400) >= 400)
-    for (const auto* name : {"add_row",      "broadcast_in_dim", "concatenate", "convolution", "einsum",  "gather",
-                             "pad",          "reduce",           "loop",        "branch",      "reshape", "reduce_window",
-                             "reshard",      "reverse",          "roll",        "row",         "scatter", "scan_along",
-                             "scatter_set",  "set_row",          "shard_alike", "shift",       "slice",   "select_and_scatter",
-                             "sort",         "top_k",            "transpose",   "select",      "map"}) {
+    for (const auto* name : {"add_row",     "broadcast_in_dim",
+                             "concatenate", "convolution",
+                             "einsum",      "gather",
+                             "pad",         "reduce",
+                             "loop",        "branch",
+                             "reshape",     "reduce_window",
+                             "reshard",     "reverse",
+                             "roll",        "row",
+                             "scatter",     "scan_along",
+                             "scatter_set", "set_row",
+                             "shard_alike", "shift",
+                             "slice",       "select_and_scatter",
+                             "sort",        "top_k",
+                             "transpose",   "select",
+                             "map"}) {
       CAPTURE(name);
       CHECK(met.count(name) == 1);
     }

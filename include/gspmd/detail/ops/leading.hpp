@@ -32,7 +32,9 @@ struct stacked_dims {
     if (!state_change::is_one(n) || n.operands.empty()) return {};
     const state_change c = state_change::of(n);
     if (n.local_axes == 0 || (c.axes & ~n.local_axes) != 0) return {};
-    const auto is = [&](transition_kind by) { return c.by == by || c.by == transition_kind::all_to_all || c.by == transition_kind::convert; };
+    const auto is = [&](transition_kind by) {
+      return c.by == by || c.by == transition_kind::all_to_all || c.by == transition_kind::convert;
+    };
     return {c.from.is == state::varying && is(transition_kind::all_gather),
             c.to.is == state::varying && is(transition_kind::reduce_scatter)};
   }
@@ -124,7 +126,8 @@ class leading_attributes {
     int more = 1;
     for (const auto p : places_.operands) more += p >= 0 ? 1 : 0;
     if (letter == 0 || old.count + more > old.capacity) {
-      g_.fail(n_.at, name_of(n_.op), mistake::rank, "stands in a vmap and has no room for the dim that this adds: it has too many dims");
+      g_.fail(n_.at, name_of(n_.op), mistake::rank,
+              "stands in a vmap and has no room for the dim that this adds: it has too many dims");
       return false;
     }
     n_.attributes.clear();
@@ -187,7 +190,10 @@ constexpr int add_led_row(graph& g, const node& like, const node& led, const exa
     ix.table.push_back({all[d], -1, 0, -1});
     ix.lookup.push_back(-1);
   }
-  node n = source(reads ? code_of<gather_op> : adds ? code_of<scatter_op> : code_of<scatter_set_op>, like.type, like.shape, like.at);
+  node n = source(reads  ? code_of<gather_op>
+                  : adds ? code_of<scatter_op>
+                         : code_of<scatter_set_op>,
+                  like.type, like.shape, like.at);
   n.shape.insert(0, size);
   n.in_gradient = like.in_gradient;
   if (!adds) n.operands.push_back(table);
@@ -207,9 +213,11 @@ constexpr int add_led(graph& g, const node& like, const inline_vec<int, max_map_
   const leading_dim& fact = facts_of(like.op).leading;
   if (fact.is == leading_dim::way::refused)
     return fail(mistake::other,
-                "stands in a vmap, which would give its tensors one dim more, and its function takes the dims that it is written for; give "
+                "stands in a vmap, which would give its tensors one dim more, and its function takes the dims that it is written "
+                "for; give "
                 "its rule a letter for the examples, and call it outside of the vmap");
-  if (like.shape.count == max_rank) return fail(mistake::rank, "stands in a vmap and would have 33 dims; a tensor has at most 32");
+  if (like.shape.count == max_rank)
+    return fail(mistake::rank, "stands in a vmap and would have 33 dims; a tensor has at most 32");
   node n = like;
   n.operands = operands;
   if (fact.is == leading_dim::way::row && places.operands[operands.count - 1] >= 0) return add_led_row(g, like, n, places, size);
@@ -223,7 +231,8 @@ constexpr int add_for_examples(graph& g, int x, std::int64_t size, int place, lo
   if (x < 0) return -1;
   node n = g.nodes[static_cast<std::size_t>(x)];
   if (n.shape.count == max_rank)
-    return g.fail(at, "vmap", mistake::rank, text("a value ") << shape_text(n.shape) << " would have 33 dims; a tensor has at most 32");
+    return g.fail(at, "vmap", mistake::rank,
+                  text("a value ") << shape_text(n.shape) << " would have 33 dims; a tensor has at most 32");
   inline_vec<std::int8_t, max_rank> dims;
   for (int d = 0; d < n.shape.count; ++d) dims.push_back(static_cast<std::int8_t>(d < place ? d : d + 1));
   n.shape.insert(place, size);
@@ -252,8 +261,8 @@ constexpr int add_chosen_by_example(graph& g, int holds, int on_true, int on_fal
 /// Adds whether a bool holds for any example.
 constexpr int add_for_any(graph& g, int holds, location at) { return add_reduce(g, holds, 1, monoid::or_, at); }
 
-/// What is left of the nodes that wrote a function down for one example: a loop that nobody reads, at `first`, and in its body nothing. A
-/// value that got out of the function is refused as one out of a loop is.
+/// Leaves of the nodes that wrote a function down for one example a loop that nobody reads, at `first`, and nothing in its body. A value that
+/// got out of the function is refused as one out of a loop is.
 constexpr void leave_nothing(graph& g, int first, int last, location at) {
   for (int i = first; i < last; ++i) {
     node n = source(i == first ? opcode::loop : opcode::constant, dtype::s64, {}, at);

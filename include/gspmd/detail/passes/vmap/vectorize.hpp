@@ -69,7 +69,8 @@ class vectorizer {
 
  private:
   struct example {
-    int row, leading, behind_rows;  // nodes: of the function; the argument with the examples as dim 0, and as dim 1 where it came so
+    int row, leading,
+        behind_rows;  // nodes: of the function; the argument with the examples as dim 0, and as dim 1 where it came so
   };
   using node_list = inline_vec<int, max_map_arity>;
 
@@ -170,7 +171,7 @@ class vectorizer {
     }
   }
 
-  /// What is added while this lives stands where a node of the function stood.
+  /// Nodes that are added while this lives stand where a node of the function stood.
   class standing {
    public:
     constexpr standing(graph& g, int region, axis_mask local, int scope)
@@ -267,7 +268,8 @@ class vectorizer {
     switch (n.op.code) {
       case opcode::loop:
         for (int c = i; c < last_; ++c)  // before the loop: its carried values stand together
-          if (at(c).op == opcode::carry && at(c).region == i && needed_[place(c)] != 0) static_cast<void>(form_as(at(c).operands[0], c));
+          if (at(c).op == opcode::carry && at(c).region == i && needed_[place(c)] != 0)
+            static_cast<void>(form_as(at(c).operands[0], c));
         return add(true);
       case opcode::branch: return emit_branch(i, n);
       case opcode::otherwise:
