@@ -98,16 +98,16 @@ TEST_CASE("vmap: dims of arguments and results, groups, and results that no exam
   const auto p = dynamic::compile(
       [](value x, value y, value w) {
         const auto [a, b] = vmap<1, -1, not_mapped>(
-            [](value x, value y, value w) {
-              return std::tuple{x * y, sum(x) + sum(w)};
+            [](value u, value v, value shared) {
+              return std::tuple{u * v, sum(u) + sum(shared)};
             },
             out_dims<-1>{})(x, y, w);
         const auto [c, d] = vmap<not_mapped, 0>(
-            [](value w, std::tuple<value, value> both) {
-              return std::tuple{w + w, std::get<0>(both) - std::get<1>(both)};
+            [](value shared, std::tuple<value, value> both) {
+              return std::tuple{shared + shared, std::get<0>(both) - std::get<1>(both)};
             },
             out_dims<not_mapped, 1>{})(w, std::tuple{transpose(x, {1, 0}), transpose(y, {1, 0})});
-        const auto e = vmap<0, not_mapped>([](value, value w) { return w; })(a, w);  // repeated
+        const auto e = vmap<0, not_mapped>([](value, value shared) { return shared; })(a, w);  // repeated
         return std::tuple{a, b, c, d, e};
       },
       four, f64({2, 5}, {"", "x"}), f64({2, 5}), f64({3}));
@@ -127,7 +127,7 @@ TEST_CASE("vmap: dims of arguments and results, groups, and results that no exam
 TEST_CASE("vmap: work that depends on no example is done once") {
   const auto p = dynamic::compile(
       [](value x, value w) {
-        return vmap<0, not_mapped>([](value x, value w) { return einsum<"d,df->f">(x, einsum<"df,fe->de">(w, w)); })(x, w);
+        return vmap<0, not_mapped>([](value u, value v) { return einsum<"d,df->f">(u, einsum<"df,fe->de">(v, v)); })(x, w);
       },
       four, f64({100, 4}), f64({4, 4}));
   CHECK(p.flops_per_device() <= 2 * 64 + 2 * 100 * 16);
@@ -137,8 +137,8 @@ TEST_CASE("vmap in vmap: all distances of two sets, each set split over an axis"
   const dynamic::mesh m({{"x", 2}, {"y", 2}});
   const auto p = dynamic::compile(
       [](value x, value y) {
-        return vmap<0, not_mapped>([](value x, value all) {
-          return vmap<not_mapped, 0>([](value x, value y) { return sum((x - y) * (x - y)); })(x, all);
+        return vmap<0, not_mapped>([](value one, value all) {
+          return vmap<not_mapped, 0>([](value a, value b) { return sum((a - b) * (a - b)); })(one, all);
         })(x, y);
       },
       m, f64({5, 3}, {"x", ""}), f64({4, 3}, {"y", ""}));
@@ -158,9 +158,9 @@ TEST_CASE("vmap and grad: gradients of each example, and of all of them") {
   const auto loss = [](value x, value w) { return sum(tanh(einsum<"d,df->f">(x, w))); };
   const auto p = dynamic::compile(
       [&](value x, value w) {
-        const auto each = vmap<0, not_mapped>([&](value x, value w) { return grad(loss(x, w), std::tuple{x, w}); })(x, w);
+        const auto each = vmap<0, not_mapped>([&](value u, value v) { return grad(loss(u, v), std::tuple{u, v}); })(x, w);
         const auto all = grad(sum(vmap<0, not_mapped>(loss)(x, w)), std::tuple{x, w});
-        const auto seen = vmap<0>([&](value x) { return grad(loss(x, w), w); })(x);  // w from outside
+        const auto seen = vmap<0>([&](value u) { return grad(loss(u, w), w); })(x);  // w from outside
         return std::tuple{std::get<0>(each), sum(std::get<1>(each), {0}), std::get<0>(all), std::get<1>(all), sum(seen, {0})};
       },
       four, f64({6, 3}, {"x", ""}), f64({3, 2}));
@@ -191,7 +191,7 @@ TEST_CASE("vmap: a gradient by what the argument comes from goes through the arg
 TEST_CASE("vmap: a cond of one predicate stays one; of a predicate of each example both branches are computed") {
   const auto f = [](value x, value p) {
     return cond(
-        sum(p) > 0, [](value x) { return x * 2.0; }, [](value x) { return x - 1.0; }, x);
+        sum(p) > 0, [](value v) { return v * 2.0; }, [](value v) { return v - 1.0; }, x);
   };
   const auto shared =
       dynamic::compile([&](value x, value p) { return vmap<0, not_mapped>(f)(x, p); }, four, f64({5, 2}, {"x", ""}), f64({2}));
@@ -241,7 +241,7 @@ TEST_CASE("vmap of a scan reads and writes one row in a trip, which has all exam
   const auto p = dynamic::compile(
       [&](value h, value xs) {
         const auto [last, rows] = vmap(sums)(h, xs);
-        const auto each = vmap([&](value h, value xs) { return grad(std::get<0>(sums(h, xs)), xs); });
+        const auto each = vmap([&](value start, value all) { return grad(std::get<0>(sums(start, all)), all); });
         return std::tuple{last, rows, each(h, xs)};
       },
       four, f64({3}, {"x"}), f64({3, 4}, {"x", ""}));
@@ -268,7 +268,7 @@ TEST_CASE("vmap of a scan reads and writes one row in a trip, which has all exam
 TEST_CASE("vmap: random numbers of one key are those of all examples, and each has its own where keys are mapped") {
   const auto p = dynamic::compile(
       [](value x) {
-        const auto draw = [](value x, value key) { return x * 0.0 + random::uniform<double>(key, {3}); };
+        const auto draw = [](value v, value k) { return v * 0.0 + random::uniform<double>(k, {3}); };
         const value key = random::key(x, 7), all = broadcast_in_dim(key, {4}, {});
         const value keys = all + iota<std::uint64_t>(x, {4}, 0);
         return std::tuple{vmap<0, not_mapped>(draw)(x, key), vmap(draw)(x, keys), random::uniform<double>(key + 2, {3})};
@@ -281,11 +281,25 @@ TEST_CASE("vmap: random numbers of one key are those of all examples, and each h
   CHECK(got[1][0] != got[1][3]);
 }
 
+TEST_CASE("vmap: names and policies of the function are those of what it becomes") {
+  const auto f = [](value x, value w) {
+    return named<"layer">([](value u, value v) { return tanh(einsum<"d,df->f">(u, v)); }, x, w);
+  };
+  const auto p =
+      dynamic::compile([&](value x, value w) { return vmap<0, not_mapped>(f)(x, w); }, four, f64({8, 3}, {"x", ""}), f64({3, 2}));
+  CHECK(explain(p, {.scope = "layer"}).find("einsum") != std::string::npos);
+  const auto forbid = [&](value x, value w) {
+    return vmap<0, not_mapped>(
+        [&](value u, value v) { return with_policy({.forbid_reshard = true}, f, u, reshard(v, split<"x", _>{})); })(x, w);
+  };
+  CHECK_THROWS_AS(static_cast<void>(dynamic::compile(forbid, four, f64({8, 4}, {"x", ""}), f64({4, 2}))), const error&);
+}
+
 TEST_CASE("vmap: reductions and scans by a monoid of the user's, along a dim of the example") {
   const auto p = dynamic::compile(
       [](value x, value y) {
-        return vmap([](value x, value y) {
-          const auto all = reduce_by<scaled_sums>({x, y}, 0), each = scan_by<scaled_sums>({x, y}, 0);
+        return vmap([](value u, value v) {
+          const auto all = reduce_by<scaled_sums>({u, v}, 0), each = scan_by<scaled_sums>({u, v}, 0);
           return std::tuple{all[1], each[1]};
         })(x, y);
       },
@@ -360,22 +374,22 @@ TEST_CASE("vmap: mistakes are one sentence") {
         "out_dims names 2 dims, and the function returns 1 values");
   holds(refused([&](value x, value) {
           value leaked;
-          const value y = vmap<0>([&leaked](value x) {
-            leaked = x * 2.0;
-            return x;
+          const value y = vmap<0>([&leaked](value row) {
+            leaked = row * 2.0;
+            return row;
           })(x);
           return y + leaked;
         }),
         "of the body of a loop or conditional outside of it");
   holds(refused(
             [&](value x, value) {
-              return vmap<0>([](value x) { return broadcast_in_dim(x, std::vector<std::int64_t>(32, 1), {31}); })(x);
+              return vmap<0>([](value row) { return broadcast_in_dim(row, std::vector<std::int64_t>(32, 1), {31}); })(x);
             },
             {4, 1}),
         "would have 33 dims; a tensor has at most 32");
   const auto sorted = local_op<"[t]->[t]">([](auto x, auto y) {
     for (std::int64_t i = 0; i < x.extent(0); ++i) y(i) = x(i) + x(0);
   });
-  holds(refused([&](value x, value) { return vmap([&](value x) { return sorted(x); })(x); }),
+  holds(refused([&](value x, value) { return vmap([&](value row) { return sorted(row); })(x); }),
         "its function takes the dims that it is written for");
 }
