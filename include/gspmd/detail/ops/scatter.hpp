@@ -68,6 +68,7 @@ constexpr opcode opcode_of(monoid kind) {
 /// `bs,bsd->[v]d`: a device that holds a part of the table writes what falls there; a split of the updates leaves the result partial.
 struct scatter_op : indexing_operator {
   static constexpr const char* name = "scatter";
+  static constexpr leading_dim leading{.is = leading_dim::way::indexed, .first = 0, .step = 1};
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& slices = operand_of(g, n, 1).shape;
     const auto maps = index_rule(indexing::of(n, slices.count), n.shape, slices, operand_of(g, n, 0).shape,
@@ -159,6 +160,7 @@ constexpr int add_scatter(graph& g, int indices, int updates, const extents& sha
 /// `[v]d,bs,bsd->[v]d`: the order of the updates counts, so every device has all of those that may fall into its part.
 struct scatter_set_op : indexing_operator {
   static constexpr const char* name = "scatter_set";
+  static constexpr leading_dim leading{.is = leading_dim::way::indexed, .first = 1, .step = 2};
   static constexpr operator_class meets(const node&, monoid) { return {partial_class::all, 2}; }
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& slices = operand_of(g, n, 2).shape;

@@ -106,6 +106,7 @@ constexpr cotangent cotangent_of(const node& n) {
 
 struct transition_op : without_exchange, same_dims, without_steps {
   static constexpr const char* name = "transition";
+  static constexpr leading_dim leading{.is = leading_dim::way::states};
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;
   static constexpr replication_words replication = ordinary_replication;
@@ -240,6 +241,7 @@ constexpr int add_choice(graph& g, span<const int> operands, location at) {
 
 struct opaque_op : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr const char* name = "opaque";
+  static constexpr leading_dim leading{.is = leading_dim::way::refused};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};

@@ -25,7 +25,7 @@ constexpr vec<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, c
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     const node& n = g.nodes[i];
     planned_node line{in_words(n.op), n.at, local.results[i], 0, n.region, n.scope};
-    line.may_differ = n.local_axes & ~n.equal_axes;
+    line.may_differ = n.annotation.layout.varying;
     if (facts_of(n.op).movements(n) == 1) {
       const index_map map = facts_of(n.op).map(g, n, 0);
       if (moves_all_alike(map)) {

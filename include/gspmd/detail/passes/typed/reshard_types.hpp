@@ -23,7 +23,8 @@ class reshard_typer {
     value_type wanted = t_.type(n.operands[0]);
     if (requested.has_splits) {
       for (int a = 0; a < t_.mesh().axis_count(); ++a)
-        if (wanted.on(a).is == state::shard && !t_.is_local(a)) wanted.set(a, {state::invariant});
+        if (wanted.on(a).is == state::shard && !t_.is_local(a) && (n.annotation.open & dim_bit(wanted.on(a).dim)) == 0)
+          wanted.set(a, {state::invariant});  // an open dim stays as it is: that of the examples of a vmap
       for (const auto& use : requested.layout.splits) wanted.set(use.axis, shard_of(use.dim));
     }
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
