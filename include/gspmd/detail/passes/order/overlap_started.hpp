@@ -8,20 +8,20 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// Movements that the program starts and finishes itself (local::start): what does not need them runs in between.
+/// Movements and reductions that the program starts and finishes itself (local::start): what does not need them runs in between.
 namespace gspmd::detail {
 
-/// Whether a step is such a movement, of which another device has a part. Reductions are carried out where they are started.
-constexpr bool is_started_move(const plan& p, const plan_step& s) { return may_be_started(s) && p.nodes[s.node].is_started; }
+/// Whether a step is such a collective, of which another device has a part.
+constexpr bool is_started(const plan& p, const plan_step& s) { return may_be_started(s) && p.nodes[s.node].is_started; }
 
 /// Then the order of the steps is the user's: what is under way takes memory.
-constexpr bool has_started_moves(const plan& p) {
+constexpr bool has_started_steps(const plan& p) {
   for (const auto& s : p.steps)
-    if (is_started_move(p, s)) return true;
+    if (is_started(p, s)) return true;
   return false;
 }
 
-/// Before memory is placed: such a movement goes where its operand is there, before whatever else there is to do.
+/// Before memory is placed: such a step goes where its operand is there, before whatever else there is to do.
 ///
 /// `base`: by value, the one whose memory it shares.
 constexpr void start_early(plan& p, span<const int> base) {
@@ -30,7 +30,7 @@ constexpr void start_early(plan& p, span<const int> base) {
   for (int i = 0; i < static_cast<int>(p.steps.size()); ++i) {
     const plan_step& s = p.steps[i];
     std::size_t at = order.size();
-    if (is_started_move(p, s)) {
+    if (is_started(p, s)) {
       const int x = base[static_cast<std::size_t>(p.slots[s.operands.begin])];
       const auto makes_it = [&](const plan_step& other) {
         for (int k = 0; k < other.results.count; ++k)
@@ -39,7 +39,7 @@ constexpr void start_early(plan& p, span<const int> base) {
       };
       for (; at > 0; --at) {
         const plan_step& before = p.steps[order[at - 1]];
-        if (facts_of(before).role >= step_role::hands_on || is_started_move(p, before) || makes_it(before)) break;
+        if (facts_of(before).role >= step_role::hands_on || is_started(p, before) || makes_it(before)) break;
       }
     }
     any = any || at < order.size();
@@ -48,8 +48,8 @@ constexpr void start_early(plan& p, span<const int> base) {
   if (any) put_in_order(p, span<const int>(order.begin(), order.size()));
 }
 
-/// When memory is placed: makes two steps of it, start_move and finish_move, the second before the first step that reads what it brings,
-/// writes where it reads, or begins or ends a body.
+/// When memory is placed: makes two steps of it, start_move and finish_move, or start_combine and finish_combine, the second before the
+/// first step that reads what it brings, writes where it reads, or begins or ends a body.
 constexpr void overlap_started(plan& p) {
   if (p.mesh.is_checked) return;  // what a step brings is looked at after it
   const int count = static_cast<int>(p.steps.size());
@@ -57,7 +57,7 @@ constexpr void overlap_started(plan& p) {
   bool any = false;
   for (int m = 0; m < count; ++m) {
     const plan_step& s = p.steps[m];
-    if (!is_started_move(p, s)) continue;
+    if (!is_started(p, s)) continue;
     const planned_value &from = p.values[p.slots[s.operands.begin]], &to = p.values[p.slots[s.results.begin]];
     int end = m + 1;
     bool computes = false;
@@ -66,15 +66,15 @@ constexpr void overlap_started(plan& p) {
       if (facts_of(next).role >= step_role::hands_on || reads(p, next, to) || writes(p, next, to) || writes(p, next, from)) break;
       computes = computes || facts_of(next).work == step_work::computes;
     }
-    if (!computes || share_memory(from, to)) continue;
+    if (!computes || (share_memory(from, to) && !facts_of(s).works_in_place(s))) continue;
     ended_before[m] = end;
     any = true;
   }
   if (!any) return;
   vec<plan_step> steps;
   vec<int> place, started;
-  const auto add_step = [&](kernel_id kernel, plan_step s, std::int64_t bytes) {
-    s.kernel = kernel;
+  const auto add_step = [&](plan_step s, kernel_id of_move, kernel_id of_reduction, std::int64_t bytes) {
+    s.kernel = is<kernels::move>(s) ? of_move : of_reduction;
     s.bytes_sent = bytes;
     steps.push_back(s);
   };
@@ -82,14 +82,14 @@ constexpr void overlap_started(plan& p) {
     for (const int m : started) {
       if (ended_before[m] != i) continue;
       steps[place[m]].target = static_cast<int>(steps.size());
-      add_step(id_of<kernels::finish_move>, p.steps[m], 0);
+      add_step(p.steps[m], id_of<kernels::finish_move>, id_of<kernels::finish_combine>, 0);
     }
     if (i == count) break;
     place.push_back(static_cast<int>(steps.size()));
     if (ended_before[i] < 0) {
       steps.push_back(p.steps[i]);
     } else {
-      add_step(id_of<kernels::start_move>, p.steps[i], p.steps[i].bytes_sent);
+      add_step(p.steps[i], id_of<kernels::start_move>, id_of<kernels::start_combine>, p.steps[i].bytes_sent);
       started.push_back(i);
     }
   }

@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/passes/match_inputs.hpp"
+#include "gspmd/detail/passes/order/overlap_started.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -10,7 +11,8 @@ namespace gspmd::detail {
 /// Gives every value of a plan its place: inputs and outputs lie in the caller's memory, all others at fixed offsets in one
 /// arena per device.
 ///
-/// 1. A value lives from the step that makes it to the last step that reads it, or a reshape of it.
+/// 1. A value lives from the step that makes it to the last step that reads it, or a reshape of it. What a started collective reads
+///    lives until that is finished, where the first step stands that reads what it brings.
 /// 2. A step whose kernel works in place gives its result the place of an operand of that size that dies there.
 /// 3. An output that an elementwise loop makes may lie over any input of its kind that this loop is the last to read (an updated
 ///    weight): nothing else is put into such an output (match_inputs.hpp).
@@ -49,6 +51,8 @@ class memory_planner {
       for (int k = 0; k < s.operands.count; ++k) last_[root(slot(s.operands, k))] = i;
       has_regions_ = has_regions_ || facts_of(s).role >= step_role::loop_begin;
     }
+    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i)
+      if (is_started(plan_, plan_.steps[i]) && !facts_of(plan_.steps[i]).works_in_place(plan_.steps[i])) live_under_way(i);
     if (has_regions_) live_through_loops();
     input_matcher(plan_, storage_, first_, last_, keeps_input_).run();
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i)
@@ -89,6 +93,16 @@ class memory_planner {
   constexpr void settle(int v, memory_place where) {
     plan_.values[root(v)].where = where;
     fixed_[root(v)] = 1;
+  }
+
+  constexpr void live_under_way(int i) {
+    const int brought = root(slot(plan_.steps[i].results, 0));
+    int& last = last_[root(slot(plan_.steps[i].operands, 0))];
+    for (int k = i + 1; k < static_cast<int>(plan_.steps.size()) && facts_of(plan_.steps[k]).role < step_role::hands_on; ++k) {
+      for (int o = 0; o < plan_.steps[k].operands.count; ++o)
+        if (root(slot(plan_.steps[k].operands, o)) == brought) return;
+      if (last < k) last = k;
+    }
   }
 
   /// An output in which nothing else lies before it is made: see input_matcher.
