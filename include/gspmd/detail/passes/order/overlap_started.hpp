@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "gspmd/detail/passes/order/memory_use.hpp"
@@ -21,40 +23,45 @@ constexpr bool has_started_steps(const plan& p) {
   return false;
 }
 
-/// Before memory is placed: such a step goes where its operand is there, before whatever else there is to do.
+/// Before memory is placed: such a step, and what is computed for such steps alone, goes where its operands are there, before whatever
+/// else there is to do.
 ///
 /// `base`: by value, the one whose memory it shares.
 constexpr void start_early(plan& p, span<const int> base) {
+  if (!has_started_steps(p)) return;
+  const auto value_of = [&](const table_range& range, int k) { return base[static_cast<std::size_t>(p.slots[range.begin + k])]; };
+  enum reader : std::uint8_t { none, early, late };
+  vec<std::uint8_t> read_by(p.values.size(), none), is_early(p.steps.size(), 0);
+  for (int i = static_cast<int>(p.steps.size()); i-- > 0;) {
+    const plan_step& s = p.steps[i];
+    bool all_early = facts_of(s).role < step_role::hands_on && s.results.count > 0;
+    for (int k = 0; k < s.results.count; ++k) all_early = all_early && read_by[value_of(s.results, k)] == early;
+    is_early[i] = all_early || is_started(p, s) ? 1 : 0;
+    for (int k = 0; k < s.operands.count; ++k)
+      if (auto& reads = read_by[value_of(s.operands, k)]; reads != late) reads = is_early[i] != 0 ? early : late;
+  }
   vec<int> order;
-  bool any = false;
   for (int i = 0; i < static_cast<int>(p.steps.size()); ++i) {
     const plan_step& s = p.steps[i];
+    const auto needs = [&](const plan_step& other) {
+      for (int k = 0; k < other.results.count; ++k)
+        for (int o = 0; o < s.operands.count; ++o)
+          if (value_of(other.results, k) == value_of(s.operands, o)) return true;
+      return facts_of(other).role >= step_role::hands_on;
+    };
     std::size_t at = order.size();
-    if (is_started(p, s)) {
-      const int x = base[static_cast<std::size_t>(p.slots[s.operands.begin])];
-      const auto makes_it = [&](const plan_step& other) {
-        for (int k = 0; k < other.results.count; ++k)
-          if (base[static_cast<std::size_t>(p.slots[other.results.begin + k])] == x) return true;
-        return false;
-      };
-      for (; at > 0; --at) {
-        const plan_step& before = p.steps[order[at - 1]];
-        if (facts_of(before).role >= step_role::hands_on || is_started(p, before) || makes_it(before)) break;
-      }
-    }
-    any = any || at < order.size();
+    while (is_early[i] != 0 && at > 0 && !needs(p.steps[order[at - 1]])) --at;
     order.insert(order.begin() + at, i);
   }
-  if (any) put_in_order(p, span<const int>(order.begin(), order.size()));
+  put_in_order(p, span<const int>(order.begin(), order.size()));
 }
 
 /// When memory is placed: makes two steps of it, start_move and finish_move, or start_combine and finish_combine, the second before the
 /// first step that reads what it brings, writes where it reads, or begins or ends a body.
 constexpr void overlap_started(plan& p) {
-  if (p.mesh.is_checked) return;  // what a step brings is looked at after it
+  if (p.mesh.is_checked || !has_started_steps(p)) return;  // in a checked program what a step brings is looked at after it
   const int count = static_cast<int>(p.steps.size());
   vec<int> ended_before(p.steps.size(), -1);  // by step
-  bool any = false;
   for (int m = 0; m < count; ++m) {
     const plan_step& s = p.steps[m];
     if (!is_started(p, s)) continue;
@@ -68,9 +75,7 @@ constexpr void overlap_started(plan& p) {
     }
     if (!computes || (share_memory(from, to) && !facts_of(s).works_in_place(s))) continue;
     ended_before[m] = end;
-    any = true;
   }
-  if (!any) return;
   vec<plan_step> steps;
   vec<int> place, started;
   const auto add_step = [&](plan_step s, kernel_id of_move, kernel_id of_reduction, std::int64_t bytes) {

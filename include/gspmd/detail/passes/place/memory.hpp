@@ -48,11 +48,15 @@ class memory_planner {
       const auto& s = plan_.steps[i];
       for (int k = 0; k < s.results.count; ++k)
         if (auto& first = first_[root(slot(s.results, k))]; first < 0) first = i;
-      for (int k = 0; k < s.operands.count; ++k) last_[root(slot(s.operands, k))] = i;
+      for (int k = 0; k < s.operands.count; ++k) {
+        const int v = root(slot(s.operands, k)), m = plan_.values[v].step;
+        if (last_[v] < 0 && m >= 0 && is_started(plan_, plan_.steps[m]) &&
+            !facts_of(plan_.steps[m]).works_in_place(plan_.steps[m]))
+          if (int& held = last_[root(slot(plan_.steps[m].operands, 0))]; held < i - 1) held = i - 1;
+        last_[v] = i;
+      }
       has_regions_ = has_regions_ || facts_of(s).role >= step_role::loop_begin;
     }
-    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i)
-      if (is_started(plan_, plan_.steps[i]) && !facts_of(plan_.steps[i]).works_in_place(plan_.steps[i])) live_under_way(i);
     if (has_regions_) live_through_loops();
     input_matcher(plan_, storage_, first_, last_, keeps_input_).run();
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i)
@@ -93,16 +97,6 @@ class memory_planner {
   constexpr void settle(int v, memory_place where) {
     plan_.values[root(v)].where = where;
     fixed_[root(v)] = 1;
-  }
-
-  constexpr void live_under_way(int i) {
-    const int brought = root(slot(plan_.steps[i].results, 0));
-    int& last = last_[root(slot(plan_.steps[i].operands, 0))];
-    for (int k = i + 1; k < static_cast<int>(plan_.steps.size()) && facts_of(plan_.steps[k]).role < step_role::hands_on; ++k) {
-      for (int o = 0; o < plan_.steps[k].operands.count; ++o)
-        if (root(slot(plan_.steps[k].operands, o)) == brought) return;
-      if (last < k) last = k;
-    }
   }
 
   /// An output in which nothing else lies before it is made: see input_matcher.
