@@ -150,12 +150,16 @@ class mpi_communicator {
   void start(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, const T* const* in, T* const* out) {
     const detail::reduction_route* routes[detail::most_moved_together];
     find_routes<T>(mesh, all, routes);
-    for (auto& group : groups_) group->go_on();
+    go_on();
     group_for<T>(mesh, all[0]).start(mesh, all, routes, in, out);
   }
   template <class T, class List>
   void finish(const detail::mesh_shape& mesh, const List& all, const T* const*, T* const* out) {
     group_for<T>(mesh, all[0]).finish(out[0]);
+  }
+
+  void go_on() {
+    for (auto& group : groups_) group->go_on();
   }
 
   template <class T>

@@ -147,11 +147,9 @@ class threads_communicator {
     [[nodiscard]] detail::meeting_slot& slot(std::int64_t j) const { return group->slots[static_cast<std::size_t>(j)]; }
     [[nodiscard]] detail::meeting_lane& lane(std::int64_t j, unsigned parity) const { return slot(j).lanes[parity]; }
     /// From the number of a member to its buffer number k, of a list under way.
-    [[nodiscard]] auto inputs(std::size_t k, unsigned parity) const {
-      return [=, this](std::int64_t j) { return static_cast<const void* const*>(lane(j, parity).in)[k]; };
-    }
-    [[nodiscard]] auto outputs(std::size_t k, unsigned parity) const {
-      return [=, this](std::int64_t j) { return static_cast<void* const*>(lane(j, parity).out)[k]; };
+    template <class Buffer>
+    [[nodiscard]] auto buffers(Buffer detail::meeting_lane::*shown, std::size_t k, unsigned parity) const {
+      return [=, this](std::int64_t j) { return static_cast<const Buffer*>(lane(j, parity).*shown)[k]; };
     }
   };
 
@@ -163,13 +161,15 @@ class threads_communicator {
 
   static void take_movements(const list_under_way& u, const membership& mine, unsigned parity) {
     for (std::size_t k = 0; k < u.count(); ++k)
-      detail::move_from_peers(*u.mesh, u.movements[k], mine.me, mine.inputs(k, parity), u.out[k],
+      detail::move_from_peers(*u.mesh, u.movements[k], mine.me, mine.buffers(&detail::meeting_lane::in, k, parity), u.out[k],
                               detail::bytes_of(u.subject.type));
   }
   static void take_reductions(const list_under_way& u, const membership& mine, unsigned parity) {
     for (std::size_t k = 0; k < u.count(); ++k)
       if (mine.size() == 1) detail::reduce_alone(*u.mesh, u.reductions[k], mine.me, u.in[k], u.out[k], u.op.elem_bytes);
-      else detail::reduce_from_peers(u.op, *u.mesh, u.reductions[k], mine.me, mine.inputs(k, parity), mine.outputs(k, parity));
+      else
+        detail::reduce_from_peers(u.op, *u.mesh, u.reductions[k], mine.me, mine.buffers(&detail::meeting_lane::in, k, parity),
+                                  mine.buffers(&detail::meeting_lane::out, k, parity));
   }
 
   static std::string describe_barrier(const detail::mesh_shape*, dtype, const void*) { return "a barrier"; }

@@ -78,7 +78,7 @@ void ending<Base>::run(const inline_vec<Descriptor, most_moved_together>& all, c
   }
 }
 
-/// What reductions of elements of T reduce: of complex ones the parts.
+/// The type of the elements that are reduced where those of values are T: of complex ones the parts.
 template <class T>
 using reduced_part = element_t<part_of(dtype_of<T>())>;
 /// Optional: see communicator.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -18,9 +19,7 @@ constexpr bool is_started(const plan& p, const plan_step& s) { return may_be_sta
 
 /// Then the order of the steps is the user's: what is under way takes memory.
 constexpr bool has_started_steps(const plan& p) {
-  for (const auto& s : p.steps)
-    if (is_started(p, s)) return true;
-  return false;
+  return std::any_of(p.steps.begin(), p.steps.end(), [&](const plan_step& s) { return is_started(p, s); });
 }
 
 /// Before memory is placed: such a step, and what is computed for such steps alone, goes where its operands are there, before whatever
@@ -42,11 +41,10 @@ constexpr void start_early(plan& p, span<const int> base) {
   }
   vec<int> order;
   for (int i = 0; i < static_cast<int>(p.steps.size()); ++i) {
-    const plan_step& s = p.steps[i];
     const auto needs = [&](const plan_step& other) {
       for (int k = 0; k < other.results.count; ++k)
-        for (int o = 0; o < s.operands.count; ++o)
-          if (value_of(other.results, k) == value_of(s.operands, o)) return true;
+        for (int o = 0; o < p.steps[i].operands.count; ++o)
+          if (value_of(other.results, k) == value_of(p.steps[i].operands, o)) return true;
       return facts_of(other).role >= step_role::hands_on;
     };
     std::size_t at = order.size();
@@ -79,7 +77,7 @@ constexpr void overlap_started(plan& p) {
   vec<plan_step> steps;
   vec<int> place, started;
   const auto add_step = [&](plan_step s, kernel_id of_move, kernel_id of_reduction, std::int64_t bytes) {
-    s.kernel = is<kernels::move>(s) ? of_move : of_reduction;
+    s.kernel = facts_of(s).role == step_role::joins_operands ? of_reduction : of_move;  // kernels::combine, or kernels::move
     s.bytes_sent = bytes;
     steps.push_back(s);
   };
