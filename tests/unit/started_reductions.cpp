@@ -59,6 +59,29 @@ TEST_CASE("started reductions on threads: all shardings, element types and monoi
     }
 }
 
+TEST_CASE("a device that starts no reduction, or another one, is named") {
+  using namespace oracle;
+  const auto mesh = mesh_of({3});
+  const auto sum = reduction_between(shape_of({5000}), {}, {}, 1, monoid::add),
+             most = reduction_between(shape_of({5000}), {}, {}, 1, monoid::maximum);
+  for (const bool comes : {false, true}) {
+    const auto text = error_of([&] {
+      launch(threads{}, 3, [&](auto& comm) {
+        std::vector<float> v(5000);
+        const float* in = v.data();
+        float* out = v.data();
+        if (comm.device(0) == 1 && !comes) return;
+        const auto& r = comm.device(0) == 1 ? most : sum;
+        comm.start(mesh, span<const reduction>(&r, 1), &in, &out);
+        comm.finish(mesh, span<const reduction>(&r, 1), &in, &out);
+      });
+    });
+    CAPTURE(text);
+    CHECK(text.find(comes ? "in all_reduce by add of f32 [5000], rank 1 in all_reduce by maximum of f32 [5000]"
+                          : "waits in a collective for rank 1, which has finished") != std::string::npos);
+  }
+}
+
 /// How many reductions of a plan are under way while something is computed. Nobody writes where one of them reads or writes, or reads
 /// what it brings, before it is finished; and it is.
 template <class View>
