@@ -281,9 +281,9 @@ class [[nodiscard]] started {
   bool is_done_ = false;
 };
 /// Starts a collective, whose value comes out of `finish`: between them the program does what does not need it, and no operator can take it
-/// by mistake. `sent` is what a collective returns. A movement (all_gather, all_to_all, rotate, permute and the others) is under way until
-/// the first operator that reads it, with threads and over MPI; a reduction is carried out where it is started. Its bytes are counted
-/// there. Errors, at compile time: one that is not finished, or twice.
+/// by mistake. `sent` is what a collective returns. It is under way until the first operator that reads it, with threads and over MPI, and
+/// what is computed for it alone goes first. Its bytes are counted there. A reduction adds in the order of the devices; so does one that is
+/// not started, but where MPI_Allreduce or MPI_Reduce_scatter does it. Errors, at compile time: one that is not finished, or twice.
 ///
 ///     auto next = local::start(local::rotate<"seq">(k));
 ///     out = out + einsum<"qd,kd->qk">(q, k);

@@ -309,7 +309,7 @@ struct order_pass {
     const steps_result& made = before.template of<steps_pass>();
     step_order order;
     order.of.resize(made.steps.steps.size(), 0);
-    if (has_started_moves(made.steps)) return order;
+    if (has_started_steps(made.steps)) return order;
     order.is_any = step_orderer(plan_view(made.steps), span<const int>(made.base.data(), made.base.size())).run(order.of.data());
     return order;
   }
