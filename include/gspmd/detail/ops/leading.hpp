@@ -105,7 +105,7 @@ class leading_attributes {
   /// The annotation names the dims of one example; the new one is open.
   static constexpr void annotate(node& n, int place) {
     if (!n.annotated) return;
-    for (auto& use : n.annotation.splits)
+    for (auto& use : n.annotation.layout.splits)
       if (use.dim >= place) ++use.dim;
     const dim_mask before = dim_bit(place) - 1;
     n.annotation.open = (n.annotation.open & before) | ((n.annotation.open & ~before) << 1) | dim_bit(place);

@@ -64,7 +64,7 @@ constexpr int add_argument(graph& g, int operand, axis_mask axes, const sharding
 
 struct local_view_op : plain_operator, without_steps {
   static constexpr const char* name = "local_view";
-  static constexpr leading_dim leading{.first = 6, .step = 2, .count = max_axes};
+  static constexpr leading_dim leading{};
   static constexpr origin made = origin::viewed;
   static constexpr realisation runs = realisation::alias;
   static constexpr bool uniform = false;
