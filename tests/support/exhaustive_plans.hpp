@@ -37,8 +37,8 @@ struct small_program : graph_builder {
       const auto completed = complete();
       for (const int o : g.outputs) {
         annotation a;
-        static_cast<sharding&>(a) = completed[static_cast<std::size_t>(o)];
-        a.partial = 0;
+        a.layout = completed[static_cast<std::size_t>(o)];
+        a.layout.partial = 0;
         annotate(o, a);
       }
     }
@@ -164,7 +164,7 @@ struct small_program : graph_builder {
       t += "#" + std::to_string(i) + " " + gspmd::detail::name_of(n.op) + "(";
       for (const int o : n.operands) t += " #" + std::to_string(o);
       t += " ) " + std::string(gspmd::detail::shape_text(n.shape).view());
-      if (n.annotated) t += " " + text_of(n.annotation, n.shape.count);
+      if (n.annotated) t += " " + text_of(n.annotation.layout, n.shape.count);
       t += "\n";
     }
     return t;
@@ -187,11 +187,7 @@ struct small_program : graph_builder {
       visit_all(free, at + 1, preferred, least, found);
     }
   }
-  annotation one_of(int rank) {
-    annotation a;
-    static_cast<sharding&>(a) = random_.one_of(all_shardings(rank));
-    return a;
-  }
+  annotation one_of(int rank) { return random_.one_of(all_shardings(rank)); }
   std::int64_t extent() { return random_.one_of(std::vector<std::int64_t>{2, 4, 8, 16, 32}); }
   int add_input(int rank) {
     std::vector<std::int64_t> shape;

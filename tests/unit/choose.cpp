@@ -263,8 +263,8 @@ TEST_CASE("many axes: the search by one axis at a time is no dearer than gatheri
       const auto right = reference::random_sharding(mesh, 2, random);
       const auto out = reference::random_sharding(mesh, 2, random);
       b.g.outputs = {b.annotate(b.einsum("ab,bc->ac", b.input({24, 12}, left), b.input({12, 36}, right)), out)};
-      const auto gathered =
-          reshard_bytes(mesh, shape_of({24, 12}), left, {}, 4) + reshard_bytes(mesh, shape_of({12, 36}), right, {}, 4);
+      const auto gathered = reshard_bytes(mesh, shape_of({24, 12}), left.layout, {}, 4) +
+                            reshard_bytes(mesh, shape_of({12, 36}), right.layout, {}, 4);
       CHECK(bytes_sent(mesh, b.partition()) <= gathered);
     }
     if (axes.size() > 4) continue;  // the harness names four axes

@@ -101,7 +101,7 @@ TEST_CASE("vmap: planned for several devices, any dim split, with annotations fo
       if (in.annotated || in.shape.count == 0 || !random.chance(60)) continue;
       in.annotated = true;
       in.annotation.open = ~ir::dim_mask{0};
-      in.annotation.add_split(random.between(0, static_cast<int>(sizes.size()) - 1), 0);
+      in.annotation.layout.add_split(random.between(0, static_cast<int>(sizes.size()) - 1), 0);
     }
     const partitioned_run run(m.program);
     REQUIRE(run.wrong == "");
