@@ -65,7 +65,7 @@ class strict_program {
   /// `manual`: the axes of the local view, as "x,y". Along them shapes are those of shards.
   strict_program(builder& b, std::string_view manual) : builder_(b), typer_(b.graph(), b.mesh().info(), 0) {
     set_manual(manual);
-    if (manual.empty()) b.graph().find_types = &detail::find_types;
+    if (manual.empty() && detail::has_typed_axes(mesh().shape)) b.graph().find_types = &detail::find_types;
   }
   strict_program(const strict_program&) = delete;
 
@@ -92,7 +92,7 @@ class strict_program {
     typer_.run();
     typer_.give(x.id(), t);
     if (builder_.graph().find_types != nullptr)
-      detail::keep_type_of_input(builder_.graph().nodes[static_cast<std::size_t>(x.id())], t);
+      keep_input(builder_.graph().nodes[static_cast<std::size_t>(x.id())], t, s);
   }
   /// Marks a value that stands for another one: the input or the result of a region. Gradients go through it.
   void stands_for(value x, value other) { links_.push_back({x.id(), other.id()}); }
@@ -103,12 +103,12 @@ class strict_program {
     typer_.want(x.id(), t);
     if (!is_planned() || typer_.local() != 0) return x;
     typer_.run();
-    return states(x) ? requested(x, t, at) : x;
+    return states(x) ? requested(x, t, s, at) : x;
   }
   /// Brings a value to these states.
   value reshard(value x, const value_states& s, location at = location::current()) {
     const auto t = typed(s);
-    if (is_planned() && typer_.local() == 0) return requested(x, t, at);
+    if (is_planned() && typer_.local() == 0) return requested(x, t, s, at);
     const value made = builder_.reshard(x, std::vector<std::string>(static_cast<std::size_t>(x.rank())), at);
     if (made.is_valid()) typer_.want(made.id(), t);
     return made;
@@ -269,9 +269,33 @@ class strict_program {
  private:
   [[nodiscard]] const detail::mesh_info& mesh() const { return builder_.mesh().info(); }
   [[nodiscard]] bool is_planned() { return builder_.graph().find_types != nullptr; }
-  value requested(value x, const detail::value_type& t, location at) {
-    detail::requested_state asked{t.layout(), 0, 0, true};
+  /// The layout of a type, with the automatic axes that split the value as these states say, in their order.
+  [[nodiscard]] detail::annotation with_automatic(const detail::value_type& t, const value_states& s) const {
+    const auto automatic = mesh().shape.automatic_axes;
+    detail::annotation all = t.layout();
+    if (automatic == 0) return all;
+    all.splits.clear();
+    for (int d = 0; d < detail::max_rank; ++d)
+      for (const auto& [axis, dim] : s.order)
+        if (dim == d) all.splits.push_back({static_cast<std::int8_t>(axis), static_cast<std::int8_t>(dim)});
+    for (const auto& use : t.splits)
+      if (!detail::holds_axis(all, use.axis)) all.add_split(use.axis, use.dim);
+    for (std::size_t a = 0; a < s.on.size(); ++a) {
+      const auto axis = static_cast<int>(a);
+      if ((automatic & detail::axis_bit(axis)) == 0) continue;
+      if (s.on[a].is == state::shard && !detail::holds_axis(all, axis)) all.add_split(axis, s.on[a].dim);
+      if (s.on[a].is == state::partial || s.on[a].is == state::replica) all.partial |= detail::axis_bit(axis);  // which is refused
+    }
+    return all;
+  }
+  void keep_input(detail::node& n, const detail::value_type& t, const value_states& s) const {
+    detail::keep_type_of_input(n, t);
+    n.annotation = with_automatic(t, s);
+  }
+  value requested(value x, const detail::value_type& t, const value_states& s, location at) {
+    detail::requested_state asked{with_automatic(t, s), 0, 0, true};
     for (int a = 0; a < t.on.count; ++a) {
+      if ((mesh().shape.automatic_axes & detail::axis_bit(a)) != 0) continue;
       if (t.on[a].is == state::replica) asked.replica |= detail::axis_bit(a);
       if (t.on[a].is == state::invariant || t.on[a].is == state::constant) asked.invariant |= detail::axis_bit(a);
     }
@@ -308,6 +332,8 @@ class strict_program {
       if (!is_there && is_local(a) && s.on[a].is == state::shard)
         t.parts.cut(static_cast<int>(a), s.on[a].dim);  // in the order of the mesh
     }
+    for (int a = 0; a < t.on.count; ++a)
+      if ((mesh().shape.automatic_axes & detail::axis_bit(a)) != 0) t.set(a, {state::constant});
     return t;
   }
   [[nodiscard]] written_collective collective(const detail::typed_step& s, std::string_view kind, std::int64_t bytes) const {

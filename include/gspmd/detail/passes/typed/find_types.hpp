@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/passes/typed/automatic_axes.hpp"
 #include "gspmd/detail/passes/typed/type_program.hpp"
 
 namespace gspmd::detail {
@@ -15,14 +16,21 @@ struct replica_axes {
   }
 };
 
+/// Whether types say anything of a program: not where all axes of its mesh are automatic.
+constexpr bool has_typed_axes(const mesh_shape& mesh) {
+  return mesh.automatic_axes == 0 || mesh.automatic_axes != axis_bit(mesh.axis_count()) - 1;
+}
+
 /// The type that an input says it has.
 constexpr value_type type_of_input(const mesh_shape& mesh, const node& n) {
   value_type t = value_type::all(mesh, {state::invariant});
-  for (const auto& use : n.annotation.splits) t.set(use.axis, shard_of(use.dim));
+  for (const auto& use : n.annotation.splits)
+    if ((mesh.automatic_axes & axis_bit(use.axis)) == 0) t.set(use.axis, shard_of(use.dim));
   const axis_mask replica = replica_axes::of(n).axes;
   for (int a = 0; a < mesh.axis_count(); ++a) {
     if ((n.annotation.partial & axis_bit(a)) != 0) t.set(a, partial_by(n.annotation.reduced_by));
     if ((replica & axis_bit(a)) != 0) t.set(a, {state::replica});
+    if ((mesh.automatic_axes & axis_bit(a)) != 0) t.set(a, {state::constant});
   }
   return t;
 }
@@ -69,6 +77,15 @@ constexpr text first_mistake(const program_typer& typer) {
   return what;
 }
 
+/// Adds to the layout of a value what the user says of it along automatic axes. A value of which he says nothing there is annotated no more.
+constexpr void note_automatic(const mesh_info& mesh, node& n, const annotation& said) {
+  const sharding rest = part_along(said, mesh.shape.automatic_axes);
+  n.annotated = !rest.splits.empty();
+  n.annotation = put_behind(mesh.shape, n.shape, n.annotation, rest);
+  n.annotation.open = n.annotated ? said.open : ~dim_mask{0};
+  if (n.annotated) n.annotation.stages = said.stages;
+}
+
 /// Writes down in a program what its types say: how every value lies, and the steps of what is renamed; but of manual regions, which are
 /// planned by themselves. False where it cannot be planned.
 constexpr bool note_types(graph& g, const program_typer& typer) {
@@ -97,17 +114,38 @@ constexpr bool note_types(graph& g, const program_typer& typer) {
       written_step{d, s.axes}.keep(n);
   }
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
-    g.nodes[i].annotated = true;
-    g.nodes[i].annotation = typer.types[i].layout();
+    node& n = g.nodes[i];
+    const annotation said = n.annotation;
+    n.annotation = typer.types[i].layout();
+    const origin made = facts_of(n.op).made;
+    const bool is_said = n.annotated && (made == origin::given || made == origin::renamed);
+    n.annotated = true;
+    if (g.mesh->shape.automatic_axes != 0) note_automatic(*g.mesh, n, is_said ? said : annotation{});
+  }
+  return true;
+}
+
+/// The mistakes in what is said of inputs along automatic axes; types are silent on them.
+constexpr bool check_automatic_inputs(graph& g) {
+  if (g.mesh->shape.automatic_axes == 0) return true;
+  for (const int i : g.inputs) {
+    const node& n = g.nodes[static_cast<std::size_t>(i)];
+    sharding s = n.annotation;
+    s.partial |= replica_axes::of(n).axes;
+    if (const text what = automatic_mistake(*g.mesh, n.shape, s); !what.empty()) {
+      g.fail(n.at, "input", mistake::states, what);
+      return false;
+    }
   }
   return true;
 }
 
 /// The function for `graph::find_types` of a program in the explicit mode.
 constexpr void find_types(graph& g, bool annotate) {
+  if (!check_automatic_inputs(g)) return;
   const program_typer typer = typed_program(g);
   if (typer.mistakes.empty()) {
-    if (annotate) note_types(g, typer);
+    if (annotate && note_types(g, typer)) plan_automatic_axes(g);
     return;
   }
   if (g.error.empty()) g.error << first_mistake(typer);

@@ -335,6 +335,7 @@ constexpr void type_local(graph& g, bool annotate) {
   }
   graph planned = region_planner(g, noted, typer).run();
   g = std::move(planned);
+  if (g.find_types != nullptr && !g.failed()) plan_automatic_axes(g);
 }
 
 }  // namespace gspmd::detail

@@ -9,6 +9,14 @@
 
 namespace gspmd::detail {
 
+/// A mesh without the axes of which types say nothing: they have one device.
+constexpr mesh_shape along_types(const mesh_shape& mesh) {
+  mesh_shape typed = mesh;
+  for (int a = 0; a < mesh.axis_count(); ++a)
+    if ((mesh.automatic_axes & axis_bit(a)) != 0) typed.sizes[a] = 1;
+  return typed;
+}
+
 /// The state of a value on every axis of the mesh.
 struct value_type {
   inline_vec<axis_state, max_axes> on;
@@ -83,6 +91,7 @@ struct value_type {
       continue;
     }
     const auto is = t.on[a].is;
+    if ((mesh.shape.automatic_axes & axis_bit(a)) != 0) continue;
     if (is == state::shard || is == state::invariant) continue;
     words << (is == state::partial    ? " partial("
               : is == state::replica  ? " replica("
