@@ -63,5 +63,55 @@ template <class Mesh, class Of, dim_spec... Axes>
 inline constexpr bool is_view_of<Mesh, explicit_axes<Of, Axes...>> =
     std::is_same_v<Mesh, explicit_axes<Of, Axes...>> || is_view_of<Mesh, Of>;
 
+/// A program whose explicit axes are typed, with the plan of the automatic ones, which is an evaluation of its own for each pass.
+template <class Program, class Mesh>
+struct automatic_plan {
+ private:
+  struct seen {
+    static constexpr mesh_info info = [] {
+      auto m = Mesh::info;
+      m.shape = without_explicit_axes(m.shape);
+      return m;
+    }();
+  };
+  struct make_along {
+    static constexpr accepted_program run() { return {along_automatic(Program::frozen().thaw().program).program}; }
+    static constexpr auto guess() { return with_room(list_sizes<accepted_program>(Program::frozen().sizes)); }
+  };
+  using passes = static_passes<frozen_program<make_along>, seen>;
+  static constexpr graph planned() {
+    const graph typed = Program::frozen().thaw().program;
+    return with_automatic_plan(typed, along_automatic(typed), passes::template of<choose_pass>().best.table,
+                               passes::template of<emit_pass>());
+  }
+  struct make {
+    static constexpr accepted_program run() {
+      graph g = planned();
+      const mistake broken = g.broken;
+      return {std::move(g), broken};
+    }
+    static constexpr auto guess() { return with_room(list_sizes<accepted_program>(frozen_result<make_along>::value().sizes)); }
+  };
+  /// Reshards stand among the operators.
+  static constexpr list_sizes<accepted_program> with_room(list_sizes<accepted_program> sizes) {
+    sizes.of[0] += sizes.of[0] / 2 + 8;
+    return sizes;
+  }
+
+ public:
+  static constexpr const auto& frozen() { return frozen_result<make>::value(); }
+  static constexpr text error() { return planned().error; }
+};
+template <class Program, class Mesh>
+  requires(Mesh::info.shape.automatic_axes != 0)
+struct program_on<Program, Mesh> {
+  static auto find() {
+    constexpr const auto& rest = Program::frozen().rest;
+    if constexpr (item<3>(rest) != mistake::none || item<5>(rest) == nullptr) return std::type_identity<Program>{};
+    else return std::type_identity<automatic_plan<Program, Mesh>>{};
+  }
+  using type = typename decltype(find())::type;
+};
+
 }  // namespace detail
 }  // namespace gspmd

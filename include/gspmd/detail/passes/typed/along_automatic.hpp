@@ -16,6 +16,7 @@ constexpr mesh_shape without_explicit_axes(const mesh_shape& mesh) {
   seen.order = seen.position = nullptr;
   seen.automatic_axes = 0;
   seen.most_memory = 0;
+  seen.is_searched = false;
   return seen;
 }
 
