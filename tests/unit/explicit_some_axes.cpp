@@ -19,7 +19,7 @@
 #include <gspmd/modes/manual.hpp>
 
 #include "support/error_of.hpp"
-#include "support/reference.hpp"
+#include "support/run_random.hpp"
 
 using namespace gspmd;
 
@@ -84,7 +84,7 @@ struct side {
           asked.layout.splits.push_back({static_cast<std::int8_t>(number[static_cast<std::size_t>(a)]), static_cast<std::int8_t>(d)});
     for (const int a : o.replica) asked.replica |= axis_bit(number[static_cast<std::size_t>(a)]);
     for (const int a : o.invariant) asked.invariant |= axis_bit(number[static_cast<std::size_t>(a)]);
-    if (o.is == annotation_line && asked.layout.splits.empty()) return v;
+    asked.has_splits = o.is == reshard_line || !asked.layout.splits.empty();  // an annotation is the identity where its axes are not
     return {v.graph(), detail::add_requested_state(*v.graph(), v.id(), asked, {})};
   }
   value apply(const line& o) {
@@ -201,7 +201,7 @@ value whole(side& s, value v) {
   if (!s.p) return v;
   s.p->check();
   const auto is = s.p->states(v);
-  REQUIRE(is.has_value());
+  if (!is) return v;  // it is refused
   detail::requested_state asked;
   for (std::size_t a = 0; a < is->on.size(); ++a)
     if (is->on[a].is == state::partial) asked.invariant |= axis_bit(static_cast<int>(a));
@@ -216,7 +216,7 @@ std::string compiled(const program& p, side& s, bool has_gradients, std::optiona
   s.b.output(whole(s, last));
   s.b.output(whole(s, other));
   if (has_gradients)
-    for (const auto& g : grad(einsum("ab,ab->", whole(s, last), whole(s, last)), {s.values[0], s.values[1], s.values[2]}))
+    for (const auto& g : grad(einsum("ab,ab->", whole(s, last), whole(s, last)), std::vector<value>{s.values[0], s.values[1], s.values[2]}))
       s.b.output(whole(s, g));
   return caught::error_of([&] { made.emplace(s.b.compile()); });
 }

@@ -180,13 +180,13 @@ class strict_program {
     if (!is_planned()) throw error("a program with manual axes is checked and not planned");
     return builder_.compile();
   }
-  /// The states of a value; nothing where it was refused.
+  /// The states of a value; nothing where it was refused. Along automatic axes, of which types say nothing, it is called invariant.
   [[nodiscard]] std::optional<value_states> states(value x) const {
     if (!x.is_valid() || static_cast<std::size_t>(x.id()) >= typer_.types.size()) return {};
     const auto& t = typer_.types[static_cast<std::size_t>(x.id())];
     if (!t.is_known) return {};
     value_states s;
-    s.on.assign(t.on.begin(), t.on.end());
+    for (int a = 0; a < t.on.count; ++a) s.on.push_back(typer_.is_automatic(a) ? axis_state{state::invariant} : t.on[a]);
     for (const auto& use : t.splits) s.order.emplace_back(use.axis, use.dim);
     return s;
   }
@@ -196,7 +196,8 @@ class strict_program {
     tried.run();
     if (!x.is_valid() || !tried.types[static_cast<std::size_t>(x.id())].is_known) return {};
     value_states s;
-    for (const auto& on : tried.types[static_cast<std::size_t>(x.id())].on) s.on.push_back(on);
+    for (int a = 0; a < tried.mesh().axis_count(); ++a)
+      s.on.push_back(tried.is_automatic(a) ? axis_state{state::invariant} : tried.type(x.id()).on[a]);
     return s;
   }
   /// Returns the collectives that the program sends forward, in order.

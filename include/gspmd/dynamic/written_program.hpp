@@ -144,8 +144,10 @@ class written_program {
     return m;
   }
   [[nodiscard]] detail::requested_state requested(const value_states& s) const {
-    const auto global = ~b_.graph().open_local;
-    return {layout(s, global), axes_with(s, state::replica) & global, axes_with(s, state::invariant) & global, true};
+    const auto global = ~b_.graph().open_local, typed = global & ~b_.mesh().info().shape.automatic_axes;
+    auto of = layout(s, global);
+    of.partial &= typed;
+    return {of, axes_with(s, state::replica) & typed, axes_with(s, state::invariant) & typed, true};
   }
   [[nodiscard]] static detail::border_spec border(const value_states& s, detail::axis_mask axes) {
     return {layout(s, axes), axes, axes_with(s, state::replica) & axes};

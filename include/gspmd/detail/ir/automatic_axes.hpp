@@ -26,8 +26,8 @@ constexpr bool holds_axis(const sharding& s, int axis) { return (s.split_axes() 
 
 /// Whether the axes that split a dim under `minor` cut the parts that those of `major` leave of it evenly.
 constexpr bool cuts_evenly(const mesh_shape& mesh, const extents& shape, const sharding& major, const sharding& minor, int dim) {
-  if (major.axes_of(dim) == 0 || minor.axes_of(dim) == 0) return true;
-  return shard_extent(shape[dim], parts_of(mesh, major, dim)) % parts_of(mesh, minor, dim) == 0;
+  const auto parts = parts_of(mesh, major, dim);
+  return parts == 1 || shard_extent(shape[dim], parts) % parts_of(mesh, minor, dim) == 0;
 }
 /// Both together; an automatic axis that does not cut a dim evenly does not split it.
 constexpr sharding put_behind(const mesh_shape& mesh, const extents& shape, const sharding& major, const sharding& minor) {

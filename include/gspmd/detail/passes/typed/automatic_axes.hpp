@@ -95,9 +95,8 @@ class automatic_writer {
   constexpr void moved(const purpose& why, int from, const reshard_step& step, int form, int level) {
     const int before = region_;
     region_ = region_at(level);
-    const int x = node_of_[from], t = along_.typed[book_.values[form].node];
+    const int x = node_of_[from];
     keep(form, brought(x, put_behind(mesh_, at(x).shape, by_types(x), step.to), typed_of(why.user).at));
-    static_cast<void>(t);
     region_ = before;
   }
   constexpr void ran(int i, const node_choice& choice, const inline_vec<int, max_map_arity>& operands, int form) {
@@ -119,10 +118,11 @@ class automatic_writer {
   constexpr void opens(int i, int operand, int form) {
     const int t = along_.typed[i];
     node n = typed_.nodes[t];
+    region_ = region_at(book_.depth() - 1);
     n.operands.clear();
     if (operand >= 0) n.operands.push_back(brought(node_of_[operand], {}, n.at));
     else if (n.op == opcode::otherwise) n.operands.push_back(number_[typed_.nodes[t].operands[0]]);
-    const int id = number_[t] = push(n, {}, region_at(book_.depth() - 1));
+    const int id = number_[t] = push(n, {}, region_);
     if (form >= 0) keep(form, id);
     for (std::size_t k = 0; k < copies_.size(); ++k) {
       if (along_.program.nodes[copies_[k].user].op != opcode::carry || along_.program.nodes[copies_[k].user].region != i) continue;
@@ -151,7 +151,6 @@ class automatic_writer {
           to = c.to;
         }
       keep(to, number_[t] = push(n, lies(t, book_.layout_of(to)), region_at(book_.depth() - 1)));
-      if (k + 1 == static_cast<int>(along_.program.nodes.size())) break;
     }
   }
   constexpr void closes() { open_.pop_back(); }
@@ -366,11 +365,10 @@ constexpr graph with_automatic_plan(const graph& typed, const along_automatic& a
                                     const local_program& planned) {
   plan refused;
   refuse_communication(along.program, planned, refused);
-  graph made = refused.broken == mistake::none ? automatic_writer(typed, along, table).run() : typed;
-  if (refused.broken != mistake::none) {
-    made.error = refused.error;
-    made.broken = refused.broken;
-  }
+  if (refused.broken == mistake::none) return automatic_writer(typed, along, table).run();
+  graph made = typed;
+  made.error = refused.error;
+  made.broken = refused.broken;
   return made;
 }
 
