@@ -75,7 +75,9 @@ class strict_reader {
   /// The axes that a document types, where the planner has the others.
   void read_explicit(const json& j, bool is_explicit) {
     const path at(root_, "explicit");
-    if (!is_explicit) return d_.errors.add(at.str(), "names the axes of a document of the explicit mode; leave it out, or say \"mode\": \"explicit\"");
+    if (!is_explicit)
+      return d_.errors.add(at.str(),
+                           "names the axes of a document of the explicit mode; leave it out, or say \"mode\": \"explicit\"");
     std::vector<std::string> names;
     bool are_names = j.is_array() && !j.empty();
     if (are_names)
@@ -84,11 +86,13 @@ class strict_reader {
         if (are_names) names.push_back(name.get<std::string>());
       }
     if (!are_names)
-      return d_.errors.add(at.str(), "is " + found(j) + "; it is a list of axes, one or more: with none the document is of the automatic mode");
+      return d_.errors.add(
+          at.str(), "is " + found(j) + "; it is a list of axes, one or more: with none the document is of the automatic mode");
     if (!d_.mesh) return;
     for (const auto& name : names)
       if (d_.mesh->find(name).empty())
-        return d_.errors.add(at.str(), "names " + in_quotes(name) + ", which is not an axis of the mesh; its axes are: " + d_.mesh->names());
+        return d_.errors.add(
+            at.str(), "names " + in_quotes(name) + ", which is not an axis of the mesh; its axes are: " + d_.mesh->names());
     d_.mesh.emplace(d_.mesh->explicit_axes(names));
   }
   void read_input(const json& j, const path& at) {

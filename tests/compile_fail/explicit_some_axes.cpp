@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistakes of programs that type some axes of a mesh and leave the others to the planner: each is one error.
 // mistakes: 7
-// expect: `z` is not an axis of the mesh
-// expect: before `data`, which is explicit
-// expect: `model`, which is automatic, into
-// expect: where a value is a sum along it is
-// expect: is automatic, and a region takes
-// expect: reshard<replica<`data`>>
-// expect: the operator, with result
+// expect: explicit_axes: `z` is not an axis
+// expect: which is automatic, before `data`
+// expect: explicit, and these by `model`
+// expect: a value is a sum along it is for
+// expect: and a region takes explicit axes
+// expect: reshard<replica<`data`>>(operand
+// expect: over `model`, which forbid_reshard
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/explicit_axes.hpp>
 #include <gspmd/modes/manual.hpp>
@@ -23,17 +23,19 @@ constexpr auto doubled = [](auto x) { return x + x; };
 constexpr auto terms = [](auto x) { return reshard<gspmd::partial<"model">>(x); };
 constexpr auto region = [](auto x) { return manual<"model">([](auto v) { return v; })(x); };
 constexpr auto squares = [](auto x) { return sum(x) * sum(x); };
-constexpr auto sorted = [](auto x) { return sort(x, 0); };
+constexpr auto kept = [](auto x, auto y) { return forbid_reshard(x + y); };
+template <class Split>
+using table = tensor<float, dims<8, 8>, place<pod, replica<"data">, Split>>;
 }  // namespace
 
 #ifndef FIXED
-constexpr int axis_name = explicit_axes<pod, "z">::device_count;                                                // <- here
-constexpr int order = compile<doubled, mixed, vector<split<"model,data">>>::device_count;                       // <- here
+constexpr int axis_name = explicit_axes<pod, "z">::device_count;                                                        // <- here
+constexpr int order = compile<doubled, mixed, vector<split<"model,data">>>::device_count;                               // <- here
 constexpr int uneven = compile<doubled, mixed, tensor<float, dims<6>, place<pod, split<"data,model">>>>::device_count;  // <- here
-constexpr int sum_along = compile<terms, mixed, vector<split<"data">>>::device_count;                           // <- here
-constexpr int local = compile<region, mixed, vector<split<"data">>>::device_count;                              // <- here
-constexpr int typed = compile<squares, mixed, vector<split<"data">>>::device_count;                             // <- here
-constexpr int gathered = compile<sorted, mixed, vector<replica<"data">, split<"model">>>::device_count;         // <- here
+constexpr int sum_along = compile<terms, mixed, vector<split<"data">>>::device_count;                                   // <- here
+constexpr int local = compile<region, mixed, vector<split<"data">>>::device_count;                                      // <- here
+constexpr int typed = compile<squares, mixed, vector<split<"data">>>::device_count;                                     // <- here
+constexpr int kept_as_is = compile<kept, mixed, table<split<"model", _>>, table<split<_, "model">>>::device_count;      // <- here
 #endif
 
 int main() {}

@@ -91,8 +91,7 @@ class strict_program {
     }
     typer_.run();
     typer_.give(x.id(), t);
-    if (builder_.graph().find_types != nullptr)
-      keep_input(builder_.graph().nodes[static_cast<std::size_t>(x.id())], t, s);
+    if (builder_.graph().find_types != nullptr) keep_input(builder_.graph().nodes[static_cast<std::size_t>(x.id())], t, s);
   }
   /// Marks a value that stands for another one: the input or the result of a region. Gradients go through it.
   void stands_for(value x, value other) { links_.push_back({x.id(), other.id()}); }
@@ -285,7 +284,8 @@ class strict_program {
       const auto axis = static_cast<int>(a);
       if ((automatic & detail::axis_bit(axis)) == 0) continue;
       if (s.on[a].is == state::shard && !detail::holds_axis(all, axis)) all.add_split(axis, s.on[a].dim);
-      if (s.on[a].is == state::partial || s.on[a].is == state::replica) all.partial |= detail::axis_bit(axis);  // which is refused
+      if (s.on[a].is == state::partial || s.on[a].is == state::replica)
+        all.partial |= detail::axis_bit(axis);  // which is refused
     }
     return all;
   }

@@ -45,13 +45,14 @@ struct explicit_axes {
   static constexpr detail::mesh_info make_info() {
     if constexpr (!((Mesh::info.mask_of(Axes.view()) != 0) && ...)) detail::refuse<detail::mistake::unknown_axis, unknown>();
     auto m = Mesh::info;
-    m.shape.automatic_axes = (detail::axis_bit(m.shape.axis_count()) - 1) & ~(detail::axis_mask{0} | ... | m.mask_of(Axes.view()));
+    m.shape.automatic_axes =
+        (detail::axis_bit(m.shape.axis_count()) - 1) & ~(detail::axis_mask{0} | ... | m.mask_of(Axes.view()));
     return m;
   }
 
  public:
   static constexpr detail::mesh_info info = make_info();
-  static constexpr int device_count = Mesh::device_count;
+  static constexpr int device_count = info.shape.axis_count() > 0 ? Mesh::device_count : 0;
 };
 
 namespace detail {

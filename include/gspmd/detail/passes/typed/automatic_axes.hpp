@@ -125,7 +125,8 @@ class automatic_writer {
     const int id = number_[t] = push(n, {}, region_);
     if (form >= 0) keep(form, id);
     for (std::size_t k = 0; k < copies_.size(); ++k) {
-      if (along_.program.nodes[copies_[k].user].op != opcode::carry || along_.program.nodes[copies_[k].user].region != i) continue;
+      if (along_.program.nodes[copies_[k].user].op != opcode::carry || along_.program.nodes[copies_[k].user].region != i)
+        continue;
       const int carry = along_.typed[copies_[k].user];
       node c = typed_.nodes[carry];
       c.operands[0] = copies_[k].node;
@@ -136,8 +137,8 @@ class automatic_writer {
   constexpr void ends(int i) {
     const bool is_loop = along_.program.nodes[i].op == opcode::loop_result;
     const int start = along_.program.nodes[along_.program.nodes[i].operands[0]].region;
-    for (int k = i; is_result_of(along_.program, k, along_.program.nodes[i].op,
-                                 is_loop ? start : along_.program.nodes[i].operands[0]);
+    for (int k = i;
+         is_result_of(along_.program, k, along_.program.nodes[i].op, is_loop ? start : along_.program.nodes[i].operands[0]);
          ++k) {
       const int t = along_.typed[k];
       node n = typed_.nodes[t];
@@ -182,9 +183,7 @@ class automatic_writer {
     made_.nodes.push_back(n);
     return static_cast<int>(made_.nodes.size()) - 1;
   }
-  constexpr int clone(int t, const sharding& layout, int region) {
-    return number_[t] = push(typed_.nodes[t], layout, region);
-  }
+  constexpr int clone(int t, const sharding& layout, int region) { return number_[t] = push(typed_.nodes[t], layout, region); }
 
   // ---- reshards ----
 
@@ -230,10 +229,14 @@ class automatic_writer {
     return x;
   }
   /// Brings a value to a layout along the automatic axes. Of steps on the way to it none may cut unevenly what explicit axes leave: then it
-  /// is added up where it lies, and sent at once.
-  constexpr int sent(int x, const sharding& along, location where) {
+  /// is added up where it lies, and sent at once. What is whole, as an operator worked on it so, and was to be a sum, is one of which the first
+  /// device has all.
+  constexpr int sent(int x, const sharding& wanted, location where) {
     const extents shape = at(x).shape;
     const sharding begins = part_along(at(x).annotation, automatic_), is = by_types(x);
+    sharding along = wanted;
+    if (along.reduced_by != begins.reduced_by) along.partial = 0;
+    along.partial &= begins.partial;
     vec<reshard_step> steps;
     bool is_even = true;
     for_each_step(seen_, shape, begins, along, bytes_of(at(x).type), [&](const sharding&, const reshard_step& step) {
@@ -254,7 +257,9 @@ class automatic_writer {
                                                                          : device_action::keep_own;
       x = stepped(x, {does, step.axes, true}, put_behind(mesh_, shape, is, step.to), where);
     }
-    return x;
+    if (wanted.partial == along.partial) return x;
+    return stepped(x, {device_action::keep_first, wanted.partial & ~along.partial, true}, put_behind(mesh_, shape, is, wanted),
+                   where);
   }
   /// A reshard of explicit axes: `along` splits no dim that they move.
   constexpr int changed(int i, int operand, const sharding& along) {
@@ -285,7 +290,8 @@ class automatic_writer {
       wanted.push_back(put_behind(mesh_, at(node_of_[forms[k]]).shape, s, along[k]));
     }
     sharding made = lies(t, result);
-    const bool fits = forms.count == n.operands.count && choice_fits(i, rule, wanted, made) && has_one_sum(wanted, along, result, t);
+    const bool fits =
+        forms.count == n.operands.count && choice_fits(i, rule, wanted, made) && has_one_sum(wanted, along, result, t);
     if (!fits) {
       wanted = typed;
       made = along_.by_types(t);
@@ -299,8 +305,8 @@ class automatic_writer {
     }
     return id;
   }
-  static constexpr void add_uses(const mesh_shape& mesh, const op_rule& rule, int k,
-                                 const inline_vec<axis_use, max_axes>& splits, factor_splits& uses) {
+  static constexpr void add_uses(const mesh_shape& mesh, const op_rule& rule, int k, const inline_vec<axis_use, max_axes>& splits,
+                                 factor_splits& uses) {
     for (const auto& f : to_factors(mesh, rule, rule.operand(k), splits)) {
       bool is_there = false;
       for (const auto& u : uses) is_there = is_there || u.axis == f.axis;
@@ -316,7 +322,23 @@ class automatic_writer {
       if (!(to_dims(mesh_, rule, rule.operand(k), uses) == wanted[k].splits)) return false;
     sharding found;
     found.splits = to_dims(mesh_, rule, rule.result(), uses);
-    return part_along(found, automatic_).splits == part_along(result, automatic_).splits;
+    if (!(part_along(found, automatic_).splits == part_along(result, automatic_).splits)) return false;
+    return is_sum_of(rule, uses, wanted, 0, result) && are_sums_of(i, rule, uses, wanted);
+  }
+  /// Whether result `r` is a sum along the automatic axes that make it one, as they split a factor of it or as an operand is one.
+  [[nodiscard]] constexpr bool is_sum_of(const op_rule& rule, const factor_splits& uses, const layouts_of& wanted, int r,
+                                         const sharding& result) const {
+    axis_mask axes = 0;
+    for (const auto& use : uses)
+      if (rule.leaves_partial(use.dim, r)) axes |= axis_bit(use.axis);
+    for (const auto& operand : wanted) axes |= operand.partial;
+    return ((axes ^ result.partial) & automatic_) == 0;
+  }
+  [[nodiscard]] constexpr bool are_sums_of(int i, const op_rule& rule, const factor_splits& uses,
+                                           const layouts_of& wanted) const {
+    bool all = true;
+    for (int r = 1; r < typed_of(i).results; ++r) all = all && is_sum_of(rule, uses, wanted, r, table_.nodes[i + r].result);
+    return all;
   }
   /// Over the border of a manual region the automatic axes split both sides alike.
   [[nodiscard]] constexpr bool crosses_alike(int i, const sharding& operand, const sharding& result) const {
@@ -327,7 +349,8 @@ class automatic_writer {
     return uses.count == before.count && to_dims(seen_, rule, rule.result(), uses) == after;
   }
   /// Whether what is a sum along both kinds of axes is one by one function.
-  [[nodiscard]] constexpr bool has_one_sum(const layouts_of& wanted, const layouts_of& along, const sharding& result, int t) const {
+  [[nodiscard]] constexpr bool has_one_sum(const layouts_of& wanted, const layouts_of& along, const sharding& result,
+                                           int t) const {
     const auto is_one = [&](const sharding& typed, const sharding& other) {
       return typed.partial == 0 || other.partial == 0 || typed.reduced_by == other.reduced_by;
     };

@@ -27,7 +27,12 @@ class program_typer {
   /// `local`: axes that are local in all of the program; those of manual regions are besides. `regions`: only they are typed, the rest of
   /// the program has no types.
   constexpr program_typer(const graph& g, const mesh_info& mesh, axis_mask local, bool regions = false)
-      : program(g), on_mesh(mesh), local_here(local), only_regions(regions), typed_mesh_(along_types(mesh.shape)), base_local_(local) {
+      : program(g),
+        on_mesh(mesh),
+        local_here(local),
+        only_regions(regions),
+        typed_mesh_(along_types(mesh.shape)),
+        base_local_(local) {
     types.resize(g.nodes.size(), value_type{});
     wanted.resize(g.nodes.size(), -1);
   }

@@ -23,7 +23,8 @@ class reshard_typer {
     if (names_local_axes(i, requested.layout.split_axes() | requested.layout.partial | requested.replica | requested.invariant))
       return;
     value_type wanted = t_.type(n.operands[0]);
-    if (const axis_mask named = requested.layout.split_axes(); requested.has_splits && (named == 0 || (named & ~automatic) != 0)) {
+    if (const axis_mask named = requested.layout.split_axes();
+        requested.has_splits && (named == 0 || (named & ~automatic) != 0)) {
       for (int a = 0; a < t_.mesh().axis_count(); ++a)
         if (wanted.on[a].is == state::shard && !t_.is_local(a)) wanted.set(a, {state::invariant});
       for (const auto& use : requested.layout.splits)
