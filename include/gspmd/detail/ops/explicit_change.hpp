@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/ops/reshard.hpp"
 
 namespace gspmd::detail {
 
@@ -43,5 +44,20 @@ struct explicit_change_op : plain_operator,
   static constexpr void lower(lowering&, const instruction&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
+
+constexpr bool is_explicit_change(const node& n) { return n.op == code_of<explicit_change_op>; }
+/// Makes a node of one operand stand for a reshard that moves these dims.
+constexpr void make_explicit_change(node& n, dim_mask moved, bool is_linear) {
+  n.op = code_of<explicit_change_op>;
+  explicit_change_op::keep(n, moved, is_linear);
+}
+/// Makes a node the identity on its first operand; the step that it takes, if any, is for the caller to keep.
+constexpr void make_reshard(node& n) {
+  if (n.operands.count > 1) n.operands.count = 1;
+  n.op = code_of<reshard_op>;
+  n.attributes.clear();
+}
+/// Whether a node names a value and looks at another one.
+constexpr bool names_alike(const node& n) { return n.op == code_of<shard_alike_op>; }
 
 }  // namespace gspmd::detail

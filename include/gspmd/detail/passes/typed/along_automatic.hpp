@@ -3,7 +3,6 @@
 
 #include "gspmd/detail/ir/automatic_axes.hpp"
 #include "gspmd/detail/ops/explicit_change.hpp"
-#include "gspmd/detail/ops/reshard.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -38,22 +37,18 @@ struct along_automatic {
       node n = g.nodes[i];
       const origin made = facts_of(n.op).made;
       const bool is_changed = is_change(i);
-      if (made == origin::renamed && !(n.op == code_of<shard_alike_op>)) one_operand(n);
+      if (made == origin::renamed && !names_alike(n)) make_reshard(n);
       for (auto& o : n.operands) o = number[o];
       n.region = n.region < 0 ? -1 : number[n.region];
       const annotation said = along(n, automatic);
       n.annotated = is_said(n, automatic) && !is_changed;
       n.annotation = is_changed ? annotation{} : said;
       n.closed_axes = made == origin::viewed ? ~automatic : 0;
-      if (is_changed) {
-        n.op = code_of<explicit_change_op>;
-        explicit_change_op::keep(n, moved_dims(i), is_linear(i));
-      }
+      if (is_changed) make_explicit_change(n, moved_dims(i), is_linear(i));
       number[i] = push(n, i);
       if (!is_changed || !is_said(g.nodes[i], automatic)) continue;
       node lies = n;
-      lies.op = code_of<reshard_op>;
-      lies.attributes.clear();
+      make_reshard(lies);
       lies.operands[0] = number[i];
       lies.annotated = true;
       lies.annotation = said;
@@ -78,11 +73,6 @@ struct along_automatic {
     program.nodes.push_back(n);
     typed.push_back(of);
     return static_cast<int>(program.nodes.size()) - 1;
-  }
-  static constexpr void one_operand(node& n) {
-    if (n.operands.count > 1) n.operands.count = 1;
-    n.op = code_of<reshard_op>;
-    n.attributes.clear();
   }
   /// Whether the user says how a value lies along automatic axes, and what he says.
   [[nodiscard]] static constexpr bool is_said(const node& n, axis_mask automatic) {

@@ -103,8 +103,8 @@ class automatic_writer {
     region_ = region_at(book_.depth());
     inline_vec<sharding, max_map_arity> along;
     for (int k = 0; k < operands.count; ++k) along.push_back(wanted(i, k));
-    keep(form, along_.program.nodes[i].op == code_of<explicit_change_op> ? changed(i, operands[0], along[0])
-                                                                         : computed(i, operands, along, choice.result));
+    keep(form, is_explicit_change(along_.program.nodes[i]) ? changed(i, operands[0], along[0])
+                                                           : computed(i, operands, along, choice.result));
   }
   constexpr void ran_movement(int i, int k, int operand, int, int form) {
     moved_.push_back(operand);
@@ -189,8 +189,12 @@ class automatic_writer {
 
   /// Adds the identity on `x` by one step, in the region that is open.
   constexpr int stepped(int x, const written_step& step, const sharding& to, location where) {
-    node n = source(code_of<reshard_op>, at(x).type, at(x).shape, where);
+    node n;
+    n.type = at(x).type;
+    n.shape = at(x).shape;
+    n.at = where;
     n.operands.push_back(x);
+    make_reshard(n);
     n.local_axes = at(x).local_axes;
     n.equal_axes = at(x).equal_axes;
     n.in_gradient = at(x).in_gradient;
@@ -266,9 +270,10 @@ class automatic_writer {
     const int t = along_.typed[i];
     node n = typed_.nodes[t];
     const int x = brought(node_of_[operand], lies(n.operands[0], along), n.at);
-    n.operands.clear();
-    n.operands.push_back(x);
-    n.op = code_of<reshard_op>;
+    const auto steps = n.attributes;
+    n.operands[0] = x;
+    make_reshard(n);
+    n.attributes = steps;
     return number_[t] = push(n, lies(t, part_along(at(x).annotation, automatic_)), region_);
   }
 
