@@ -51,6 +51,7 @@ class automatic_writer {
       if (chooser::is_visited(g, uses, i)) walk_.visit(i);
     for (std::size_t k = 0; k < g.outputs.size(); ++k) {
       const int o = g.outputs[k], form = walk_.bring(o, table_.outputs[k], {o, false, true});
+      tag_ = typed_of(o).tag;
       made_.outputs.push_back(brought(node_of_[form], lies(along_.typed[o], table_.outputs[k]), typed_of(o).at));
     }
     for (const auto& also : typed_.also_tagged)
@@ -82,6 +83,7 @@ class automatic_writer {
   constexpr void made_with_last(int i, int form) { keep(form, number_[along_.typed[i]]); }
   constexpr void made(int root, int operand, int form, int level) {
     const int t = along_.typed[root], before = region_;
+    tag_ = typed_.nodes[t].tag;
     region_ = region_at(level);
     if (operand < 0) {
       keep(form, clone(t, lies(t, book_.layout_of(form)), region_));
@@ -96,11 +98,13 @@ class automatic_writer {
     const int before = region_;
     region_ = region_at(level);
     const int x = node_of_[from];
+    tag_ = typed_of(why.user).tag;
     keep(form, brought(x, put_behind(mesh_, at(x).shape, by_types(x), step.to), typed_of(why.user).at));
     region_ = before;
   }
   constexpr void ran(int i, const node_choice& choice, const inline_vec<int, max_map_arity>& operands, int form) {
     region_ = region_at(book_.depth());
+    tag_ = typed_of(i).tag;
     inline_vec<sharding, max_map_arity> along;
     for (int k = 0; k < operands.count; ++k) along.push_back(wanted(i, k));
     keep(form, is_explicit_change(along_.program.nodes[i]) ? changed(i, operands[0], along[0])
@@ -113,12 +117,14 @@ class automatic_writer {
   constexpr void copied(int user, int from, int to) {
     region_ = region_at(book_.depth());
     const int t = along_.typed[user];
+    tag_ = typed_of(user).tag;
     copies_.push_back({user, brought(node_of_[from], lies(t, book_.layout_of(to)), typed_of(user).at), to});
   }
   constexpr void opens(int i, int operand, int form) {
     const int t = along_.typed[i];
     node n = typed_.nodes[t];
     region_ = region_at(book_.depth() - 1);
+    tag_ = n.tag;
     n.operands.clear();
     if (operand >= 0) n.operands.push_back(brought(node_of_[operand], {}, n.at));
     else if (n.op == opcode::otherwise) n.operands.push_back(number_[typed_.nodes[t].operands[0]]);
@@ -198,6 +204,7 @@ class automatic_writer {
     n.local_axes = at(x).local_axes;
     n.equal_axes = at(x).equal_axes;
     n.in_gradient = at(x).in_gradient;
+    n.tag = tag_;
     n.scope = at(x).scope;
     step.keep(n);
     return push(n, to, region_);
@@ -379,7 +386,7 @@ class automatic_writer {
   vec<int> number_;   // by node of the typed program: one that stands for it
   vec<int> open_;     // the nodes that opened the bodies around this point
   vec<copy> copies_;
-  int region_ = -1;
+  int region_ = -1, tag_ = -1;  // of what is made next: it is for the sake of the user's value that this tag names
   struct known_form {
     int from, is, region;
   };
