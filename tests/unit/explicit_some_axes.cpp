@@ -363,4 +363,37 @@ TEST_CASE("random programs are accepted as if there were the explicit axes alone
   for (int kind = 0; kind < kinds_of_lines && programs >= 240; ++kind) CHECK_MESSAGE(by_kind[kind] > 0, kind);
 }
 
+TEST_CASE("a manual region over the explicit axis; what is in it is planned along the other") {
+  const auto compiled = [](const dynamic::mesh& m, bool is_typed) {
+    dynamic::builder b(m);
+    std::optional<dynamic::strict_program> p;
+    const value x = b.input(dynamic::in<double>({8, 6})), w = b.input(dynamic::in<double>({6, 4}));
+    if (is_typed) {
+      p.emplace(b, "");
+      p->input(x, {{on{state::shard, 0, monoid::add}, on{state::invariant}}});
+      p->input(w, {{on{state::replica}, on{state::shard, 1, monoid::add}}});
+    }
+    const auto product = [](value v, value u) { return tanh(einsum("bd,df->bf", v, u)); };
+    value y;
+    if (is_typed)
+      y = manual<"data">(
+          [&](value v, value u) {
+            const value h = product(v, u);
+            return local::all_reduce<"data">(local::to_partial<"data">(einsum("bf->f", h)));
+          },
+          takes<split<"data", _>, replica<"data">>{}, gives<invariant<"data">>{})(x, w);
+    else y = einsum("bf->f", product(x, w));
+    b.output(y);
+    return b.compile();
+  };
+  const auto typed = compiled(dynamic::mesh({{"data", 2}, {"model", 2}}).explicit_axes({"data"}), true);
+  const auto one = compiled(dynamic::mesh({{"data", 1}}), false);
+  std::vector<double> xs, ws;
+  for (int k = 0; k < 48; ++k) xs.push_back(k % 7 / 4.0 - 0.5);
+  for (int k = 0; k < 24; ++k) ws.push_back(k % 5 / 4.0 - 0.5);
+  const auto found = typed.run(threads{}, xs, ws), expected = one.run(self{}, xs, ws);
+  for (std::size_t k = 0; k < 4; ++k) CHECK(found[0].data<double>()[k] == doctest::Approx(expected[0].data<double>()[k]));
+  CHECK(sent_over(typed, {"data"}) > 0);
+}
+
 }  // namespace explicit_some_axes
