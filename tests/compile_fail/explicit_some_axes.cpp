@@ -7,7 +7,7 @@
 // expect: a value is a sum along it is for
 // expect: and a region takes explicit axes
 // expect: reshard<replica<`data`>>(operand
-// expect: over `model`, which forbid_reshard
+// expect: which forbid_reshard does not
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/explicit_axes.hpp>
 #include <gspmd/modes/manual.hpp>
