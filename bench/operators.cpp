@@ -27,7 +27,7 @@ graph mlp(const mesh_info& mesh, std::int64_t operators) {
     const int id = detail::add_parameter(g, dtype::f32, detail::extents_of(shape), {});
     auto& n = g.nodes.back();
     n.annotated = true;
-    for (const auto& [axis, dim] : splits) n.annotation.add_split(axis, dim);
+    for (const auto& [axis, dim] : splits) n.annotation.layout.add_split(axis, dim);
     return value(&g, id);
   };
   value h = input({65536, 1024}, {{0, 0}});
@@ -77,19 +77,18 @@ template <int A, int B>
 void partition(benchmark::State& state) {
   const auto mesh = mesh_of(A, B);
   const graph g = mlp(mesh, state.range(0));
-  const auto completed = detail::complete_graph(g, mesh.shape);
-  for (auto _ : state) benchmark::DoNotOptimize(detail::partition_graph(g, mesh.shape, completed).ops.data());
+  for (auto _ : state) benchmark::DoNotOptimize(detail::pass_results(g, mesh.shape).of<detail::emit_pass>().ops.data());
   report_per_operator(state, g);
 }
 template <int A, int B>
 void schedule(benchmark::State& state) {
   const auto mesh = mesh_of(A, B);
   const graph g = mlp(mesh, state.range(0));
-  const auto completed = detail::complete_graph(g, mesh.shape);
-  const auto local = detail::partition_graph(g, mesh.shape, completed);
+  const auto local = detail::pass_results(g, mesh.shape).take<detail::emit_pass>();
   for (auto _ : state) {
-    detail::vec<int> base;
-    benchmark::DoNotOptimize(detail::schedule_program(g, mesh.shape, local, base).steps.data());
+    detail::step_state made(g, mesh.shape, local);
+    detail::scheduler(made).run();
+    benchmark::DoNotOptimize(made.out.steps.data());
   }
   report_per_operator(state, g);
 }

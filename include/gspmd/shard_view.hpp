@@ -30,7 +30,7 @@ class shard_view {
   };
   static constexpr facts resolved = [] {
     const auto r = detail::resolve(Mesh::info, Split::specs(), Split::rank, Dims::rank);
-    return facts{r.value, r.problem.empty(), r.broken};
+    return facts{r.value.layout, r.problem.empty(), r.broken};
   }();
   struct problem {
     static constexpr detail::text make() {

@@ -123,8 +123,8 @@ constexpr void add_axes(const mesh_info& mesh, std::string_view list, int dim, r
         return;
       }
       used |= axis_bit(axis);
-      if (dim >= 0) r.value.add_split(axis, dim);
-      else r.value.partial |= axis_bit(axis);
+      if (dim >= 0) r.value.layout.add_split(axis, dim);
+      else r.value.layout.partial |= axis_bit(axis);
     }
     if (comma == std::string_view::npos) return;
     list.remove_prefix(comma + 1);
@@ -173,10 +173,10 @@ constexpr resolved_sharding resolve(const mesh_info& mesh, const Spec* specs, in
     }
     add_axes(mesh, list, d, r, used);
     if (!r.problem.empty()) return r;
-    for (const auto& use : r.value.splits)
+    for (const auto& use : r.value.layout.splits)
       if (use.dim == d) r.value.stages |= static_cast<std::uint64_t>(stage) << (4 * use.axis);
   }
-  r.value.reduced_by = kind;
+  r.value.layout.reduced_by = kind;
   add_axes(mesh, partial_axes, -1, r, used);
   return r;
 }

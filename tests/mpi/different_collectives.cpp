@@ -95,6 +95,26 @@ class collectives {
       CHECK(y.front() == 4);
       CHECK(y.back() == 4);
     });
+    add("all_reduce that is started" + text, [=, this](mpi_communicator& comm) {
+      std::vector<float> x(static_cast<std::size_t>(n), 1.0F), y(x.size());
+      const float* in = x.data();
+      float* out = y.data();
+      comm.start(mesh_, span<const reduction>(sum.get(), 1), &in, &out);
+      comm.finish(mesh_, span<const reduction>(sum.get(), 1), &in, &out);
+      CHECK(y.front() == static_cast<float>(ranks));
+      CHECK(y.back() == static_cast<float>(ranks));
+    });
+    add("reduce_scatters of which two are under way" + text, [=, this](mpi_communicator& comm) {
+      std::vector<double> x(static_cast<std::size_t>(n * ranks), 2.0), y(static_cast<std::size_t>(n)), z(y);
+      const double* in = x.data();
+      double *out = y.data(), *other = z.data();
+      comm.start(mesh_, span<const reduction>(scatter.get(), 1), &in, &out);
+      comm.start(mesh_, span<const reduction>(scatter.get(), 1), &in, &other);
+      comm.finish(mesh_, span<const reduction>(scatter.get(), 1), &in, &other);
+      comm.finish(mesh_, span<const reduction>(scatter.get(), 1), &in, &out);
+      CHECK(y.back() == 2.0);
+      CHECK(z.front() == 2.0);
+    });
     for (const bool contiguous : {true, false}) {
       const auto exchange = std::make_shared<movement>(contiguous ? shape_of(ranks, n * ranks) : shape_of(2 * ranks, n * ranks),
                                                        split(0, 0), split(0, 1), axis_mask{1});

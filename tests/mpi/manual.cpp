@@ -43,7 +43,12 @@ constexpr auto all_kinds = [](auto x, auto w) {
   auto turned = local::start(local::all_to_all<"x">(x, 0, 1));
   auto products = einsum<"bd,bd->">(x, x);
   auto z = local::finish(std::move(sent));
-  return local::all_reduce<"x">(einsum<"bf,bf->">(z, z) + products) +
+  auto added = local::start(local::all_reduce<"x", state::replica>(y));
+  auto part = local::start(local::reduce_scatter<"x">(einsum<"bd,bf->df">(x, einsum<"bd,df->bf">(x, whole)), 0));
+  auto gram = einsum<"bf,cf->bc">(y, y);
+  auto further = einsum<"bf,cf->">(y, local::to_varying<"x">(local::finish(std::move(added)))) + einsum<"bc->">(gram) +
+                 einsum<"df->">(local::finish(std::move(part)));
+  return local::all_reduce<"x">(einsum<"bf,bf->">(z, z) + products + further) +
          local::all_reduce<"x">(einsum<"ab->">(local::finish(std::move(turned))));
 };
 constexpr auto with_gradients = [](auto x, auto w) {

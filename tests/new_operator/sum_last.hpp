@@ -21,6 +21,7 @@ struct sum_last_op {
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
   static constexpr replication_words replication = ordinary_replication;
+  static constexpr leading_dim leading{};
 
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     tensor_map operand, result;

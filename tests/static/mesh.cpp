@@ -56,14 +56,14 @@ static_assert(resolved<split<"data">>(2).broken == detail::mistake::annotation_r
 static_assert(resolved<split<"row", _>>(2).broken == detail::mistake::unknown_axis);
 static_assert(resolved<split<"data", "data">>(2).broken == detail::mistake::axis_used_twice);
 
-static_assert(sharding_of<split<"data", _>>().axes_of(0) == 1 && !sharding_of<split<"data", _>>().is_split(1));
-static_assert(sharding_of<split<"model,data">>().splits[0].axis == 1, "major first");
+static_assert(sharding_of<split<"data", _>>().layout.axes_of(0) == 1 && !sharding_of<split<"data", _>>().layout.is_split(1));
+static_assert(sharding_of<split<"model,data">>().layout.splits[0].axis == 1, "major first");
 static_assert(sharding_of<split<"data?", "?">>().open == 3 && sharding_of<split<"data", _>>().open == 0);
 static_assert(sharding_of<split<"model p2", "data? p11">>().stage_of(1) == 2 &&
               sharding_of<split<"model p2", "data? p11">>().stage_of(0) == 11 &&
               sharding_of<split<"model p2", "data? p11">>().open == 2 && sharding_of<split<"data">>().last_stage() == 0);
 static_assert(!is_accepted<split<"data p16">>() && !is_accepted<split<"data p">>() && !is_accepted<split<"p1">>());
-static_assert(detail::spec_of(pod::info, sharding_of<split<"model,data", _>>(), 0).view() == "model,data");
+static_assert(detail::spec_of(pod::info, sharding_of<split<"model,data", _>>().layout, 0).view() == "model,data");
 
 // ---- shards: the same extents everywhere, rounded up ----
 template <std::int64_t N, class Split>

@@ -90,7 +90,7 @@ struct small_program : graph_builder {
     for (const int i : free) list[0][static_cast<std::size_t>(i)] = {};
     for (const int i : free) carry(list[1], i, 0, -1);
     for (auto at = free.rbegin(); at != free.rend(); ++at) {
-      const int reader = uses_of(g).readers[*at][0];
+      const int reader = uses_of(g).readers(*at)[0];
       int operand = 0;
       while (reader != *at && g.nodes[static_cast<std::size_t>(reader)].operands[operand] != *at) ++operand;
       if (reader != *at) carry(list[2], reader, -1, operand);
@@ -115,11 +115,9 @@ struct small_program : graph_builder {
     return time;
   }
   [[nodiscard]] std::int64_t planned_time(bool is_searched) const {
-    const auto uses = uses_of(g);
-    const auto completed = complete();
     mesh_shape planned_on = mesh;
     planned_on.is_searched = is_searched;
-    return time_of(choose_plan(g, planned_on, uses, completed, narrowed(g, mesh, uses, completed)).best.table);
+    return time_of(pass_results(g, planned_on).of<search_pass>().best.table);
   }
 
   /// The least time over all shardings of up to `most` free values; of more, over those that one change after the other leads to, from

@@ -5,10 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/detail/passes/choose/plan_search.hpp"
-#include "gspmd/detail/passes/complete/complete.hpp"
-#include "gspmd/detail/passes/complete/narrow.hpp"
-#include "gspmd/detail/passes/emit/emit.hpp"
+#include "gspmd/detail/passes/make_plan.hpp"
 #include "support/all_operators.hpp"
 #include "support/layouts.hpp"
 
@@ -17,10 +14,9 @@ namespace layouts {
 using gspmd::dtype;
 
 /// The program that every device runs, all_reduces not yet joined.
-inline local_program emitted(const graph& g, const mesh_shape& mesh, span<const sharding> completed) {
-  const auto uses = uses_of(g);
-  const auto found = choose_plan(g, mesh, uses, completed, narrowed(g, mesh, uses, completed));
-  return emitter(g, mesh, found.best.table).run(uses);
+inline local_program emitted(const graph& g, const mesh_shape& mesh) {
+  const pass_results passes(g, mesh);
+  return emitter(g, mesh, passes.of<search_pass>().best.table).run(passes.of<uses_pass>());
 }
 
 /// A program under construction, in f32, on a mesh whose axes are x, y, z.
@@ -54,14 +50,20 @@ struct graph_builder {
   node& at(int i) { return g.nodes[static_cast<std::size_t>(i)]; }
 
   [[nodiscard]] std::vector<sharding> complete() const {
-    if (g.failed()) throw std::logic_error(std::string(g.error.view()));
+    check();
     completion c(g, mesh);
     c.run();
     return {c.shardings.begin(), c.shardings.end()};
   }
-  [[nodiscard]] local_program partition() const { return emitted(g, mesh, complete()); }
+  [[nodiscard]] local_program partition() const {
+    check();
+    return emitted(g, mesh);
+  }
 
  private:
+  void check() const {
+    if (g.failed()) throw std::logic_error(std::string(g.error.view()));
+  }
   static inline_vec<std::int8_t, max_rank> list(const std::vector<int>& dims) {
     inline_vec<std::int8_t, max_rank> result;
     for (const int d : dims) result.push_back(static_cast<std::int8_t>(d));

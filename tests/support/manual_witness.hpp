@@ -89,7 +89,7 @@ struct typed_again {
     return states;
   }
   [[nodiscard]] state is(int node, int axis) const {
-    const auto found = typer.types[static_cast<std::size_t>(node)].on[axis].is;
+    const auto found = typer.types[static_cast<std::size_t>(node)].on(axis).is;
     return found == state::shard ? state::varying : found;
   }
   [[nodiscard]] static value built(dynamic::builder& in, const program_of_devices& p) {

@@ -115,7 +115,7 @@ struct random_options {
 /// runs, and has every device's output buffers checked:
 ///
 ///   random_program p(seed);
-///   completion c(p.g, p.mesh); c.run(); local_program q = partition_graph(p.g, p.mesh, c.shardings);
+///   local_program q = pass_results(p.g, p.mesh).take<emit_pass>();
 ///   buffer = p.local_input(i, device, q.value(q.inputs[i]).layout);               for all devices and inputs
 ///   message = p.check_output(k, device, q.value(q.outputs[k]).layout, buffer);    empty if right
 ///
@@ -165,7 +165,7 @@ class random_program {
     const auto& parts = parts_[static_cast<std::size_t>(i)];
     const auto& global = parts.empty()
                              ? inputs[static_cast<std::size_t>(i)]
-                             : parts[static_cast<std::size_t>(ir::group_index(mesh, g.nodes[id].annotation.partial, at))];
+                             : parts[static_cast<std::size_t>(ir::group_index(mesh, g.nodes[id].annotation.layout.partial, at))];
     const auto size = static_cast<std::size_t>(ir::bytes_of(global.type));
     const auto local = ir::local_extents(mesh, g.nodes[id].shape, layout);
     std::vector<std::byte> buffer(static_cast<std::size_t>(ir::elements(local)) * size);
@@ -215,16 +215,16 @@ class random_program {
     std::string t = "{";
     for (int d = 0; d < rank; ++d) {
       t += d > 0 ? "," : "";
-      for (const auto& use : s.splits)
+      for (const auto& use : s.layout.splits)
         if (use.dim == d) t += static_cast<char>('x' + use.axis);
-      if (!s.is_split(d)) t += '-';
+      if (!s.layout.is_split(d)) t += '-';
       if ((s.open & ir::dim_bit(d)) != 0) t += '?';
     }
     t += '}';
-    if (s.partial != 0) {
-      t += std::string(" partial ") + ir::name_of(s.reduced_by) + " over ";
+    if (s.layout.partial != 0) {
+      t += std::string(" partial ") + ir::name_of(s.layout.reduced_by) + " over ";
       for (int a = 0; a < mesh.axis_count(); ++a)
-        if ((s.partial & ir::axis_bit(a)) != 0) t += static_cast<char>('x' + a);
+        if ((s.layout.partial & ir::axis_bit(a)) != 0) t += static_cast<char>('x' + a);
     }
     return t;
   }
@@ -376,7 +376,7 @@ class random_program {
     std::vector<int> axes;
     for (int a = 0; a < mesh.axis_count(); ++a) axes.insert(axes.begin() + random_.between(0, a), a);
     for (const int a : axes)
-      if (rank > 0 && random_.chance(70)) s.add_split(a, random_.between(0, rank - 1));
+      if (rank > 0 && random_.chance(70)) s.layout.add_split(a, random_.between(0, rank - 1));
     if (random_.chance(40))
       for (int d = 0; d < rank; ++d)
         if (random_.chance(50)) s.open |= ir::dim_bit(d);
@@ -430,7 +430,7 @@ class random_program {
 
   /// Makes an input partial over axes that do not split it.
   void split_parts(node& n, const host_array& x, facts& f) {
-    ir::sharding& s = n.annotation;
+    ir::sharding& s = n.annotation.layout;
     for (int a = 0; a < mesh.axis_count(); ++a)
       if ((s.split_axes() & ir::axis_bit(a)) == 0 && random_.chance(70)) s.partial |= ir::axis_bit(a);
     if (s.partial == 0) return;
@@ -650,7 +650,7 @@ class random_program {
       case 20:
         if (options_.annotate && random_.chance(75)) {
           auto s = random_sharding(rank);
-          for (const auto& use : s.splits)
+          for (const auto& use : s.layout.splits)
             if (random_.chance(20)) s.stages |= static_cast<std::uint64_t>(random_.between(1, 3)) << (4 * use.axis);
           commit(ir::add_reshard(g, x, s, here));
         } else {

@@ -91,16 +91,16 @@ inline annotated with_views(std::uint64_t seed, random_options options = {}) {
     if (!r.problem.empty() || !alone.problem.empty()) result.wrong = "seed " + std::to_string(seed) + ": not resolved";
     for (std::int64_t d = 0; d < info.shape.device_count(); ++d)
       for (int dim = 0; dim < n.shape.count; ++dim)
-        if (detail::part_index(info.shape, r.value, dim, info.shape.coordinates_of(d)) !=
-            detail::part_index(own.shape, alone.value, dim, own.shape.coordinates_of(d)))
+        if (detail::part_index(info.shape, r.value.layout, dim, info.shape.coordinates_of(d)) !=
+            detail::part_index(own.shape, alone.value.layout, dim, own.shape.coordinates_of(d)))
           result.wrong = "seed " + std::to_string(seed) + ": another part under " + std::string(specs[0].view());
     // what is written is read again as the same
     std::vector<dim_spec> written;
-    for (int dim = 0; dim < n.shape.count; ++dim) written.push_back(detail::spec_of(info, r.value, dim));
-    if (!detail::same_layout(detail::resolve(info, written.data(), n.shape.count, n.shape.count).value, r.value))
+    for (int dim = 0; dim < n.shape.count; ++dim) written.push_back(detail::spec_of(info, r.value.layout, dim));
+    if (detail::resolve(info, written.data(), n.shape.count, n.shape.count).value.layout != r.value.layout)
       result.wrong = "seed " + std::to_string(seed) + ": is not read as it is written";
     n.annotation = r.value;
-    result.by_other_meshes += which > 0 && !r.value.splits.empty() ? 1 : 0;
+    result.by_other_meshes += which > 0 && !r.value.layout.splits.empty() ? 1 : 0;
   }
   result.program.mesh = info.shape;
   return result;

@@ -172,7 +172,7 @@ struct lattice {
   }
   [[nodiscard]] const state* find(const sharding& s) const {
     for (const auto& other : states)
-      if (same_layout(other.s, s)) return &other;
+      if (other.s == s) return &other;
     return nullptr;
   }
 };
@@ -202,7 +202,7 @@ inline path path_of(const mesh_shape& mesh, const extents& global, const shardin
   path p;
   for_each_step(mesh, global, from, to, 1, [&](const sharding&, const reshard_step& step) { p.steps.push_back(step); });
   if (p.steps.size() > 8) p.wrong = "more than 8 steps";
-  if (!same_layout(p.steps.empty() ? from : p.steps.back().to, to)) p.wrong = "stops before the target";
+  if ((p.steps.empty() ? from : p.steps.back().to) != to) p.wrong = "stops before the target";
   return p;
 }
 

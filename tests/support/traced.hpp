@@ -212,7 +212,7 @@ inline ir::annotation random_sharding(const ir::mesh_shape& mesh, int rank, rand
   std::vector<int> axes;
   for (int a = 0; a < mesh.axis_count(); ++a) axes.insert(axes.begin() + random.between(0, a), a);
   for (const int a : axes)
-    if (rank > 0 && random.chance(70)) s.add_split(a, random.between(0, rank - 1));
+    if (rank > 0 && random.chance(70)) s.layout.add_split(a, random.between(0, rank - 1));
   if (random.chance(40))
     for (int d = 0; d < rank; ++d)
       if (random.chance(50)) s.open |= ir::dim_bit(d);

@@ -281,8 +281,7 @@ TEST_CASE("the table of choices says what every operator gets and how, and emit 
   const int o = b.annotate(b.einsum("ab,bc->ac", l, r), split({{0}, {1}}));
   b.g.outputs = {o};
   const auto uses = uses_of(b.g);
-  const auto preferred = narrowed(b.g, b.mesh, uses, b.complete());
-  const auto table = choose_whole_plan(b.g, b.mesh, uses, preferred, preferred).best.table;
+  const auto table = pass_results(b.g, b.mesh).take<choose_pass>().best.table;
   const auto& chosen = table.nodes[o];
   CHECK(text_of(table.wanted[chosen.wanted], 2) == "{x,-}");
   CHECK(text_of(table.wanted[chosen.wanted + 1], 2) == "{-,y}");  // gathered over x

@@ -28,7 +28,7 @@ std::vector<sharding> without_priorities(const graph& g, const mesh_shape& mesh)
   for (const auto& n : g.nodes) result.push_back(n.annotated ? n.annotation : open({}, ~dim_mask{0}));
   const auto give = [&](const op_rule& rule, int from, const tensor_map& from_map, int to, const tensor_map& to_map) {
     factor_splits shared;
-    for (const auto& use : to_factors(mesh, rule, from_map, result[static_cast<std::size_t>(from)].splits))
+    for (const auto& use : to_factors(mesh, rule, from_map, result[static_cast<std::size_t>(from)].layout.splits))
       if (rule.uniform || to_map.holds(use.dim)) add_factor_split(shared, use.axis, use.dim);
     return refine(result[static_cast<std::size_t>(to)], to_dims(mesh, rule, to_map, shared),
                   g.nodes[static_cast<std::size_t>(to)].shape);
@@ -47,7 +47,9 @@ std::vector<sharding> without_priorities(const graph& g, const mesh_shape& mesh)
                     changed;
       }
   }
-  return std::vector<sharding>(result.begin(), result.end());
+  std::vector<sharding> layouts;
+  for (const auto& a : result) layouts.push_back(a.layout);
+  return layouts;
 }
 
 /// How many pairs of an elementwise operator's tensors are laid out differently.
@@ -55,7 +57,7 @@ int mismatches(const graph& g, gspmd::detail::span<const sharding> shardings) {
   int count = 0;
   for (std::size_t i = 0; i < g.nodes.size(); ++i)
     if (is_elementwise(g.nodes[i].op))
-      for (const int o : g.nodes[i].operands) count += same_layout(shardings[i], shardings[static_cast<std::size_t>(o)]) ? 0 : 1;
+      for (const int o : g.nodes[i].operands) count += shardings[i] == shardings[static_cast<std::size_t>(o)] ? 0 : 1;
   return count;
 }
 
@@ -166,7 +168,7 @@ TEST_CASE("in a mixture of experts the activations follow the weights") {
   graph_builder annotated({4});
   build(annotated, true);
   const auto t = annotated.complete();
-  for (std::size_t i = 0; i < s.size(); ++i) CHECK(same_layout(s[i], t[i]));
+  for (std::size_t i = 0; i < s.size(); ++i) CHECK(s[i] == t[i]);
 }
 
 TEST_CASE("a batch split flows through twenty operators, forward and backward") {
@@ -415,7 +417,7 @@ TEST_CASE("random programs: the order of independent lines and what is annotated
       if (random.chance(50)) more.nodes[i].annotation.open = ~dim_mask{0};
       const auto again = complete(more);
       bool same = true;
-      for (std::size_t k = 0; k < s.size(); ++k) same = same && same_layout(again[k], s[k]);
+      for (std::size_t k = 0; k < s.size(); ++k) same = same && again[k] == s[k];
       REQUIRE(same);
     }
   }
@@ -450,12 +452,12 @@ TEST_CASE("random programs: laws of completion") {
         valid = valid && s[i].partial == 0;
         continue;
       }
-      kept = kept && p.mesh.size_of(s[i].partial ^ n.annotation.partial) == 1 &&
-             (s[i].partial == 0 || s[i].reduced_by == n.annotation.reduced_by);
+      kept = kept && p.mesh.size_of(s[i].partial ^ n.annotation.layout.partial) == 1 &&
+             (s[i].partial == 0 || s[i].reduced_by == n.annotation.layout.reduced_by);
       for (int d = 0; d < n.shape.count; ++d) {  // axes of size 1 aside, the annotation stays; open dims may get more axes
         std::vector<int> wanted;
         std::vector<int> got;
-        for (const auto& use : n.annotation.splits)
+        for (const auto& use : n.annotation.layout.splits)
           if (use.dim == d && p.mesh.sizes[use.axis] > 1) wanted.push_back(use.axis);
         for (const auto& use : s[i].splits)
           if (use.dim == d && p.mesh.sizes[use.axis] > 1) got.push_back(use.axis);
@@ -489,7 +491,7 @@ TEST_CASE("random programs: laws of completion") {
       annotated.nodes[i].annotation = s[i];
     }
     const auto fixed = complete(annotated);
-    for (std::size_t i = 0; i < s.size(); ++i) same = same && same_layout(s[i], fixed[i]);
+    for (std::size_t i = 0; i < s.size(); ++i) same = same && s[i] == fixed[i];
     REQUIRE(same);
   }
   CHECK(refined > 3000);

@@ -16,7 +16,7 @@ using namespace layouts;
 
 namespace {
 
-const annotation whole{}, by_rows = split({{0}, {}}), by_columns = split({{}, {0}});
+const sharding whole{}, by_rows = split({{0}, {}}), by_columns = split({{}, {0}});
 constexpr std::int64_t all = 64 * 32 * 4, three_quarters = all * 3 / 4;  // bytes of f32 [64,32]; what an all_gather over 4 sends
 
 /// A program on four devices, over values of f32 [64,32].
@@ -74,14 +74,14 @@ struct random_reshards : graph_builder {
  private:
   static std::vector<opcode> joins() { return {opcode::add, opcode::subtract, opcode::maximum, opcode::multiply}; }
   int resharded(int i, std::size_t target) { return random_.chance(75) ? reshard(i, targets_[target]) : i; }
-  annotation any(int rank) {
-    annotation a;
+  sharding any(int rank) {
+    sharding a;
     for (int axis = 0; axis < mesh.axis_count(); ++axis)
       if (const int dim = random_.between(-1, rank - 1); dim >= 0) a.add_split(axis, dim);
     return a;
   }
   reference::random_numbers random_;
-  std::vector<annotation> targets_;
+  std::vector<sharding> targets_;
 };
 
 }  // namespace

@@ -83,7 +83,7 @@ struct side {
         if (number[static_cast<std::size_t>(a)] >= 0)
           asked.layout.splits.push_back(
               {static_cast<std::int8_t>(number[static_cast<std::size_t>(a)]), static_cast<std::int8_t>(d)});
-    for (const int a : o.replica) asked.replica |= axis_bit(number[static_cast<std::size_t>(a)]);
+    for (const int a : o.replica) asked.layout.replica |= axis_bit(number[static_cast<std::size_t>(a)]);
     for (const int a : o.invariant) asked.invariant |= axis_bit(number[static_cast<std::size_t>(a)]);
     asked.has_splits =
         o.is == reshard_line || !asked.layout.splits.empty();  // an annotation is the identity where its axes are not

@@ -13,6 +13,7 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/vmap.hpp>
 
 #include "support/golden_plans.hpp"
 
@@ -373,6 +374,19 @@ TEST_CASE("golden plans: what nobody annotated") {
     return std::tuple{reshard(h * y, split<_, "m">{}), reshard(h + y, split<_, "m">{})};
   };
   static_cast<void>(file().check("rows that two operators want in columns", dynamic::compile(twice, m, rows, columns)));
+}
+
+TEST_CASE("golden plans: an ensemble of networks, members over one axis and the batch over another") {
+  const dynamic::mesh m({{"member", 4}, {"data", 2}});
+  const auto members = [](value x, value w1, value w2) { return vmap<not_mapped, 0, 0>(train)(x, w1, w2); };
+  const auto on = [&](const std::string& title, const sharding& x) {
+    return file().check(title, dynamic::compile(members, m, f32({2048, 256}, x), f32({8, 256, 1024}, {"member", "", ""}),
+                                                f32({8, 1024, 256}, {"member", "", ""})));
+  };
+  // Nothing is sent between members; the gradients of two of them are added up over the batch.
+  const auto p = on("ensemble of eight networks", {"data", ""});
+  for (const auto& c : p.collectives()) CHECK(c.axes.view() == "data");
+  CHECK(p.traffic().bytes == 2 * weights_bytes());
 }
 
 TEST_CASE("nothing else stands in plans.txt") { file().finish(); }

@@ -286,4 +286,24 @@ TEST_CASE("a compiled program looks rows up and adds up their gradients") {
   for (int i = 0; i < 15; ++i) CHECK(sorted.data()[i] == more[12 - i / 3 * 3 + i % 3]);
 }
 
+// A step of its own for the sum would read and write the whole table in every trip.
+constexpr auto added_up = [](value table, value ids, value rows) {
+  return fori_loop(
+      8, [=](value, value t) { return scatter_add(t, ids, rows); }, table);
+};
+TEST_CASE("rows are added where they are looked up: no other table is written") {
+  using step = compile<added_up, mesh<axis<"x", 2>>, in<double, dims<1000, 4>, split<"x", _>>,
+                       in<std::int32_t, dims<3>, split<_>>, in<double, dims<3, 4>, split<_, _>>>;
+  static_assert(step::view.arena_bytes < 1000);
+  const auto table = filled<double>({1000, 4}, {1, 2, 3, 4});
+  const auto ids = filled<std::int32_t>({3}, {999, 5, 999});
+  const auto rows = filled<double>({3, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  const auto found = run<step>(threads{}, table, ids, rows);
+  for (int i = 0; i < 4; ++i) {
+    CHECK(found.data()[i] == i + 1);
+    CHECK(found.data()[20 + i] == 8 * (5 + i));
+    CHECK(found.data()[3996 + i] == 8 * (10 + 2 * i));
+  }
+}
+
 }  // namespace

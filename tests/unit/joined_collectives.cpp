@@ -22,7 +22,7 @@ namespace ir = gspmd::detail;
 
 /// The plan of a graph whose collectives stay apart.
 ir::plan apart(const ir::graph& g, const ir::mesh_shape& mesh) {
-  ir::step_state steps(g, mesh, layouts::emitted(g, mesh, ir::complete_graph(g, mesh)));
+  ir::step_state steps(g, mesh, layouts::emitted(g, mesh));
   ir::scheduler(steps).run();
   ir::plan result = std::move(steps.out);
   for (const auto& n : g.nodes) result.nodes.push_back({ir::in_words(n.op), n.at, -1, 0, n.region});
@@ -232,7 +232,7 @@ TEST_CASE("every operator stands behind what it reads, once") {
       values.push_back(random.chance(25) ? b.annotate(made, reference::random_sharding(b.mesh, 2, random)) : made);
     }
     b.g.outputs = {values.back(), values[values.size() - 2], random.one_of(values)};
-    const auto p = ir::partition_graph(b.g, b.mesh, b.complete());
+    const auto p = ir::pass_results(b.g, b.mesh).take<ir::emit_pass>();
     std::vector<int> made(p.values.size(), 0);
     for (const int v : p.inputs) made[static_cast<std::size_t>(v)] = 1;
     for (const auto& op : p.ops) {

@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <gspmd/vmap.hpp>
+
 // An operator that is defined wholly here is completed, partitioned, differentiated, counted, explained, refused and run.
 
 using namespace gspmd;
@@ -33,4 +35,17 @@ TEST_CASE("it is explained, counted and refused") {
   }
   CHECK(refused.find("sum_last") != std::string::npos);
   CHECK(refused.find("rank 0 has no last dim") != std::string::npos);
+}
+
+TEST_CASE("it takes a dim of examples") {
+  const auto sums = [](value x) { return vmap<1>([](value one) { return new_operator::sum_last(one); })(x); };
+  const auto planned = dynamic::compile(sums, dynamic::mesh({{"x", 2}}), dynamic::in<double>({2, 3, 4}, {"", "x", ""}));
+  CHECK(planned.traffic().bytes == 0);
+  std::vector<double> x(24);
+  for (std::size_t i = 0; i < 24; ++i) x[i] = static_cast<double>(i);
+  const auto found = planned.run(simulated{}, x);
+  REQUIRE(found[0].shape == std::vector<std::int64_t>{3, 2});
+  for (std::size_t e = 0; e < 3; ++e)
+    for (std::size_t i = 0; i < 2; ++i)
+      CHECK(found[0].data<double>()[2 * e + i] == static_cast<double>(4 * (12 * i + 4 * e) + 6));
 }

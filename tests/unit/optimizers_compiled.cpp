@@ -55,7 +55,7 @@ using initial = compile<first_state, square, network_in>;
 
 template <std::size_t... K>
 constexpr bool keeps_places(std::index_sequence<K...>) {
-  return (detail::same_layout(step::output_shard<K>::layout, step::input_shard<K>::layout) && ...);
+  return (step::output_shard<K>::layout == step::input_shard<K>::layout && ...);
 }
 
 network<array<double>> first_parameters() {

@@ -27,7 +27,9 @@ struct steps_as_traced {
   ir::plan plan;
   ir::vec<int> base;
   steps_as_traced(const ir::graph& g, const ir::mesh_shape& mesh) {
-    plan = ir::schedule_program(g, mesh, ir::partition_graph(g, mesh, ir::complete_graph(g, mesh)), base);
+    auto made = ir::pass_results(g, mesh).take<ir::steps_pass>();
+    plan = std::move(made.steps);
+    base = std::move(made.base);
   }
   [[nodiscard]] ir::plan placed() const {
     ir::plan p = plan;
@@ -230,7 +232,7 @@ TEST_CASE("random programs: steps that are made a few operators at a time are th
     const reference::random_program r(seed);
     const ir::graph g = ir::program_to_plan(r.g);
     if (g.failed()) continue;
-    const auto local = ir::partition_graph(g, r.mesh, ir::complete_graph(g, r.mesh));
+    const auto local = ir::pass_results(g, r.mesh).take<ir::emit_pass>();
     const auto finished = [&](std::size_t most) {
       ir::step_state state(g, r.mesh, local);
       while (!state.is_done_) {

@@ -92,9 +92,9 @@ choice_table chosen(const graph& g, const mesh_shape& mesh, gspmd::detail::span<
 }
 bool equal(const choice_table& a, const choice_table& b) {
   const auto is_alike = [](const node_choice& x, const node_choice& y) {
-    return same_layout(x.result, y.result) && x.forced == y.forced && x.moved == y.moved;
+    return x.result == y.result && x.forced == y.forced && x.moved == y.moved;
   };
-  const auto same = [](const sharding& x, const sharding& y) { return same_layout(x, y); };
+  const auto same = [](const sharding& x, const sharding& y) { return x == y; };
   return std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), is_alike) &&
          std::equal(a.wanted.begin(), a.wanted.end(), b.wanted.begin(), b.wanted.end(), same) &&
          std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(), same);

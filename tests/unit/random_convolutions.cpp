@@ -92,11 +92,11 @@ void annotate(draws& r, traced& program, value x) {
   n.annotation = {};
   for (int a = 0; a < program.mesh.shape.axis_count(); ++a) {
     const auto d = r.below(static_cast<std::int64_t>(x.rank()) + 1);
-    if (d < x.rank()) n.annotation.splits.push_back({static_cast<std::int8_t>(a), static_cast<std::int8_t>(d)});
+    if (d < x.rank()) n.annotation.layout.splits.push_back({static_cast<std::int8_t>(a), static_cast<std::int8_t>(d)});
   }
-  std::sort(n.annotation.splits.begin(), n.annotation.splits.end(), [](gspmd::detail::axis_use a, gspmd::detail::axis_use b) {
-    return a.dim != b.dim ? a.dim < b.dim : a.axis < b.axis;
-  });
+  std::sort(
+      n.annotation.layout.splits.begin(), n.annotation.layout.splits.end(),
+      [](gspmd::detail::axis_use a, gspmd::detail::axis_use b) { return a.dim != b.dim ? a.dim < b.dim : a.axis < b.axis; });
 }
 
 std::vector<int> draw_mesh(draws& r) {

@@ -23,7 +23,7 @@ TEST_CASE("refine takes what is open and free, and says whether it did") {
 
   annotation closed = split({{1}, {}});
   CHECK(!take(closed, split({{}, {0}})));
-  CHECK(same_layout(closed, split({{1}, {}})));
+  CHECK(closed.layout == split({{1}, {}}));
   annotation half = open(split({{1}, {}}), 0b10);
   CHECK(take(half, split({{1}, {0}})));
   CHECK(half.splits == split({{1}, {0}}).splits);

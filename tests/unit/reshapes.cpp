@@ -78,7 +78,7 @@ class reshape_program {
     g.outputs.push_back(detail::add_reshape(g, x, r.to, {}));
     for (auto& n : g.nodes) {
       n.annotated = true;
-      static_cast<detail::sharding&>(n.annotation) = &n == g.nodes.data() ? r.s : r.t;
+      n.annotation.layout = &n == g.nodes.data() ? r.s : r.t;
     }
     planned_ = detail::make_plan(g, r.mesh);
   }

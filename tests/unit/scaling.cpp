@@ -157,8 +157,16 @@ TEST_CASE("planning takes a time in proportion to the operators") {
     for (int i = count / 2; i-- > 0;) x = einsum<"ab,bc->ac">(x, made[static_cast<std::size_t>(i)]);
     return x;
   };
+  const auto shifted = [](value x, value w, int count) {  // all margins are brought before the loops at its end
+    value y = x + sum(w);
+    for (int i = 0; i < count / 5; ++i) {
+      const value z = x * static_cast<double>(i);
+      y = y + shift(z, 0, 1) + shift(z, 0, -1);
+    }
+    return y;
+  };
   using program = value (*)(value, value, int);
-  for (const program p : {program(chain), program(centred), program(long_lived)}) {
+  for (const program p : {program(chain), program(centred), program(long_lived), program(shifted)}) {
     const auto ticks_per_operator = [&](int count) {
       const dynamic::mesh m({{"x", 2}, {"y", 4}});
       dynamic::builder b(m);

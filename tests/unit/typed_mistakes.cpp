@@ -27,9 +27,9 @@ value given(dynamic::builder& b, dynamic::strict_program& p, std::type_identity<
   const auto parts = detail::parts_of_place<Parts...>(b.mesh().info(), Dims::rank);
   dynamic::value_states s;
   for (int a = 0; a < 2; ++a)
-    s.on.push_back((parts.layout.partial & detail::axis_bit(a)) != 0 ? detail::partial_by(parts.layout.reduced_by)
-                   : (parts.replica & detail::axis_bit(a)) != 0      ? axis_state{state::replica}
-                                                                     : axis_state{state::invariant});
+    s.on.push_back((parts.layout.partial & detail::axis_bit(a)) != 0   ? detail::partial_by(parts.layout.reduced_by)
+                   : (parts.layout.replica & detail::axis_bit(a)) != 0 ? axis_state{state::replica}
+                                                                       : axis_state{state::invariant});
   for (const auto& use : parts.layout.splits) s.order.emplace_back(use.axis, use.dim);
   p.input(x, s);
   return x;

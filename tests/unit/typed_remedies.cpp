@@ -223,7 +223,7 @@ struct way_out {
       }
       return axes;
     };
-    if (words.starts_with("reshard<replica<`")) requested.replica = names(quoted(behind("replica<`")));
+    if (words.starts_with("reshard<replica<`")) requested.layout.replica = names(quoted(behind("replica<`")));
     else if (words.starts_with("reshard<invariant<`")) requested.invariant = names(quoted(behind("invariant<`")));
     else if (words.starts_with("reshard<partial<`")) {
       requested.layout.partial = names(quoted(behind("partial<`")));

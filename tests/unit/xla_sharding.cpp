@@ -107,7 +107,7 @@ bool same_splits(const detail::mesh_shape& mesh, const detail::sharding& a, cons
     w.partial = s.partial & mesh.wide_axes();
     return w;
   };
-  return same_layout(wide(a), wide(b));
+  return wide(a) == wide(b);
 }
 
 }  // namespace
@@ -294,8 +294,8 @@ TEST_CASE("every order of the devices of a mesh of 4 and of 6") {
 
 TEST_CASE("replicas may be named in any order; parts of an axis and other lists are refused") {
   const auto mesh = named({2, 4});
-  CHECK(same_layout(xla_sharding::parse("{devices=[2,1,4]3,1,0,2,7,4,5,6 last_tile_dim_replicate}").on(mesh, 2).value,
-                    layouts::split({{0}, {}})));
+  CHECK(xla_sharding::parse("{devices=[2,1,4]3,1,0,2,7,4,5,6 last_tile_dim_replicate}").on(mesh, 2).value ==
+        layouts::split({{0}, {}}));
   const auto on_error = [&](const char* text, int rank) {
     return refusal([&] { (void)xla_sharding::parse(text).on(mesh, rank); });
   };
@@ -325,7 +325,7 @@ TEST_CASE("replicas may be named in any order; parts of an axis and other lists 
   // JAX's example: the axes are 7, 2, 5, 3
   const auto made = xla_sharding::parse("{devices=[6,35]<=[7,10,3]T(2,1,0)}").with_mesh();
   CHECK(made.sizes == std::vector<std::int32_t>{7, 2, 5, 3});
-  CHECK(same_layout(made.value, layouts::split({{3, 1}, {2, 0}})));
+  CHECK(made.value == layouts::split({{3, 1}, {2, 0}}));
   // 2 and 3 do not nest: held as a device order
   const auto odd = xla_sharding::parse("{devices=[3,2]<=[2,3]T(1,0)}").with_mesh();
   CHECK(odd.device_order.empty());
@@ -345,14 +345,14 @@ static_assert(xla_split<"{devices=[4,2]<=[2,4]T(1,0)}">::resolve(
                     return m;
                   }(),
                   2)
-                  .value.splits[0]
+                  .value.layout.splits[0]
                   .axis == 1);
 
 TEST_CASE("a program at run time takes the text for the entries of the dims") {
   const dynamic::mesh m({{"x", 2}, {"y", 4}});
   dynamic::builder b(m);
   const auto x = b.input(dynamic::in<float>({8, 16}, {"{devices=[4,2]<=[2,4]T(1,0)}"}));
-  CHECK(same_layout(b.graph().nodes[static_cast<std::size_t>(x.id())].annotation, layouts::split({{1}, {0}})));
+  CHECK(b.graph().nodes[static_cast<std::size_t>(x.id())].annotation.layout == layouts::split({{1}, {0}}));
   b.input(dynamic::in<float>({8, 16}, {"{devices=[2,2]<=[8]}"}));
   CHECK_EQ(refusal([&] {
              (void)b.compile();

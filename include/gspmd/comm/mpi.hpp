@@ -147,9 +147,19 @@ class mpi_communicator {
     group_for<T>(mesh, all[0]).start(mesh, all, routes, in, out);
   }
   template <class T>
-  void finish(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, const T* const*, T* const* out) {
-    auto& group = group_for<T>(mesh, all[0]);
-    if (group.fills(out[0])) group.finish_movements();
+  void start(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, const T* const* in, T* const* out) {
+    const detail::reduction_route* routes[detail::most_moved_together];
+    find_routes<T>(mesh, all, routes);
+    go_on();
+    group_for<T>(mesh, all[0]).start(mesh, all, routes, in, out);
+  }
+  template <class T, class List>
+  void finish(const detail::mesh_shape& mesh, const List& all, const T* const*, T* const* out) {
+    group_for<T>(mesh, all[0]).finish(out[0]);
+  }
+
+  void go_on() {
+    for (auto& group : groups_) group->go_on();
   }
 
   template <class T>
@@ -161,12 +171,8 @@ class mpi_communicator {
   template <class T>
   void reduce_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, const T* const* in,
                        T* const* out) {
-    const auto find = [&](const detail::reduction& r) -> const auto& {
-      return reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route, T>(mesh, r); });
-    };
     const detail::reduction_route* routes[detail::most_moved_together];
-    for (const auto& r : all) find(r);  // as in start
-    for (std::size_t k = 0; k < all.size(); ++k) routes[k] = &find(all[k]).route;
+    find_routes<T>(mesh, all, routes);
     group_for<T>(mesh, all[0]).reduce_together(mesh, all, routes, in, out);
   }
 
@@ -251,8 +257,17 @@ class mpi_communicator {
   /// Returns the route of a collective that is new. The cache may forget others: what is under way needs its route no more then.
   template <class Route, class T, class Descriptor, class... Joint>
   routed<Route> new_route(const detail::mesh_shape& mesh, const Descriptor& d, Joint... joint) {
-    for (auto& group : groups_) group->finish_movements();
+    for (auto& group : groups_) group->finish_all();
     return routed<Route>(group_for<T>(mesh, d), mesh, d, joint...);
+  }
+  template <class T>
+  void find_routes(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all,
+                   const detail::reduction_route** routes) {
+    const auto find = [&](const detail::reduction& r) -> const auto& {
+      return reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route, T>(mesh, r); });
+    };
+    for (const auto& r : all) find(r);  // as in start
+    for (std::size_t k = 0; k < all.size(); ++k) routes[k] = &find(all[k]).route;
   }
   template <class T, class Descriptor>
   detail::mpi_group& group_for(const detail::mesh_shape& mesh, const Descriptor& d) {

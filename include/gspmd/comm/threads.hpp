@@ -54,15 +54,16 @@ class threads_communicator {
 
   template <class T>
   void start(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, const T* const* in, T* const* out) {
-    movements_under_way made{&mesh, all, detail::dtype_of<T>(), {}, {}, {}};
-    std::copy_n(in, all.size(), made.in);
-    std::copy_n(out, all.size(), made.out);
-    start_elements(made);
+    start_list({&mesh, all, {}, {}, detail::subject_of(mesh, all[0], detail::dtype_of<T>()), take_movements}, in, out);
   }
   template <class T>
-  void finish(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, const T* const*, T* const* out) {
-    auto& mine = membership_of(mesh, all[0].axes);
-    if (mine.under_way && mine.under_way->out[0] == out[0]) finish_elements(mine);
+  void start(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, const T* const* in, T* const* out) {
+    const auto op = detail::combiner_of<T>(all[0].reduced_by);
+    start_list({&mesh, {}, all, op, detail::subject_of(mesh, all[0], detail::dtype_of<T>()), take_reductions}, in, out);
+  }
+  template <class T, class List>
+  void finish(const detail::mesh_shape& mesh, const List& all, const T* const*, T* const* out) {
+    if (auto& mine = membership_of(mesh, all[0].axes); mine.under_way && mine.under_way->out[0] == out[0]) finish_elements(mine);
   }
 
   template <class T>
@@ -73,11 +74,8 @@ class threads_communicator {
   template <class T>
   void reduce_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, const T* const* in,
                        T* const* out) {
-    const void* from[detail::most_moved_together];
-    void* to[detail::most_moved_together];
-    std::copy_n(in, all.size(), from);
-    std::copy_n(out, all.size(), to);
-    reduce_elements_together(mesh, all, detail::dtype_of<T>(), detail::combiner_of<T>(all[0].reduced_by), from, to);
+    start(mesh, all, in, out);
+    finish(mesh, all, in, out);
   }
 
   void shift(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,
@@ -122,15 +120,20 @@ class threads_communicator {
   }
 
  private:
-  /// Movements of which this device has shown its part, `in`, and not taken that of the others. A group has one such list at most:
-  /// whatever else the device does in it comes after.
-  struct movements_under_way {
+  struct membership;
+  /// Movements, or reductions, of which this device has shown its part and not taken that of the others. A group has one such list at
+  /// most: whatever else the device does in it comes after.
+  struct list_under_way {
     const detail::mesh_shape* mesh;
-    detail::span<const detail::movement> all;
-    dtype type;
-    const void* in[detail::most_moved_together];
-    void* out[detail::most_moved_together];
+    detail::span<const detail::movement> movements;
+    detail::span<const detail::reduction> reductions;
+    detail::row_combiner op;  // of reductions
     detail::meeting_subject subject;
+    void (*take)(const list_under_way& u, const membership& mine, unsigned parity);  // this device's part, when all are there
+    const void* in[detail::most_moved_together] = {};
+    void* out[detail::most_moved_together] = {};
+
+    [[nodiscard]] std::size_t count() const { return movements.size() + reductions.size(); }
   };
   /// The place of this device in one of its groups.
   struct membership {
@@ -138,11 +141,16 @@ class threads_communicator {
     detail::coordinates me;
     detail::thread_group* group = nullptr;
     std::int64_t self = 0;
-    std::optional<movements_under_way> under_way = {};
+    std::optional<list_under_way> under_way = {};
 
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(group->devices.size()); }
     [[nodiscard]] detail::meeting_slot& slot(std::int64_t j) const { return group->slots[static_cast<std::size_t>(j)]; }
     [[nodiscard]] detail::meeting_lane& lane(std::int64_t j, unsigned parity) const { return slot(j).lanes[parity]; }
+    /// From the number of a member to its buffer number k, of a list under way.
+    template <class Buffer>
+    [[nodiscard]] auto buffers(Buffer detail::meeting_lane::*shown, std::size_t k, unsigned parity) const {
+      return [=, this](std::int64_t j) { return static_cast<const Buffer*>(lane(j, parity).*shown)[k]; };
+    }
   };
 
   template <class = detail::once>
@@ -150,6 +158,19 @@ class threads_communicator {
 
   template <class = detail::once>
   membership& membership_of(const detail::mesh_shape& mesh, detail::axis_mask axes);
+
+  static void take_movements(const list_under_way& u, const membership& mine, unsigned parity) {
+    for (std::size_t k = 0; k < u.count(); ++k)
+      detail::move_from_peers(*u.mesh, u.movements[k], mine.me, mine.buffers(&detail::meeting_lane::in, k, parity), u.out[k],
+                              detail::bytes_of(u.subject.type));
+  }
+  static void take_reductions(const list_under_way& u, const membership& mine, unsigned parity) {
+    for (std::size_t k = 0; k < u.count(); ++k)
+      if (mine.size() == 1) detail::reduce_alone(*u.mesh, u.reductions[k], mine.me, u.in[k], u.out[k], u.op.elem_bytes);
+      else
+        detail::reduce_from_peers(u.op, *u.mesh, u.reductions[k], mine.me, mine.buffers(&detail::meeting_lane::in, k, parity),
+                                  mine.buffers(&detail::meeting_lane::out, k, parity));
+  }
 
   static std::string describe_barrier(const detail::mesh_shape*, dtype, const void*) { return "a barrier"; }
   static std::string describe_exchange(const detail::mesh_shape*, dtype, const void*) { return "an exchange of blocks"; }
@@ -202,24 +223,25 @@ class threads_communicator {
 
   template <class = detail::once>
   void move_elements(const detail::mesh_shape& mesh, const detail::movement& m, dtype type, const void* in, void* out);
+  template <class T>
+  void start_list(list_under_way made, const T* const* in, T* const* out) {
+    std::copy_n(in, made.count(), made.in);
+    std::copy_n(out, made.count(), made.out);
+    start_elements(made);
+  }
   template <class = detail::once>
-  void start_elements(const movements_under_way& made);
+  void start_elements(const list_under_way& made);
   /// Ends what is under way among the devices of a group, by whatever axes it is called.
   void finish_elements(const membership& group) {
     for (auto& known : memberships_)
-      if (known.group == group.group && known.under_way) finish_movements(known);
+      if (known.group == group.group && known.under_way) finish_list(known);
   }
   template <class = detail::once>
-  void finish_movements(membership& mine);
+  void finish_list(membership& mine);
 
   template <class = detail::once>
   void reduce_elements(const detail::mesh_shape& mesh, const detail::reduction& r, dtype type, const detail::row_combiner& op,
                        const void* in, void* out);
-
-  /// The members show lists of their buffers.
-  template <class = detail::once>
-  void reduce_elements_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, dtype type,
-                                const detail::row_combiner& op, const void** in, void** out);
 
   detail::thread_session& session_;
   std::list<membership> memberships_;
@@ -279,35 +301,25 @@ GSPMD_COMPILED_ONCE(void threads_communicator::move_elements<detail::once>(const
                                                                            dtype, const void*, void*));
 
 template <class Once>
-void threads_communicator::start_elements(const movements_under_way& made) {
-  auto& mine = membership_of(*made.mesh, made.all[0].axes);
-  if (mine.size() == 1) {
-    for (std::size_t k = 0; k < made.all.size(); ++k) move_elements(*made.mesh, made.all[k], made.type, made.in[k], made.out[k]);
-    return;
-  }
+void threads_communicator::start_elements(const list_under_way& made) {
+  auto& mine = membership_of(*made.mesh, made.reductions.empty() ? made.movements[0].axes : made.reductions[0].axes);
   finish_elements(mine);
-  mine.under_way.emplace(made);
-  auto& u = *mine.under_way;
-  u.subject = detail::subject_of(*u.mesh, u.all[0], u.type);
+  auto& u = mine.under_way.emplace(made);
   auto& lane = mine.slot(mine.self).next_lane();
   lane.in = u.in;
-  lane.out = nullptr;
+  lane.out = u.out;
   arrive_alone(mine, u.subject);
 }
-GSPMD_COMPILED_ONCE(void threads_communicator::start_elements<detail::once>(const threads_communicator::movements_under_way&));
+GSPMD_COMPILED_ONCE(void threads_communicator::start_elements<detail::once>(const threads_communicator::list_under_way&));
 
 template <class Once>
-void threads_communicator::finish_movements(membership& mine) {
-  const movements_under_way& u = *mine.under_way;
-  const auto parity = wait(mine, u.subject);
-  for (std::size_t k = 0; k < u.all.size(); ++k)
-    detail::move_from_peers(
-        *u.mesh, u.all[k], mine.me, [&](std::int64_t j) { return static_cast<const void* const*>(mine.lane(j, parity).in)[k]; },
-        u.out[k], detail::bytes_of(u.type));
+void threads_communicator::finish_list(membership& mine) {
+  const list_under_way& u = *mine.under_way;
+  u.take(u, mine, wait(mine, u.subject));
   arrive(mine, u.subject);
   mine.under_way.reset();
 }
-GSPMD_COMPILED_ONCE(void threads_communicator::finish_movements<detail::once>(threads_communicator::membership&));
+GSPMD_COMPILED_ONCE(void threads_communicator::finish_list<detail::once>(threads_communicator::membership&));
 
 template <class Once>
 void threads_communicator::reduce_elements(const detail::mesh_shape& mesh, const detail::reduction& r, dtype type,
@@ -339,25 +351,6 @@ void threads_communicator::reduce_elements(const detail::mesh_shape& mesh, const
 GSPMD_COMPILED_ONCE(void threads_communicator::reduce_elements<detail::once>(const detail::mesh_shape&, const detail::reduction&,
                                                                              dtype, const detail::row_combiner&, const void*,
                                                                              void*));
-
-template <class Once>
-void threads_communicator::reduce_elements_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all,
-                                                    dtype type, const detail::row_combiner& op, const void** in, void** out) {
-  auto& mine = membership_of(mesh, all[0].axes);
-  if (mine.size() == 1) {
-    for (std::size_t k = 0; k < all.size(); ++k) detail::reduce_alone(mesh, all[k], mine.me, in[k], out[k], op.elem_bytes);
-    return;
-  }
-  const auto subject = detail::subject_of(mesh, all[0], type);
-  const auto parity = meet(mine, subject, in, out);
-  for (std::size_t k = 0; k < all.size(); ++k)
-    detail::reduce_from_peers(
-        op, mesh, all[k], mine.me, [&](std::int64_t j) { return static_cast<const void* const*>(mine.lane(j, parity).in)[k]; },
-        [&](std::int64_t j) { return static_cast<void* const*>(mine.lane(j, parity).out)[k]; });
-  meet(mine, subject, nullptr, nullptr);
-}
-GSPMD_COMPILED_ONCE(void threads_communicator::reduce_elements_together<detail::once>(
-    const detail::mesh_shape&, detail::span<const detail::reduction>, dtype, const detail::row_combiner&, const void**, void**));
 
 /// Backend: one thread per device, in this process. More devices than cores work, more slowly.
 struct threads {};

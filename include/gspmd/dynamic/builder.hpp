@@ -165,13 +165,9 @@ class builder {
   /// Returns the graph that compile() plans. Throws as it does.
   [[nodiscard]] detail::graph canonical_graph() const {
     if (graph_->failed()) throw error(std::string(graph_->error.view()));
-    if (graph_->find_types == nullptr && graph_->type_local == nullptr) return detail::program_to_plan_at_run_time(*graph_);
-    detail::graph checked = *graph_;
-    if (checked.find_types != nullptr) checked.find_types(checked, false);
-    else checked.type_local(checked, false);
-    if (!checked.failed()) checked = detail::program_to_plan_at_run_time(checked);
-    if (checked.failed()) throw error(std::string(checked.error.view()));
-    return checked;
+    detail::graph planned = detail::program_to_plan_at_run_time(*graph_);
+    if (planned.failed()) throw error(std::string(planned.error.view()));
+    return planned;
   }
   [[nodiscard]] std::shared_ptr<const detail::kept_functions> functions() const { return functions_; }
 

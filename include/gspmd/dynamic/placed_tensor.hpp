@@ -82,8 +82,7 @@ class placed_tensor {
 
   /// Equal type, global shape and layout on equal meshes.
   friend bool operator==(const placed_tensor& a, const placed_tensor& b) {
-    return detail::same_mesh(*a.mesh_, *b.mesh_) && a.type_ == b.type_ && a.global_ == b.global_ &&
-           detail::same_layout(a.layout_, b.layout_);
+    return detail::same_mesh(*a.mesh_, *b.mesh_) && a.type_ == b.type_ && a.global_ == b.global_ && a.layout_ == b.layout_;
   }
 
  private:

@@ -26,23 +26,10 @@
 namespace gspmd {
 namespace detail {
 
-/// Cuts axes of a mesh as the reshapes of a program need it; the program on the new mesh, or nothing where none does.
-inline std::optional<graph> cut_for_reshapes(dynamic::mesh& m, const graph& g) {
-  std::optional<graph> refined;
-  while (may_cut_axes(g.nodes)) {
-    const auto& now = refined ? *refined : g;
-    const auto cut = find_cut(now, complete_graph(now, m.info().shape));
-    if (cut.axis < 0) break;
-    if (!refined) refined = g;
-    m = m.with_cut(cut);
-    cut_axis(*refined, m.info(), cut.axis);
-  }
-  return refined;
-}
-
-/// The plan of a program, on a mesh whose axes are cut where its reshapes need it. Throws gspmd::error with the first mistake.
+/// The plan of a program, on a mesh whose axes are cut where its reshapes need it; `refined`: the program on that mesh, if one is cut.
+/// Throws gspmd::error with the first mistake.
 template <class = once>
-std::shared_ptr<const plan> planned(dynamic::mesh& m, const graph& g) {
+std::shared_ptr<const plan> planned(dynamic::mesh& m, const graph& g, std::optional<graph>& refined) {
   if (g.failed()) throw error(std::string(g.error.view()));
   if (const auto problem = total_problem(g, m.device_count()); !problem.empty())
     throw error(std::string(problem.view()), -1, "compile", nullptr, 0);
@@ -52,12 +39,16 @@ std::shared_ptr<const plan> planned(dynamic::mesh& m, const graph& g) {
           std::string((graph::place(n.at, name_of(n.op)) << ": has an element type of your own, which the run-time path has no "
                                                             "kernels for; use gspmd::compile")
                           .view()));
-  const auto refined = cut_for_reshapes(m, g);
-  auto made = std::make_shared<plan>(make_plan(refined ? *refined : g, m.info().shape));
+  auto made = std::make_shared<plan>(plan_again(g, m.info().shape, [&](axis_cut cut) {
+    if (!refined) refined = g;
+    m = m.with_cut(cut);
+    cut_axis(*refined, m.info(), cut.axis);
+    return &*refined;
+  }));
   if (!made->error.empty()) throw error(std::string(made->error.view()));
   return made;
 }
-GSPMD_PLANNED_ONCE(std::shared_ptr<const plan> planned<once>(dynamic::mesh&, const graph&));
+GSPMD_PLANNED_ONCE(std::shared_ptr<const plan> planned<once>(dynamic::mesh&, const graph&, std::optional<graph>&));
 
 template <class = once>
 plan_view view_of(const plan& p) {
@@ -95,7 +86,14 @@ class program {
  public:
   /// `functions`: what maps of the graph point at.
   program(mesh m, const detail::graph& g, std::shared_ptr<const detail::kept_functions> functions = nullptr)
-      : mesh_(std::move(m)), functions_(std::move(functions)), plan_(detail::planned(mesh_, g)), view_(detail::view_of(*plan_)) {}
+      : mesh_(std::move(m)), functions_(std::move(functions)) {
+    std::optional<detail::graph> refined;
+    plan_ = detail::planned(mesh_, g, refined);
+    view_ = detail::view_of(*plan_);
+  }
+  /// The program of a plan that was made for the mesh.
+  program(mesh m, std::shared_ptr<const detail::plan> plan, std::shared_ptr<const detail::kept_functions> functions)
+      : mesh_(std::move(m)), functions_(std::move(functions)), plan_(std::move(plan)), view_(detail::view_of(*plan_)) {}
   // Copies share the plan; a move is a copy, so that nothing is left that has a view of a plan that is gone.
   program(const program&) = default;
   program& operator=(const program&) = default;

@@ -84,32 +84,36 @@ class strict_program {
 
   /// Sets the states in which an input comes.
   void input(value x, const value_states& s, bool has_gradient = true) {
-    auto t = typed(s);
+    auto says = stated(s);
     if (!has_gradient) {
       without_gradient_.push_back(x.id());
-      for (auto& on : t.on) on = detail::without_gradient(on);
+      for (int a = 0; a < mesh().shape.axis_count(); ++a)
+        if (!typer_.is_automatic(a)) says.hold(a, detail::without_gradient(says.on(a)));
     }
     typer_.run();
-    typer_.give(x.id(), t);
-    if (builder_.graph().find_types != nullptr) keep_input(builder_.graph().nodes[static_cast<std::size_t>(x.id())], t, s);
+    typer_.give(x.id(), says.without(automatic()));
+    if (!is_planned()) return;
+    auto& n = builder_.graph().nodes[static_cast<std::size_t>(x.id())];
+    n.annotated = true;
+    n.annotation = says.layout;
   }
   /// Marks a value that stands for another one: the input or the result of a region. Gradients go through it.
   void stands_for(value x, value other) { links_.push_back({x.id(), other.id()}); }
   /// Requires a result to be in exactly these states. A constant or a replica is cut for it, for which nothing is sent. Returns the value
   /// that is so.
   value want(value x, const value_states& s, location at = location::current()) {
-    const auto t = typed(s);
-    typer_.want(x.id(), t);
+    const auto says = stated(s);
+    typer_.want(x.id(), says.without(automatic()));
     if (!is_planned() || typer_.local() != 0) return x;
     typer_.run();
-    return states(x) ? requested(x, t, s, at) : x;
+    return states(x) ? requested(x, says, at) : x;
   }
   /// Brings a value to these states.
   value reshard(value x, const value_states& s, location at = location::current()) {
-    const auto t = typed(s);
-    if (is_planned() && typer_.local() == 0) return requested(x, t, s, at);
+    const auto says = stated(s);
+    if (is_planned() && typer_.local() == 0) return requested(x, says, at);
     const value made = builder_.reshard(x, std::vector<std::string>(static_cast<std::size_t>(x.rank())), at);
-    if (made.is_valid()) typer_.want(made.id(), t);
+    if (made.is_valid()) typer_.want(made.id(), says.without(automatic()));
     return made;
   }
 
@@ -185,8 +189,8 @@ class strict_program {
     const auto& t = typer_.types[static_cast<std::size_t>(x.id())];
     if (!t.is_known) return {};
     value_states s;
-    for (int a = 0; a < t.on.count; ++a) s.on.push_back(typer_.is_automatic(a) ? axis_state{state::invariant} : t.on[a]);
-    for (const auto& use : t.splits) s.order.emplace_back(use.axis, use.dim);
+    for (int a = 0; a < mesh().shape.axis_count(); ++a) s.on.push_back(seen(t, a));
+    for (const auto& use : t.layout.splits) s.order.emplace_back(use.axis, use.dim);
     return s;
   }
   /// Those that the value would have which was built last, before anything is wanted of it.
@@ -195,8 +199,7 @@ class strict_program {
     tried.run();
     if (!x.is_valid() || !tried.types[static_cast<std::size_t>(x.id())].is_known) return {};
     value_states s;
-    for (int a = 0; a < tried.mesh().axis_count(); ++a)
-      s.on.push_back(tried.is_automatic(a) ? axis_state{state::invariant} : tried.type(x.id()).on[a]);
+    for (int a = 0; a < mesh().shape.axis_count(); ++a) s.on.push_back(seen(tried.types[static_cast<std::size_t>(x.id())], a));
     return s;
   }
   /// Returns the collectives that the program sends forward, in order.
@@ -269,38 +272,15 @@ class strict_program {
  private:
   [[nodiscard]] const detail::mesh_info& mesh() const { return builder_.mesh().info(); }
   [[nodiscard]] bool is_planned() { return builder_.graph().find_types != nullptr; }
-  /// The layout of a type, with the automatic axes that split the value as these states say, in their order.
-  [[nodiscard]] detail::annotation with_automatic(const detail::value_type& t, const value_states& s) const {
-    const auto automatic = mesh().shape.automatic_axes;
-    detail::annotation all = t.layout();
-    if (automatic == 0) return all;
-    all.splits.clear();
-    for (int d = 0; d < detail::max_rank; ++d)
-      for (const auto& [axis, dim] : s.order)
-        if (dim == d) all.splits.push_back({static_cast<std::int8_t>(axis), static_cast<std::int8_t>(dim)});
-    for (const auto& use : t.splits)
-      if (!detail::holds_axis(all, use.axis)) all.add_split(use.axis, use.dim);
-    for (std::size_t a = 0; a < s.on.size(); ++a) {
-      const auto axis = static_cast<int>(a);
-      if ((automatic & detail::axis_bit(axis)) == 0) continue;
-      if (s.on[a].is == state::shard && !detail::holds_axis(all, axis)) all.add_split(axis, s.on[a].dim);
-      if (s.on[a].is == state::partial || s.on[a].is == state::replica)
-        all.partial |= detail::axis_bit(axis);  // which is refused
-    }
-    return all;
+  [[nodiscard]] detail::axis_mask automatic() const { return mesh().shape.automatic_axes; }
+  [[nodiscard]] axis_state seen(const detail::value_type& t, int a) const {
+    return typer_.is_automatic(a) ? axis_state{state::invariant} : t.on(a);
   }
-  void keep_input(detail::node& n, const detail::value_type& t, const value_states& s) const {
-    detail::keep_type_of_input(n, t);
-    n.annotation = with_automatic(t, s);
-  }
-  value requested(value x, const detail::value_type& t, const value_states& s, location at) {
-    detail::requested_state asked{with_automatic(t, s), 0, 0, true};
-    for (int a = 0; a < t.on.count; ++a) {
-      if ((mesh().shape.automatic_axes & detail::axis_bit(a)) != 0) continue;
-      if (t.on[a].is == state::replica) asked.replica |= detail::axis_bit(a);
-      if (t.on[a].is == state::invariant || t.on[a].is == state::constant) asked.invariant |= detail::axis_bit(a);
-    }
-    return {x.graph(), detail::add_requested_state(*x.graph(), x.id(), asked, at)};
+  value requested(value x, const detail::value_type& says, location at) {
+    const auto& is = says.layout;
+    const auto others = is.split_axes() | is.partial | is.varying | is.replica | automatic();
+    const auto invariant = (detail::axis_bit(mesh().shape.axis_count()) - 1) & ~others;
+    return {x.graph(), detail::add_requested_state(*x.graph(), x.id(), {is, invariant, true}, at)};
   }
   [[nodiscard]] std::string axis_name(int a) const { return std::string(detail::axes_text(mesh(), detail::axis_bit(a)).view()); }
   [[nodiscard]] int tag_of(int node) const { return node < 0 ? -1 : builder_.graph().nodes[static_cast<std::size_t>(node)].tag; }
@@ -317,24 +297,18 @@ class strict_program {
     }
     return axes;
   }
-  [[nodiscard]] detail::value_type typed(const value_states& s) const {
-    auto t = detail::value_type::all(mesh().shape, {state::invariant});
-    const auto is_local = [&](std::size_t a) { return (typer_.local() & detail::axis_bit(static_cast<int>(a))) != 0; };
-    for (std::size_t a = 0; a < s.on.size(); ++a) t.on[static_cast<int>(a)] = s.on[a];
+  /// What these states say; of automatic axes too, which types leave out.
+  [[nodiscard]] detail::value_type stated(const value_states& s) const {
+    auto t = detail::value_type::of({});
+    const auto is_local = [&](int a) { return (typer_.local() & detail::axis_bit(a)) != 0; };
     for (const auto& [axis, dim] : s.order)
-      if (is_local(static_cast<std::size_t>(axis))) t.parts.cut(axis, dim);
+      if (is_local(axis)) t.parts.cut(axis, dim);
       else t.set(axis, detail::shard_of(dim));
-    for (std::size_t a = 0; a < s.on.size(); ++a) {
-      bool is_there = is_local(a) || s.on[a].is != state::shard;
-      for (const auto& use : t.splits) is_there = is_there || use.axis == static_cast<int>(a);
-      if (!is_there) t.set(static_cast<int>(a), s.on[a]);
-      is_there = false;
-      for (const auto& [axis, dim] : s.order) is_there = is_there || axis == static_cast<int>(a);
-      if (!is_there && is_local(a) && s.on[a].is == state::shard)
-        t.parts.cut(static_cast<int>(a), s.on[a].dim);  // in the order of the mesh
+    for (int a = 0; a < static_cast<int>(s.on.size()); ++a) {  // what has no order: in that of the mesh
+      const auto& is = s.on[static_cast<std::size_t>(a)];
+      if (is_local(a) || is.is != state::shard) t.hold(a, is);
+      else if ((t.layout.split_axes() & detail::axis_bit(a)) == 0) t.set(a, is);
     }
-    for (int a = 0; a < t.on.count; ++a)
-      if ((mesh().shape.automatic_axes & detail::axis_bit(a)) != 0) t.set(a, {state::constant});
     return t;
   }
   [[nodiscard]] written_collective collective(const detail::typed_step& s, std::string_view kind, std::int64_t bytes) const {

@@ -83,7 +83,7 @@ class written_program {
   }
   /// The same value as one of its own.
   value same(value x, location at = location::current()) {
-    return made(detail::add_requested_state(b_.graph(), x.id(), {{}, 0, 0, false, true}, at));
+    return made(detail::add_requested_state(b_.graph(), x.id(), {{}, 0, false, true}, at));
   }
 
   /// A manual region over `axes`: `body` is called with the operands as one device has them and returns its results. `takes` and `gives`:
@@ -97,7 +97,7 @@ class written_program {
     std::vector<value> inside;
     for (std::size_t k = 0; k < operands.size(); ++k) {
       const int brought = detail::add_requested_state(g, operands[k].id(), requested(takes[k]), at);
-      inside.push_back(made(detail::add_enter(g, brought, border(takes[k], local), at)));
+      inside.push_back(made(detail::add_enter(g, brought, local, layout(takes[k], local), at)));
       b_.label(operands[k].node().tag);  // on the other side of the border it is the same value
     }
     std::vector<value> results = [&] {
@@ -105,7 +105,7 @@ class written_program {
       return body(inside);
     }();
     for (std::size_t k = 0; k < results.size(); ++k)
-      if (results[k].is_valid()) results[k] = made(detail::add_leave(g, results[k].id(), border(gives[k], local), at));
+      if (results[k].is_valid()) results[k] = made(detail::add_leave(g, results[k].id(), local, layout(gives[k], local), at));
     return results;
   }
 
@@ -123,34 +123,23 @@ class written_program {
     }
     return m;
   }
-  /// Returns the sharding on these axes: the axes that split dims, and those along which the value is partial.
+  /// Returns the layout on these axes: those that split dims, and those along which the value is partial or a replica.
   [[nodiscard]] static detail::sharding layout(const value_states& s, detail::axis_mask of) {
-    detail::sharding l;
-    for (int d = 0; d < detail::max_rank; ++d)
-      for (const auto& [axis, dim] : s.order)
-        if (dim == d && (of & detail::axis_bit(axis)) != 0)
-          l.splits.push_back({static_cast<std::int8_t>(axis), static_cast<std::int8_t>(dim)});
-    for (std::size_t a = 0; a < s.on.size(); ++a) {
-      if (s.on[a].is != state::partial || (of & detail::axis_bit(static_cast<int>(a))) == 0) continue;
-      l.partial |= detail::axis_bit(static_cast<int>(a));
-      l.reduced_by = s.on[a].reduced_by;
-    }
-    return l;
-  }
-  [[nodiscard]] static detail::axis_mask axes_with(const value_states& s, state is) {
-    detail::axis_mask m = 0;
-    for (std::size_t a = 0; a < s.on.size(); ++a)
-      if (s.on[a].is == is) m |= detail::axis_bit(static_cast<int>(a));
-    return m;
+    auto t = detail::value_type::of({});
+    for (const auto& [axis, dim] : s.order)
+      if ((of & detail::axis_bit(axis)) != 0) t.set(axis, detail::shard_of(dim));
+    for (int a = 0; a < static_cast<int>(s.on.size()); ++a)
+      if (const auto& is = s.on[static_cast<std::size_t>(a)];
+          (of & detail::axis_bit(a)) != 0 && (is.is == state::partial || is.is == state::replica))
+        t.hold(a, is);
+    return t.layout;
   }
   [[nodiscard]] detail::requested_state requested(const value_states& s) const {
-    const auto global = ~b_.graph().open_local, typed = global & ~b_.mesh().info().shape.automatic_axes;
-    auto of = layout(s, global);
-    of.partial &= typed;
-    return {of, axes_with(s, state::replica) & typed, axes_with(s, state::invariant) & typed, true};
-  }
-  [[nodiscard]] static detail::border_spec border(const value_states& s, detail::axis_mask axes) {
-    return {layout(s, axes), axes, axes_with(s, state::replica) & axes};
+    const auto global = ~b_.graph().open_local;
+    detail::axis_mask invariant = 0;
+    for (std::size_t a = 0; a < s.on.size(); ++a)
+      if (s.on[a].is == state::invariant) invariant |= detail::axis_bit(static_cast<int>(a));
+    return {layout(s, global), invariant & global & ~b_.mesh().info().shape.automatic_axes, true};
   }
 
   builder& b_;

@@ -38,17 +38,6 @@ constexpr index_dims numbers_of(const scatter_dims& d) {
   return {d.update_window_dims,           d.inserted_window_dims, d.input_batching_dims, d.scatter_indices_batching_dims,
           d.scatter_dims_to_operand_dims, d.index_vector_dim};
 }
-constexpr opcode opcode_of(monoid kind) {
-  switch (kind) {
-    case monoid::add: return opcode::add;
-    case monoid::multiply: return opcode::multiply;
-    case monoid::maximum: return opcode::maximum;
-    case monoid::minimum: return opcode::minimum;
-    case monoid::and_: return opcode::and_;
-    case monoid::or_: break;
-  }
-  return opcode::or_;
-}
 /// Returns the scattered updates, combined with the tensor that they were scattered into.
 constexpr value combined(value x, int scattered, monoid kind, location at) {
   if (scattered < 0) return made(-1, x);
@@ -111,8 +100,9 @@ constexpr value gather(value x, value indices, const gather_dims& dims, integers
 ///
 /// Global and local: a device writes what falls into its part of `x`, which stays where it is. Where the updates are split along a dim that
 /// `x` does not share, every device adds up its own ones, and an all_reduce or reduce_scatter of the result follows. Updates of one
-/// element are combined in row-major order of the indices on each device, starting from the identity, then those of the devices in the
-/// order of the collective, then with `x`: integers give the same bits on every mesh, floats what a sum in this order rounds to.
+/// element are combined in row-major order of the indices: with `x` itself, in place where nobody else needs it, on devices that have all
+/// updates of their part; else on each device from the identity on, then those of the devices in the order of the collective, then with
+/// `x`. Integers give the same bits on every mesh, floats what a sum in this order rounds to.
 /// A slice that does not lie inside is left out (fill), or moved to the nearest place (clip), or an error (error). It has gradients by `x`
 /// and `updates`.
 ///

@@ -75,16 +75,16 @@ constexpr resolved_sharding on_views(resolved_sharding r, const mesh_info& own, 
     return r;
   }
   annotation s = r.value;
-  s.splits.clear();
-  s.partial = 0;
+  s.layout.splits.clear();
+  s.layout.partial = 0;
   s.stages = 0;
-  for (const auto& use : r.value.splits)
+  for (const auto& use : r.value.layout.splits)
     for (const auto a : mesh.find_run(own.name(use.axis))) {
-      s.add_split(a, use.dim);
+      s.layout.add_split(a, use.dim);
       s.stages |= static_cast<std::uint64_t>(r.value.stage_of(use.axis)) << (4 * a);
     }
   for (int a = 0; a < own.shape.axis_count(); ++a)
-    if ((r.value.partial & axis_bit(a)) != 0) s.partial |= mesh.mask_of(own.name(a));
+    if ((r.value.layout.partial & axis_bit(a)) != 0) s.layout.partial |= mesh.mask_of(own.name(a));
   r.value = s;
   return r;
 }

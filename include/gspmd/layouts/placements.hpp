@@ -81,16 +81,16 @@ constexpr resolved_sharding from_placements(const mesh_info& mesh, const per_axi
                                      << (rank == 1 ? " dim" : " dims") << "; dims count from 0";
         return r;
       }
-      r.value.add_split(a, p.dim);
+      r.value.layout.add_split(a, p.dim);
     } else if (p.kind == per_axis::kind::partial) {
-      if (r.value.partial != 0 && r.value.reduced_by != p.op) {
-        r.refuse(mistake::placement) << "the value is a partial " << name_of(r.value.reduced_by) << " and, over axis `"
+      if (r.value.layout.partial != 0 && r.value.layout.reduced_by != p.op) {
+        r.refuse(mistake::placement) << "the value is a partial " << name_of(r.value.layout.reduced_by) << " and, over axis `"
                                      << mesh.name(a) << "`, a partial " << name_of(p.op)
                                      << "; a value has one reduction, reduce the other first";
         return r;
       }
-      r.value.partial |= axis_bit(a);
-      r.value.reduced_by = p.op;
+      r.value.layout.partial |= axis_bit(a);
+      r.value.layout.reduced_by = p.op;
     }
   }
   return r;
@@ -154,7 +154,7 @@ struct placements {
 inline detail::sharding sharding_of(const detail::mesh_info& mesh, const std::vector<per_axis::placement>& list, int rank) {
   const auto r = detail::from_placements(mesh, list.data(), static_cast<int>(list.size()), rank);
   if (!r.problem.empty()) throw error("placements: " + std::string(r.problem.view()));
-  return r.value;
+  return r.value.layout;
 }
 
 /// The placement list of a sharding. Throws gspmd::error where there is none: two axes split one dim in another order than that
@@ -181,7 +181,7 @@ struct split_placements {
     static constexpr text make() {
       const auto r = resolved();
       if (!r.problem.empty()) return text("placements_of: ") << r.problem;
-      return text("placements_of: ") << to_placements(Mesh::info, r.value).problem;
+      return text("placements_of: ") << to_placements(Mesh::info, r.value.layout).problem;
     }
   };
   struct facts {
@@ -192,7 +192,7 @@ struct split_placements {
   static constexpr facts found = [] {
     const auto r = resolved();
     if (!r.problem.empty()) return facts{{}, false, r.broken};
-    const auto list = to_placements(Mesh::info, r.value);
+    const auto list = to_placements(Mesh::info, r.value.layout);
     return facts{list.at, list.problem.empty(), mistake::placement};
   }();
   template <std::size_t... I>

@@ -28,7 +28,7 @@ struct laid_out<tensor<T, Dims, gspmd::place<Mesh, Parts...>>> {
     planned_value v;
     v.type = dtype_of<T>();
     v.global = Dims::value;
-    v.layout = parts_of_place<Parts...>(Mesh::info, Dims::rank).layout;
+    v.layout = parts_of_place<Parts...>(Mesh::info, Dims::rank).layout.planned();
     v.local = local_extents(Mesh::info.shape, v.global, v.layout);
     v.is_padded = padded_dims(Mesh::info.shape, v.global, v.layout) != 0;
     return v;

@@ -82,8 +82,7 @@ struct automatic_plan {
   using passes = static_passes<frozen_program<make_along>, seen>;
   static constexpr graph planned() {
     const graph typed = Program::frozen().thaw().program;
-    return with_automatic_plan(typed, along_automatic(typed), passes::template of<choose_pass>().best.table,
-                               passes::template of<emit_pass>());
+    return with_automatic_plan(typed, along_automatic(typed), passes());
   }
   struct make {
     static constexpr accepted_program run() {

@@ -41,7 +41,7 @@ constexpr value change(value x, const dim_spec& axes, transition_kind by, axis_s
                                    << axes.view() << "`}) of a dynamic::mesh"),
         x);
   if (!named.problem.empty()) return made(g.fail(at, name, named.broken, named.problem), x);
-  const axis_mask mask = named.value.partial;
+  const axis_mask mask = named.value.layout.partial;
   if (mask == 0 || (mask & ~g.open_local) != 0)
     return made(g.fail(at, name, mistake::states,
                        text("unbound_axis: `")
@@ -120,7 +120,7 @@ constexpr value reverse_devices(value x, location at = location::current()) {
 /// The number of devices along `Axes`.
 template <dim_spec Axes>
 constexpr std::int64_t axis_size(value like) {
-  return like.is_valid() ? like.graph()->mesh->shape.size_of(detail_::axes_named(*like.graph(), Axes).value.partial) : 1;
+  return like.is_valid() ? like.graph()->mesh->shape.size_of(detail_::axes_named(*like.graph(), Axes).value.layout.partial) : 1;
 }
 
 /// A device that sends and the device that gets it, by their places along the axes.
@@ -203,7 +203,7 @@ template <dim_spec Axes>
 constexpr value axis_index(value like, location at = location::current()) {
   if (!like.is_valid()) return {};
   auto& g = *like.graph();
-  const detail::axis_mask axes = detail_::axes_named(g, Axes).value.partial;
+  const detail::axis_mask axes = detail_::axes_named(g, Axes).value.layout.partial;
   if (axes == 0 || (axes & ~g.open_local) != 0)
     return detail::made(g,
                         g.fail(at, "axis_index", detail::mistake::states,
@@ -281,9 +281,9 @@ class [[nodiscard]] started {
   bool is_done_ = false;
 };
 /// Starts a collective, whose value comes out of `finish`: between them the program does what does not need it, and no operator can take it
-/// by mistake. `sent` is what a collective returns. A movement (all_gather, all_to_all, rotate, permute and the others) is under way until
-/// the first operator that reads it, with threads and over MPI; a reduction is carried out where it is started. Its bytes are counted
-/// there. Errors, at compile time: one that is not finished, or twice.
+/// by mistake. `sent` is what a collective returns. It is under way until the first operator that reads it, with threads and over MPI, and
+/// what is computed for it alone goes first. Its bytes are counted there. A reduction adds in the order of the devices; so does one that is
+/// not started, but where MPI_Allreduce or MPI_Reduce_scatter does it. Errors, at compile time: one that is not finished, or twice.
 ///
 ///     auto next = local::start(local::rotate<"seq">(k));
 ///     out = out + einsum<"qd,kd->qk">(q, k);

@@ -45,74 +45,63 @@ struct manual_border {
   axis_mask axes;
   location at;
 
-  /// Returns the spec of a value at the border, on the axes of the region; `number` is that of the value among the arguments or results.
+  /// Returns the layout of a value at the border, on the axes of the region; `number` is that of the value among the arguments or results.
   template <class Spec>
-  constexpr border_spec spec(value x, int number, const char* what) const {
+  constexpr sharding spec(value x, int number, const char* what) const {
     const placed_parts parts = border_parts<Spec>::of(*g.mesh, x.rank());
-    const axis_mask named = parts.layout.split_axes() | parts.layout.partial | parts.replica | parts.invariant;
+    const axis_mask named = parts.layout.split_axes() | parts.layout.partial | parts.layout.replica | parts.invariant;
     if (!parts.problem.empty()) g.fail(at, "manual", parts.broken, text(what) << ' ' << number << ": " << parts.problem);
     else if (const axis_mask others = named & ~axes; others != 0)
       g.fail(at, "manual", mistake::states,
              text(*what == 'a' ? "in_spec_mismatch: " : "out_spec_mismatch: ")
                  << what << ' ' << number << " names `" << axes_text(*g.mesh, others) << "`, which the region leaves as it is");
-    border_spec s{parts.layout, axes, parts.replica};
-    s.layout.open = 0;
-    s.layout.stages = 0;
-    return s;
+    return parts.layout;
   }
-  /// Returns the spec of an argument for which nothing is written, as the types of the program have it.
-  [[nodiscard]] constexpr border_spec as_it_is(value x) const {
-    border_spec s{{}, axes, 0};
-    if (g.find_types == nullptr) return s;
-    const value_type t = types_up_to_here(g).types[static_cast<std::size_t>(x.id())];
-    for (const auto& use : t.splits)
-      if ((axes & axis_bit(use.axis)) != 0) s.layout.splits.push_back(use);
-    for (int a = 0; a < t.on.count; ++a) {
-      if ((axes & axis_bit(a)) == 0) continue;
-      if (t.on[a].is == state::replica) s.replica |= axis_bit(a);
-      if (t.on[a].is != state::partial) continue;
-      s.layout.partial |= axis_bit(a);
-      s.layout.reduced_by = t.on[a].reduced_by;
-    }
-    return s;
+  /// Returns the layout of an argument for which nothing is written, as the types of the program have it.
+  [[nodiscard]] constexpr sharding as_it_is(value x) const {
+    if (g.find_types == nullptr) return {};
+    value_type t = types_up_to_here(g).types[static_cast<std::size_t>(x.id())];
+    for (int a = 0; a < max_axes; ++a)
+      if ((axes & axis_bit(a)) == 0) t.set(a, {state::invariant});
+    return t.layout;
   }
-  constexpr value enter(value x, border_spec s) const {
+  constexpr value enter(value x, const sharding& s) const {
     if (!x.is_valid() || g.failed()) return x;
-    if (g.find_types == nullptr && s.layout.partial != 0) {
+    if (g.find_types == nullptr && s.partial != 0) {
       g.fail(at, "manual", mistake::states,
              "in_spec_mismatch: a partial sum comes from a program of tensors only (the explicit mode); take the argument as "
              "invariant");
       return made(-1, x);
     }
     // An argument that other axes split keeps that: only what the region names is asked for.
-    border_spec argument = s;
+    sharding argument = s;
     if (g.find_types != nullptr) {
       const value_type t = types_up_to_here(g).types[static_cast<std::size_t>(x.id())];
-      argument.layout.splits.clear();
+      argument.splits.clear();
       for (int d = 0; d < x.rank(); ++d) {
-        for (const auto& use : s.layout.splits)
-          if (use.dim == d) argument.layout.splits.push_back(use);
-        for (const auto& use : t.splits)
-          if (use.dim == d && (axes & axis_bit(use.axis)) == 0) argument.layout.splits.push_back(use);
+        for (const auto& use : s.splits)
+          if (use.dim == d) argument.splits.push_back(use);
+        for (const auto& use : t.layout.splits)
+          if (use.dim == d && (axes & axis_bit(use.axis)) == 0) argument.splits.push_back(use);
       }
-      if (t.splits.count == argument.layout.splits.count && (t.layout().split_axes() & axes) == s.layout.split_axes()) {
+      if (t.layout.splits.count == argument.splits.count && (t.layout.split_axes() & axes) == s.split_axes()) {
         bool is_same = true;  // in another order it is for the types to say
-        for (const auto& use : argument.layout.splits) is_same = is_same && t.on[use.axis] == shard_of(use.dim);
-        if (is_same) argument.layout.splits = t.splits;
+        for (const auto& use : argument.splits) is_same = is_same && t.on(use.axis) == shard_of(use.dim);
+        if (is_same) argument.splits = t.layout.splits;
       }
     }
-    const int id = add_enter(g, add_argument(g, x.id(), argument, at), s, at);
+    const int id = add_enter(g, add_argument(g, x.id(), axes, argument, at), axes, s, at);
     if (id >= 0) return {&g, id};
     const local_scope inside(g, g.open_local | axes);
     return made(id, x);
   }
-  constexpr value leave(value x, const border_spec& s) const {
+  constexpr value leave(value x, const sharding& s) const {
     if (!x.is_valid() || g.failed()) return x;
     if (x.graph() != &g || x.node().local_axes != (g.open_local | axes)) {
       g.fail(at, "manual", mistake::states, "a result of the region is no value of it; return what operators in it give");
       return x;
     }
-    return made(g, add_leave(g, x.id(), s, at), x.type(), x.shape());
+    return made(g, add_leave(g, x.id(), axes, s, at), x.type(), x.shape());
   }
 };
 

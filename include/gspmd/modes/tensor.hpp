@@ -50,17 +50,15 @@ namespace detail {
 
 /// The parts of a place, put together; the first mistake is kept.
 struct placed_parts {
-  annotation layout;
-  axis_mask replica = 0, invariant = 0;
+  sharding layout;
+  axis_mask invariant = 0;
   bool has_splits = false;
   text problem;
   mistake broken = mistake::other;
 
   template <dim_spec... Dims>
   constexpr void add(const mesh_info& mesh, int rank, std::type_identity<split<Dims...>>) {
-    const axis_mask partial = layout.partial;
     keep(detail::resolve(mesh, split<Dims...>::specs(), split<Dims...>::rank, rank));
-    layout.partial |= partial;
     has_splits = true;
   }
   template <fixed_string Axes, monoid Kind>
@@ -75,7 +73,7 @@ struct placed_parts {
   }
   template <dim_spec Axes>
   constexpr void add(const mesh_info& mesh, int, std::type_identity<gspmd::replica<Axes>>) {
-    replica |= named(mesh, Axes.view());
+    layout.replica |= named(mesh, Axes.view());
   }
   template <dim_spec Axes>
   constexpr void add(const mesh_info& mesh, int, std::type_identity<gspmd::invariant<Axes>>) {
@@ -88,9 +86,7 @@ struct placed_parts {
       problem = r.problem;
       broken = r.broken;
     }
-    const sharding before = layout;
-    layout = r.value;
-    layout.reduced_by = before.reduced_by;
+    layout.splits = r.value.layout.splits;
   }
   constexpr axis_mask named(const mesh_info& mesh, std::string_view axes) {
     const auto r = detail::resolve(mesh, static_cast<const dim_spec*>(nullptr), 0, 0, axes, monoid::add);
@@ -98,8 +94,8 @@ struct placed_parts {
       problem = r.problem;
       broken = r.broken;
     }
-    const axis_mask found = r.value.partial;
-    if (problem.empty() && ((layout.split_axes() | layout.partial | replica | invariant) & found) != 0) {
+    const axis_mask found = r.value.layout.partial;
+    if (problem.empty() && ((layout.split_axes() | layout.partial | layout.replica | invariant) & found) != 0) {
       problem << "an axis of `" << axes << "` has another part in this place already";
       broken = mistake::axis_used_twice;
     }
@@ -135,9 +131,13 @@ struct tensor<T, Dims, place<Mesh, Parts...>> {
     if (!parts.problem.empty()) g.fail(n.at, "input", parts.broken, parts.problem);
     n.annotated = true;
     n.annotation = parts.layout;
-    detail::replica_axes{parts.replica}.keep(n);
-    if (detail::has_typed_axes(g.mesh->shape)) g.find_types = &detail::find_types;
-    else n.annotated = (n.annotation.split_axes() & g.mesh->shape.automatic_axes) != 0;
+    if (detail::has_typed_axes(g.mesh->shape)) {
+      g.find_types = &detail::find_types;
+    } else {
+      if (const auto what = detail::automatic_mistake(*g.mesh, n.shape, parts.layout); !what.empty())
+        g.fail(n.at, "input", detail::mistake::states, what);
+      n.annotated = !parts.layout.splits.empty();
+    }
     return {&g, id};
   }
 };
@@ -148,7 +148,7 @@ namespace detail {
 constexpr value annotated_only(value x, const placed_parts& parts, const char* who, location at) {
   auto& g = *x.graph();
   sharding s = parts.layout;
-  s.partial |= parts.replica | parts.invariant;
+  s.partial |= parts.invariant;
   if (const text what = automatic_mistake(*g.mesh, x.node().shape, s); !what.empty())
     return made(g.fail(at, who, mistake::states, what), x);
   return s.splits.empty() ? x : value{&g, add_reshard(g, x.id(), parts.layout, at)};
@@ -162,7 +162,7 @@ constexpr value requested(value x, const char* who, bool is_out, location at) {
   const auto parts = parts_of_place<Parts...>(*g.mesh, x.rank());
   if (!parts.problem.empty()) return made(g.fail(at, who, parts.broken, parts.problem), x);
   if (g.find_types == nullptr && !has_typed_axes(g.mesh->shape)) return annotated_only(x, parts, who, at);
-  return {&g, add_requested_state(g, x.id(), {parts.layout, parts.replica, parts.invariant, parts.has_splits, is_out}, at)};
+  return {&g, add_requested_state(g, x.id(), {parts.layout, parts.invariant, parts.has_splits, is_out}, at)};
 }
 
 }  // namespace detail
@@ -211,7 +211,7 @@ constexpr auto exchanging(std::string_view axes, F f, const Arguments&... argume
   const auto named = detail::resolve(*g->mesh, static_cast<const dim_spec*>(nullptr), 0, 0, axes, monoid::add);
   if (!named.problem.empty())
     g->fail(before < g->nodes.size() ? g->nodes[before].at : location{}, "with_exchange", named.broken, named.problem);
-  else if (g->find_types != nullptr) allow_exchange(*g, before, named.value.partial);
+  else if (g->find_types != nullptr) allow_exchange(*g, before, named.value.layout.partial);
   return result;
 }
 
@@ -250,11 +250,8 @@ struct typed_output {
     const value_type& t = typer.types[i];
     f.type = g.nodes[i].type;
     f.shape = g.nodes[i].shape;
-    f.layout = t.layout();
-    axis_mask replica = 0;
-    for (int a = 0; a < t.on.count; ++a)
-      if (t.on[a].is == state::replica) replica |= axis_bit(a);
-    const text names = axes_text(Mesh::info, replica);  // Clang 16 wants it destroyed before the constant is done
+    f.layout = t.layout;
+    const text names = axes_text(Mesh::info, t.layout.replica);  // Clang 16 wants it destroyed before the constant is done
     for (const char c : names.view()) f.replica.push_back(c);
     const text terms = axes_text(Mesh::info, f.layout.partial);
     for (const char c : terms.view()) f.partial.push_back(c);

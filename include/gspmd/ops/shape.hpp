@@ -314,7 +314,7 @@ constexpr value mesh_split(value x, std::initializer_list<int> dims_mapping, loc
           << "axis `" << mesh.base_name(axes[axis][0]) << "` is used twice; a mesh axis splits one dim at most";
     else if (axis >= 0) {
       used |= detail::axis_bit(axis);
-      for (const auto a : axes[axis]) r.value.add_split(a, d);
+      for (const auto a : axes[axis]) r.value.layout.add_split(a, d);
     }
     ++d;
   }
@@ -339,7 +339,7 @@ constexpr value shard(value x, std::initializer_list<int> parts, location at = l
     std::int64_t n = 1;
     while (n < wanted && axis < mesh.shape.axis_count()) {
       n *= mesh.shape.sizes[axis];
-      if (mesh.shape.sizes[axis] > 1) r.value.add_split(axis, d);
+      if (mesh.shape.sizes[axis] > 1) r.value.layout.add_split(axis, d);
       ++axis;
     }
     if (n != wanted && r.problem.empty())
@@ -356,18 +356,18 @@ constexpr value split_dim(value x, int dim, int n, location at = location::curre
   dim = detail::counted_dim(dim, x.rank());
   const auto& mesh = *x.graph()->mesh;
   detail::resolved_sharding r;
-  for (int begin = 0; begin < mesh.shape.axis_count() && r.value.splits.empty(); ++begin) {
+  for (int begin = 0; begin < mesh.shape.axis_count() && r.value.layout.splits.empty(); ++begin) {
     std::int64_t product = 1;
     for (int end = begin; end < mesh.shape.axis_count() && product < n; ++end) {
       product *= mesh.shape.sizes[end];
       if (product == n)
-        for (int a = begin; a <= end; ++a) r.value.add_split(a, dim);
+        for (int a = begin; a <= end; ++a) r.value.layout.add_split(a, dim);
     }
   }
   if (dim < 0 || dim >= x.rank())
     r.refuse(detail::mistake::dim) << "dim " << dim << " is not a dim of " << detail::shape_text(x.shape())
                                    << "; dims count from 0";
-  else if (n != 1 && r.value.splits.empty())
+  else if (n != 1 && r.value.layout.splits.empty())
     r.refuse(detail::mistake::parts) << "no run of mesh axes has " << n << " devices; the mesh has the axes "
                                      << detail::names_text(mesh);
   return detail::annotate(x, r, "split_dim", at);

@@ -24,12 +24,12 @@ constexpr value zeros_without(value like, int dim, location at) {
   const value zeros = made(g, add_constant(g, like.type(), shape, 0, 0, at), like.type(), shape);
   if (!like.node().annotated) return zeros;
   annotation left = like.node().annotation;
-  left.splits.clear();
-  left.partial = 0;
-  for (auto use : like.node().annotation.splits) {
+  left.layout.splits.clear();
+  left.layout.partial = 0;
+  for (auto use : like.node().annotation.layout.splits) {
     if (use.dim == dim) continue;
     if (use.dim > dim) --use.dim;
-    left.splits.push_back(use);
+    left.layout.splits.push_back(use);
   }
   const dim_mask before = dim_bit(dim) - 1;
   left.open = (left.open & before) | ((left.open >> 1) & ~before);

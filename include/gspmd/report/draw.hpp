@@ -214,7 +214,7 @@ template <class Mesh, class Split>
 sharding drawn_sharding(int rank) {
   const auto r = resolve(Mesh::info, Split::specs(), Split::rank, rank);
   if (!r.problem.empty()) throw error("draw: " + std::string(r.problem.view()));
-  return r.value;
+  return r.value.layout;
 }
 
 }  // namespace detail

@@ -114,6 +114,7 @@ class annotation_trials {
   }
   [[gnu::cold]] void add_changes(int i, const plan_step& s, std::vector<change>& changes) const {
     const node& n = at(i);
+    const sharding written = n.annotation.layout.planned();
     const std::string name(graph::place(n.at, name_of(n.op)).view());
     const auto add = [&](bool is_annotated, const sharding& lies) {
       std::string text = name + " as " + std::string(sharding_text(mesh_, lies, n.shape.count).view());
@@ -121,20 +122,20 @@ class annotation_trials {
         text = name + (n.at.is_input() ? " without its annotation" : ", whose result is annotated, left to the plan");
       for (const auto& c : changes)
         if (c.text == text) return;
-      if (!is_annotated || !same_layout(lies, n.annotation)) changes.push_back({i, is_annotated, lies, std::move(text)});
+      if (!is_annotated || lies != written) changes.push_back({i, is_annotated, lies, std::move(text)});
     };
     for (int k = 0; k < s.operands.count && k < s.results.count; ++k) {
       const auto& from = plan_.operand(s, k);
       const auto& to = plan_.result(s, k);
-      if (from.global == n.shape && to.global == n.shape && to.layout.partial == 0 && same_layout(from.layout, n.annotation))
+      if (from.global == n.shape && to.global == n.shape && to.layout.partial == 0 && from.layout == written)
         add(true, to.layout);
-      if (from.global == n.shape && from.layout.partial == 0 && !same_layout(from.layout, n.annotation)) add(true, from.layout);
+      if (from.global == n.shape && from.layout.partial == 0 && from.layout != written) add(true, from.layout);
     }
-    sharding without = n.annotation;
+    sharding without = written;
     without.splits.clear();
-    for (const auto& use : n.annotation.splits)
+    for (const auto& use : written.splits)
       if ((s.axes & axis_bit(use.axis)) == 0) without.splits.push_back(use);
-    if (n.annotation.partial == 0) add(true, without);
+    if (written.partial == 0) add(true, without);
     add(false, {});
   }
 

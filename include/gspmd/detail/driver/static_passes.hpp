@@ -22,6 +22,7 @@ inline constexpr std::size_t longest_in_one_evaluation = 4096;
 /// of one. `Program` is a graph as a constant, see frozen_program.
 template <class Program, class Mesh>
 struct static_passes {
+  using off = without<>;
   using chosen_by = std::conditional_t<Mesh::info.shape.is_searched, search_pass, choose_pass>;
   static constexpr graph program() { return Program::frozen().thaw().program; }
   static constexpr const mesh_shape& mesh() { return Mesh::info.shape; }
@@ -40,7 +41,8 @@ struct static_passes {
   }
   template <class Pass>
   static constexpr typename Pass::result of() {
-    return frozen<Pass>().thaw();
+    if constexpr (std::is_trivially_copyable_v<typename Pass::result>) return number<Pass>::made;
+    else return frozen<Pass>().thaw();
   }
   template <class Pass>
   static constexpr typename Pass::result take() {
@@ -70,6 +72,10 @@ struct static_passes {
   }
 
  private:
+  template <class Pass>
+  struct number {
+    static constexpr auto made = Pass::run(static_passes{});
+  };
   template <class Pass>
   struct make {
     static constexpr auto run() { return Pass::run(static_passes{}); }

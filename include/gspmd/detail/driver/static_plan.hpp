@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -15,17 +16,12 @@ namespace gspmd::detail {
 struct accepted_program {
   graph program;
   mistake broken = mistake::none;
-  bool is_as_traced = false;          // program_to_plan is an evaluation of its own, as the program is long
-  pass_of_mode type_local = nullptr;  // of such a one
+  bool is_as_traced = false;  // program_to_plan is an evaluation of its own, as the program is long
 
-  template <class S, class F>
-  static constexpr auto lists(S& s, F f) {
-    return graph::lists(s.program, f);
-  }
-  template <class S, class F>
-  static constexpr auto rest(S& s, F f) {
+  static constexpr auto lists(auto& s, auto f) { return graph::lists(s.program, f); }
+  static constexpr auto rest(auto& s, auto f) {
     return f(s.program.mesh, s.program.has_regions, s.program.allow_replication, s.broken, s.program.largest_bytes,
-             s.program.find_types, s.is_as_traced, s.type_local);
+             s.program.find_types, s.program.type_local, s.is_as_traced);
   }
 };
 
@@ -35,19 +31,19 @@ template <auto Callable, class Mesh, class... Inputs>
 struct callable_run_by_the_compiler {
   static constexpr accepted_program run() {
     graph g = traced();
-    const bool has_types =
-        g.find_types != nullptr || g.type_local != nullptr;  // which are found twice, in more steps than all else
-    if (!g.failed() && g.nodes.size() > (has_types ? longest_in_one_evaluation / 4 : longest_in_one_evaluation)) {
-      const auto type_local = g.type_local;
-      return {std::move(g), mistake::none, true, type_local};
-    }
-    check_types(g);
-    return accepted(std::move(g));
+    const bool has_types = check_types_pass::applies(g);  // which are found twice, in more steps than all else
+    if (!g.failed() && g.nodes.size() > (has_types ? longest_in_one_evaluation / 4 : longest_in_one_evaluation))
+      return {std::move(g), mistake::none, true};
+    return accepted<program_passes>(std::move(g));
   }
   static constexpr graph traced() { return trace_callable<Callable, Mesh, Inputs...>(); }
-  static constexpr graph planned(graph traced) { return traced_to_plan<Mesh>(std::move(traced)); }
+  template <class Passes>
+  static constexpr graph planned(graph traced) {
+    return traced_to_plan<Mesh, Passes>(std::move(traced));
+  }
+  template <class Passes>
   static constexpr accepted_program accepted(graph traced) {
-    graph g = planned(std::move(traced));
+    graph g = planned<Passes>(std::move(traced));
     if (g.failed()) return refused(g.broken);
     return {std::move(g)};
   }
@@ -67,41 +63,34 @@ inline constexpr bool is_constant_program =
 /// A long program, in the order in which it is planned: another evaluation goes on with what the run of its callable left.
 template <class Run>
 struct long_program {
-  static constexpr graph traced() {
-    accepted_program run = frozen_result<Run>::value().thaw();
-    run.program.type_local = run.type_local;
-    return std::move(run.program);
-  }
-  static constexpr mistake mistyped = [] {
-    graph g = traced();
-    check_types(g);
-    return g.broken;
-  }();
+  static constexpr graph traced() { return frozen_result<Run>::value().thaw().program; }
+  using first = boost::mp11::mp_take_c<program_passes, 1>;
+  using left = boost::mp11::mp_drop_c<program_passes, 1>;
+  static constexpr mistake broken_first = program_to_plan<first>(traced()).broken;
   static constexpr accepted_program run() {
-    if constexpr (mistyped != mistake::none) return Run::refused(mistyped);
-    else return Run::accepted(traced());
+    if constexpr (broken_first != mistake::none) return Run::refused(broken_first);
+    else return Run::template accepted<left>(traced());
   }
   static constexpr auto guess() { return list_sizes<accepted_program>(frozen_result<Run>::value().sizes); }
 };
 /// A program as it is planned, whether long or not.
 template <class Run>
 struct traced_program {
-  static constexpr bool is_long = item<6>(frozen_result<Run>::value().rest);
+  static constexpr bool is_long = item<7>(frozen_result<Run>::value().rest);
   static constexpr const auto& frozen() {
     if constexpr (is_long) return frozen_result<long_program<Run>>::value();
     else return frozen_result<Run>::value();
   }
   /// The text of the refusal, of a program that is refused.
   static constexpr text error() {
-    graph g;
-    if constexpr (is_long) {
-      g = long_program<Run>::traced();
-      if constexpr (long_program<Run>::mistyped == mistake::none) return Run::planned(std::move(g)).error;
+    if constexpr (!is_long) {
+      return Run::template planned<program_passes>(Run::traced()).error;
     } else {
-      g = Run::traced();
+      using long_one = long_program<Run>;
+      constexpr bool is_first = long_one::broken_first != mistake::none;
+      using run = std::conditional_t<is_first, typename long_one::first, typename long_one::left>;
+      return Run::template planned<run>(long_one::traced()).error;
     }
-    check_types(g);
-    return Run::planned(std::move(g)).error;
   }
 };
 
@@ -142,38 +131,38 @@ struct mesh_that_saves {
 template <class Mesh, int Saving>
 using saving_mesh = std::conditional_t<Saving == 0, Mesh, mesh_that_saves<Mesh, Saving>>;
 
-/// A program on the mesh that it is planned on: the user's, with the axes cut that reshapes split.
-template <class Program, class Mesh, int Saving = 0>
+/// A program on the mesh that it is planned on: the user's, with the axes cut that reshapes split. `Best`: of the tries before this one.
+template <class Program, class Mesh, int Saving = 0, class Best = void>
 struct planned_program {
   using program = Program;
   using mesh = Mesh;
   using passes = static_passes<Program, saving_mesh<Mesh, Saving>>;
   static constexpr axis_cut cut = [] {
-    if constexpr (may_cut_axes(item<0>(Program::frozen().lists)))
-      return find_cut(passes::program(), passes::template of<complete_pass>().of);
+    if constexpr (Saving == 0 && may_cut_axes(item<0>(Program::frozen().lists))) return passes::template of<cut_pass>();
     return axis_cut{};
   }();
+  static constexpr bool is_refused = passes::template of<refuse_pass>() != mistake::none;
+  static constexpr planned_try found() {
+    if constexpr (cut.axis >= 0 || Mesh::info.shape.most_memory <= 0) return {cut};
+    else if constexpr (is_refused) return {cut, true};
+    else return {cut, false, peak_bytes(plan_view(passes::plan()))};
+  }
   static auto find() {
-    if constexpr (cut.axis >=
-                  0) {  // not where it is no constant: compilers take the other branch then, and this one would not end
+    constexpr std::int64_t least = [] {
+      if constexpr (std::is_void_v<Best>) return std::int64_t{0};
+      else return Best::found().holds;
+    }();
+    constexpr next_try next = after(found(), passes::mesh(), least);
+    using best = std::conditional_t<next.was_best, planned_program, Best>;
+    // Not where it is no constant: compilers take the last branch then, and the others would not end.
+    if constexpr (next.is == next_try::way::on_cut_mesh) {
       using refined = cut_mesh<Mesh, cut>;
       return planned_program<frozen_program<program_on_cut_mesh<Program, refined>>, refined>::find();
-    } else if constexpr (is_too_large() && Saving < most_saving) {
-      using other = typename planned_program<Program, Mesh, Saving + 1>::type;
-      if constexpr (other::is_refused || peak_bytes(plan_view(other::passes::plan())) >= peak_bytes(plan_view(passes::plan())))
-        return std::type_identity<planned_program>{};
-      else return std::type_identity<other>{};
+    } else if constexpr (next.is == next_try::way::saving_more) {
+      return planned_program<Program, Mesh, Saving + 1, best>::find();
     } else {
-      return std::type_identity<planned_program>{};
+      return std::type_identity<best>{};
     }
-  }
-  static constexpr bool is_refused = item<2>(passes::template frozen<steps_pass>().rest) != mistake::none;
-  /// Whether a plan is too large for the memory of a device. Of two levels of saving the one that holds less is looked at: see
-  /// plan_within_memory.
-  static constexpr bool is_too_large() {
-    if constexpr (Mesh::info.shape.most_memory <= 0) return false;
-    else if constexpr (is_refused) return false;
-    else return peak_bytes(plan_view(passes::plan())) > Mesh::info.shape.most_memory;
   }
   using type = typename decltype(find())::type;
 };
@@ -200,8 +189,9 @@ struct static_plan {
   using traced = decltype(find_traced());
   static constexpr mistake refused_when_traced = item<3>(traced::program::frozen().rest);
   static constexpr mistake refused_when_planned = [] {
-    constexpr mistake by_steps = item<2>(traced::passes::template frozen<steps_pass>().rest);
-    return by_steps == mistake::none && traced::is_too_large() ? mistake::memory : by_steps;
+    constexpr auto most = traced::mesh::info.shape.most_memory;
+    if constexpr (traced::is_refused) return traced::passes::template of<refuse_pass>();
+    return most > 0 && traced::found().holds > most ? mistake::memory : mistake::none;
   }();
   static auto find() {
     if constexpr (refused_when_planned != mistake::none) return stand_in<refused_when_planned>{};
@@ -221,8 +211,8 @@ struct static_plan {
     static constexpr text make() {
       if constexpr (refused_when_traced != mistake::none) return program_on<traced_program<run>, Mesh>::type::error();
       else if constexpr (refused_when_planned == mistake::memory)
-        return too_large(peak_bytes(plan_view(traced::passes::plan())), traced::mesh::info.shape.most_memory);
-      else return schedule_pass::begin(typename traced::passes{}).out.error;
+        return too_large(traced::found().holds, traced::mesh::info.shape.most_memory);
+      else return refuse_pass::why(typename traced::passes{});
     }
   };
 };

@@ -7,7 +7,6 @@
 
 #include "gspmd/detail/driver/given_shard.hpp"
 #include "gspmd/detail/passes/choose/total_bytes.hpp"
-#include "gspmd/detail/passes/plan_passes.hpp"
 #include "gspmd/detail/passes/program_to_plan.hpp"
 #include "gspmd/detail/passes/sub_axes.hpp"
 #include "gspmd/detail/support/callable.hpp"
@@ -148,17 +147,12 @@ constexpr graph trace_callable() {
   return g;
 }
 
-/// Finds the mistake in the types of a program as it was written, if it has types.
-constexpr void check_types(graph& g) {
-  if (g.failed()) return;
-  if (g.find_types != nullptr) g.find_types(g, false);
-  else if (g.type_local != nullptr) g.type_local(g, false);
-}
-/// The program for one giant device, or what is wrong with it.
-template <class Mesh>
+/// The program for one giant device, or what is wrong with it. `Passes`: those that are left.
+template <class Mesh, class Passes = program_passes>
 constexpr graph traced_to_plan(graph traced) {
   if (traced.failed()) return traced;
-  graph program = program_to_plan(traced);
+  graph program = program_to_plan<Passes>(std::move(traced));
+  if (program.failed()) return program;
   if (const text problem = total_problem(program, Mesh::device_count); !problem.empty())
     program.fail({}, "compile", mistake::size, problem);
   return program;
@@ -166,9 +160,7 @@ constexpr graph traced_to_plan(graph traced) {
 
 template <auto Callable, class Mesh, class... Inputs>
 constexpr graph trace_program() {
-  graph g = trace_callable<Callable, Mesh, Inputs...>();
-  check_types(g);
-  return traced_to_plan<Mesh>(std::move(g));
+  return traced_to_plan<Mesh>(trace_callable<Callable, Mesh, Inputs...>());
 }
 
 /// Returns the graph that stands in for a refused program, so that one mistake is one error: its inputs, and as its results constants of

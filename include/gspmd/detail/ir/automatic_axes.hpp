@@ -22,8 +22,6 @@ constexpr sharding part_along(const sharding& all, axis_mask axes) {
   return s;
 }
 
-constexpr bool holds_axis(const sharding& s, int axis) { return (s.split_axes() & axis_bit(axis)) != 0; }
-
 /// Whether the axes that split a dim under `minor` cut the parts that those of `major` leave of it evenly.
 constexpr bool cuts_evenly(const mesh_shape& mesh, const extents& shape, const sharding& major, const sharding& minor, int dim) {
   const auto parts = parts_of(mesh, major, dim);
@@ -47,8 +45,8 @@ constexpr sharding put_behind(const mesh_shape& mesh, const extents& shape, cons
 [[gnu::cold]] constexpr text automatic_mistake(const mesh_info& mesh, const extents& shape, const sharding& s) {
   const axis_mask automatic = mesh.shape.automatic_axes;
   text what;
-  if ((s.partial & automatic) != 0)
-    return what << "names `" << axes_text(mesh, s.partial & automatic)
+  if (const axis_mask named = (s.partial | s.replica) & automatic; named != 0)
+    return what << "names `" << axes_text(mesh, named)
                 << "`, which is automatic: where a value is a sum along it is for the planner to find; name it in a split only";
   for (int k = 1; k < s.splits.count; ++k) {
     const auto &major = s.splits[k - 1], &minor = s.splits[k];

@@ -73,10 +73,9 @@ struct node {
   bool keep_partial = false;       // the user wants it reduced no earlier than an operator needs the sum
   axis_mask exchange_axes = 0;     // along which the user lets its parts get what others hold, where types say what is sent
   std::int64_t gather_limit = -1;  // einsum: the most bytes that an operand may be gathered to on a device; -1: any number
-  detail::annotation annotation;
+  detail::annotation annotation;   // of a value of a manual region it says also along which axes it varies
   location at;
   axis_mask local_axes = 0;  // whose local view it stands in: its shape is that of a shard along these (ops/local_view.hpp)
-  axis_mask equal_axes = 0;  // those of them along which its type says that devices hold the same of it
   // Of a program in which manual regions leave axes to the planner (passes/typed/manual_regions.hpp):
   axis_mask hidden_axes = 0;  // along which devices may hold anything, as it is a value of the local view
   axis_mask closed_axes = 0;  // along which it lies as is written, and no otherwise
@@ -200,16 +199,25 @@ class graph {
   text error;                      // the first mistake found; operators after it are not checked
   mistake broken = mistake::none;  // the rule it breaks
 
-  template <class S, class F>
-  static constexpr auto lists(S& s, F f) {
-    return f(s.nodes, s.inputs, s.outputs, s.scopes);
-  }
-  template <class S, class F>
-  static constexpr auto rest(S& s, F f) {
+  static constexpr auto lists(auto& s, auto f) { return f(s.nodes, s.inputs, s.outputs, s.scopes); }
+  static constexpr auto rest(auto& s, auto f) {
     return f(s.mesh, s.has_regions, s.allow_replication, s.largest_bytes, s.find_types);
   }
 
   [[nodiscard]] constexpr bool failed() const { return !error.empty(); }
+  /// Returns what the program is besides its nodes, for a pass that makes them anew.
+  [[nodiscard]] constexpr graph without_nodes() const {
+    graph g;
+    g.mesh = mesh;
+    g.has_regions = has_regions;
+    g.allow_replication = allow_replication;
+    g.largest_bytes = largest_bytes;
+    g.find_types = find_types;
+    g.type_local = type_local;
+    g.scopes = scopes;
+    g.composed = composed;
+    return g;
+  }
 
   constexpr int add(node n) {
     n.region = open_region;

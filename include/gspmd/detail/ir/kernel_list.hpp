@@ -13,12 +13,13 @@ namespace mp11 = boost::mp11;
 
 /// All kernels, which the list declares. A new one is its struct, behind ir/plan.hpp, and an entry here; and where it is added as a step.
 namespace kernels {
-using list = mp11::mp_list<struct fused, struct contract, struct contract_round_ring, struct reduce, struct permute, struct move,
-                           struct move_together, struct start_move, struct finish_move, struct combine, struct combine_together,
-                           struct row, struct set_row, struct add_row, struct copy, struct terms, struct local,
-                           struct reduce_window, struct select_and_scatter, struct gather, struct scatter, struct scatter_set,
-                           struct scan, struct top_k, struct sort, struct sort_ends, struct fold, struct loop_begin,
-                           struct loop_end, struct branch, struct otherwise, struct join, struct rows_begin, struct rows_end>;
+using list =
+    mp11::mp_list<struct fused, struct contract, struct contract_round_ring, struct reduce, struct permute, struct move,
+                  struct move_together, struct start_move, struct finish_move, struct combine, struct combine_together,
+                  struct start_combine, struct finish_combine, struct row, struct set_row, struct add_row, struct copy,
+                  struct terms, struct local, struct reduce_window, struct select_and_scatter, struct gather, struct scatter,
+                  struct scatter_set, struct scan, struct top_k, struct sort, struct sort_ends, struct fold, struct loop_begin,
+                  struct loop_end, struct branch, struct otherwise, struct join, struct rows_begin, struct rows_end>;
 }  // namespace kernels
 
 using all_kernels = kernels::list;

@@ -93,16 +93,22 @@ struct axis_use {
   friend constexpr bool operator==(const axis_use&, const axis_use&) = default;
 };
 
-/// The sharding of a value (GSPMD 3.1): which axes split which dims, and over which axes the value is partial. Whoever relies on devices
-/// holding the same asks for equal_axes.
+/// The sharding of a value (GSPMD 3.1): what devices hold of it. Along each axis they hold parts of a dim, terms of a reduction, unrelated
+/// data, or the same. Plans are made of parts, terms and the same; programs that state the rest (axis_state.hpp) have the other masks.
+/// Whoever relies on devices holding the same asks for equal_axes.
 struct sharding {
   inline_vec<axis_use, max_axes> splits;  // ordered by dim, then major to minor
   axis_mask partial = 0;                  // the value is the reduction over the devices along these axes
   monoid reduced_by = monoid::add;        // of the partial axes
+  axis_mask varying = 0;                  // each device has a value of its own
+  axis_mask replica = 0;                  // equal data, and each device has a term of the gradient
 
   friend constexpr bool operator==(const sharding& a, const sharding& b) {
-    return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.reduced_by == b.reduced_by);
+    return a.partial == b.partial && a.varying == b.varying && a.replica == b.replica && a.splits == b.splits &&
+           (a.partial == 0 || a.reduced_by == b.reduced_by);
   }
+  /// Returns the part of it that plans are made of.
+  [[nodiscard]] constexpr sharding planned() const { return {splits, partial, reduced_by}; }
 
   [[nodiscard]] constexpr axis_mask split_axes() const {
     axis_mask axes = 0;
@@ -122,7 +128,7 @@ struct sharding {
   }
   /// The axes along which all devices hold the same.
   [[nodiscard]] constexpr axis_mask equal_axes(const mesh_shape& mesh) const {
-    return mesh.wide_axes() & ~(split_axes() | partial);
+    return mesh.wide_axes() & ~(split_axes() | partial | varying);
   }
   /// Splits `dim` by one more axis, minor to those that split it already.
   constexpr void add_split(int axis, int dim) {
@@ -131,10 +137,6 @@ struct sharding {
     splits.insert(at, axis_use{static_cast<std::int8_t>(axis), static_cast<std::int8_t>(dim)});
   }
 };
-
-constexpr bool same_layout(const sharding& a, const sharding& b) {
-  return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.reduced_by == b.reduced_by);
-}
 
 // The next functions, and those of collective.hpp, price every sharding that the planner considers: they go through splits by
 // pointers, because every call and every list counts against the limits of an evaluation (inline_vec.hpp).

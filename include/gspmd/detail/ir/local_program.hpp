@@ -64,14 +64,8 @@ struct local_program {
   vec<int> outputs;  // values
   vec<int> results;  // by node: the value it leaves; -1 if it is not computed
 
-  template <class S, class F>
-  static constexpr auto lists(S& s, F f) {
-    return f(s.values, s.ops, s.inputs, s.outputs, s.results);
-  }
-  template <class S, class F>
-  static constexpr auto rest(S&, F f) {
-    return f();
-  }
+  static constexpr auto lists(auto& s, auto f) { return f(s.values, s.ops, s.inputs, s.outputs, s.results); }
+  static constexpr auto rest(auto&, auto f) { return f(); }
 
   [[nodiscard]] constexpr const local_value& value(int i) const { return values[static_cast<std::size_t>(i)]; }
 };

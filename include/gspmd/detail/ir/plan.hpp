@@ -73,14 +73,8 @@ struct plan : owned_tables<kernel_tables> {
   text error;                      // why the program is refused, if it is
   mistake broken = mistake::none;  // the rule it breaks
 
-  template <class S, class F>
-  static constexpr auto lists(S& s, F f) {
-    return lists_of_plan(s, f);
-  }
-  template <class S, class F>
-  static constexpr auto rest(S& s, F f) {
-    return f(s.mesh, s.arena_bytes, s.broken);
-  }
+  static constexpr auto lists(auto& s, auto f) { return lists_of_plan(s, f); }
+  static constexpr auto rest(auto& s, auto f) { return f(s.mesh, s.arena_bytes, s.broken); }
 };
 
 /// How long these tables are, by their names.

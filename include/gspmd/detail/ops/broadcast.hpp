@@ -30,6 +30,7 @@ constexpr int add_spread(graph& g, int reduced, const node& n) {
 /// communication on the larger shape.
 struct broadcast_op : linear_in_all, without_exchange, without_movements, reads_shards, without_arithmetic, dims_by_number {
   static constexpr const char* name = "broadcast_in_dim";
+  static constexpr leading_dim leading{.is = leading_dim::way::in_front};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::strides;
   static constexpr completion_rounds completes{.forward = 3, .backward = 2};

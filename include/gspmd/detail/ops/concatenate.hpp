@@ -39,6 +39,7 @@ constexpr int add_concatenate(graph& g, span<const int> operands, int dim, locat
 /// A split of the joined dim stays: each operand is a movement into its range of the result.
 struct concatenate_op : plain_operator, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr const char* name = "concatenate";
+  static constexpr leading_dim leading{.count = 1};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};

@@ -10,6 +10,7 @@ namespace gspmd::detail {
 /// An einsum whose first operand is read through windows. Spatial, batch and feature dims and groups are letters alike.
 struct convolution_op : plain_operator, without_movements, outside_of_loops {
   static constexpr const char* name = "convolution";
+  static constexpr leading_dim leading{.is = leading_dim::way::letters};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};

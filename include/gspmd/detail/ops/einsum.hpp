@@ -56,6 +56,7 @@ constexpr bool keep_sum_wide(graph& g, int id, dtype type, location at);
 
 struct einsum_op : without_exchange, without_movements, reads_shards, outside_of_loops {
   static constexpr const char* name = "einsum";
+  static constexpr leading_dim leading{.is = leading_dim::way::letters};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};

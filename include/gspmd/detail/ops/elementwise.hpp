@@ -12,7 +12,13 @@ namespace gspmd::detail {
 
 /// Every element of the result from the same element of the operands, which are sharded alike: nothing is sent. Several become one
 /// loop over the elements.
-struct elementwise_op : named_by_opcode, same_dims, without_exchange, without_movements, reads_shards, dims_by_number {
+struct elementwise_op : named_by_opcode,
+                        same_dims,
+                        without_exchange,
+                        without_movements,
+                        reads_shards,
+                        dims_by_number,
+                        names_no_dims {
   static constexpr bool owns(opcode op) { return is_elementwise(op); }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::loop;

@@ -20,6 +20,7 @@ struct explicit_change_op : plain_operator,
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
+  static constexpr leading_dim leading{.is = leading_dim::way::refused};
 
   /// `moved`: the dims that axes come to or leave. `is_linear`: a sum of terms may be left for later.
   static constexpr void keep(node& n, dim_mask moved, bool is_linear) {

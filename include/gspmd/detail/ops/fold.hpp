@@ -41,6 +41,7 @@ constexpr int add_fold(graph& g, span<const int> operands, const local_function&
 
 /// The facts that reduce_by and scan_by share.
 struct fold_operator : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
+  static constexpr leading_dim leading{.count = 1};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};

@@ -16,6 +16,7 @@ constexpr int add_gather(graph& g, int table, int indices, const index_dims& dim
 /// one-hot tensor). What is taken whole of the table, and the dims of the indices, are parallel.
 struct gather_op : indexing_operator {
   static constexpr const char* name = "gather";
+  static constexpr leading_dim leading{.is = leading_dim::way::indexed, .first = 1, .step = -1};
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const auto maps = index_rule(indexing::of(n, n.shape.count), operand_of(g, n, 0).shape, n.shape, operand_of(g, n, 1).shape,
                                  {factor_kind::parallel, factor_kind::parallel}, rule);

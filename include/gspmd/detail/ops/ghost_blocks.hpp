@@ -38,6 +38,7 @@ constexpr int add_ghost_blocks(graph& g, int operand, const ghost_blocks& b, loc
 /// Its parts keep the splits of the dim, one block for each shard; ghosts come from the devices that hold them.
 struct ghost_blocks_op : plain_operator, reduced_first, without_movements, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr const char* name = "ghost_blocks";
+  static constexpr leading_dim leading{.is = leading_dim::way::refused};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};

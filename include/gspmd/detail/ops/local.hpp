@@ -27,6 +27,7 @@ constexpr int add_local_op(graph& g, const local_function& f, span<const int> op
 /// An operator of the user's own: a function of blocks, and a rule.
 struct local_operator : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr const char* name = "local_op";
+  static constexpr leading_dim leading{.is = leading_dim::way::refused};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};

@@ -22,83 +22,49 @@ class local_scope {
   axis_mask before_;
 };
 
-/// The layout of a value in the global view at the border of a manual region: along the axes of the region the dims that they split, where
-/// it is partial, and where it is a replica; else it is invariant.
-struct border_spec {
-  annotation layout;
-  axis_mask axes = 0, replica = 0;
+/// The border of a manual region over `axes`. The annotation of its node is the layout of the value in the global view: along these axes
+/// the dims that they split, where it is partial, and where it is a replica; else it is invariant.
+struct region_border {
+  bool enters = false;
+  axis_mask axes = 0;
 
-  constexpr void keep(node& n, bool enters) const {
-    for (const std::int64_t a : {std::int64_t{enters ? 1 : 0}, std::int64_t{axes}, std::int64_t{replica},
-                                 std::int64_t{layout.partial}, std::int64_t{static_cast<int>(layout.reduced_by)}})
-      n.attributes.push_back(a);
-    for (const auto& use : layout.splits) {
-      n.attributes.push_back(use.axis);
-      n.attributes.push_back(use.dim);
-    }
-  }
-  static constexpr border_spec of(const node& n) {
-    const std::int64_t* const a = n.attributes.items;
-    border_spec s{{}, static_cast<axis_mask>(a[1]), static_cast<axis_mask>(a[2])};
-    s.layout.partial = static_cast<axis_mask>(a[3]);
-    s.layout.reduced_by = static_cast<monoid>(a[4]);
-    for (int k = 5; k + 1 < n.attributes.count; k += 2)
-      s.layout.splits.push_back(axis_use{static_cast<std::int8_t>(a[k]), static_cast<std::int8_t>(a[k + 1])});
-    return s;
-  }
-  static constexpr bool enters(const node& n) { return n.attributes.items[0] != 0; }
-
-  [[nodiscard]] constexpr axis_state on(int axis) const {
-    for (const auto& use : layout.splits)
-      if (use.axis == axis) return shard_of(use.dim);
-    if ((layout.partial & axis_bit(axis)) != 0) return partial_by(layout.reduced_by);
-    return {(replica & axis_bit(axis)) != 0 ? state::replica : state::invariant};
-  }
-  /// Returns the border of the gradient: what is partial becomes a replica, and the other way round.
-  [[nodiscard]] constexpr border_spec dual() const {
-    border_spec d = *this;
-    d.layout.partial = replica;
-    d.layout.reduced_by = monoid::add;
-    d.replica = layout.partial;
-    return d;
-  }
-  [[nodiscard]] constexpr std::int64_t parts_of(const mesh_shape& mesh, int dim) const {
-    std::int64_t n = 1;
-    for (const auto& use : layout.splits)
-      if (use.dim == dim && (axes & axis_bit(use.axis)) != 0) n *= mesh.sizes[use.axis];
-    return n;
+  static constexpr region_border of(const node& n) {
+    return {n.attributes.items[0] != 0, static_cast<axis_mask>(n.attributes.items[1])};
   }
 };
 
+/// The layout of the gradient: what is partial becomes a replica, and the other way round.
+constexpr sharding dual(const sharding& s) { return {s.splits, s.replica, monoid::add, s.varying, s.partial}; }
+
 /// Adds a value of the global view in the local one: of what it is, nothing is sent for it. A dim that the axes split must have as many
 /// elements on each device.
-constexpr int add_enter(graph& g, int operand, const border_spec& spec, location at);
+constexpr int add_enter(graph& g, int operand, axis_mask axes, const sharding& layout, location at);
 /// Adds a value of the local view in the global one.
-constexpr int add_leave(graph& g, int operand, const border_spec& spec, location at);
+constexpr int add_leave(graph& g, int operand, axis_mask axes, const sharding& layout, location at);
 
 /// Adds the memory of `x` under another shape; the sharding is for the caller to say.
 constexpr int add_with_shape(graph& g, int x, const extents& shape, location at);
 
 /// Brings a value to where a region takes it: as types say, in programs that have them; else as by `annotate`, and other axes may split it
 /// further.
-constexpr int add_argument(graph& g, int operand, const border_spec& spec, location at) {
+constexpr int add_argument(graph& g, int operand, axis_mask axes, const sharding& layout, location at) {
   if (operand < 0) return -1;
   if (g.find_types == nullptr) {
-    annotation layout = spec.layout;
-    const axis_mask closed = g.open_local | spec.axes;
+    annotation asked = layout.planned();
+    const axis_mask closed = g.open_local | axes;
     const bool is_all = (g.mesh->shape.wide_axes() & ~closed) == 0;
-    if (!is_all) layout.open = ~dim_mask{0};
-    const int id = add_reshard(g, operand, layout, at);
+    if (!is_all) asked.open = ~dim_mask{0};
+    const int id = add_reshard(g, operand, asked, at);
     if (id >= 0 && !is_all) g.nodes[static_cast<std::size_t>(id)].closed_axes = closed;
     return id;
   }
-  return add_requested_state(
-      g, operand, {spec.layout, spec.replica, spec.axes & ~(spec.replica | spec.layout.partial | spec.layout.split_axes()), true},
-      at);
+  const axis_mask invariant = axes & ~(layout.replica | layout.partial | layout.split_axes());
+  return add_requested_state(g, operand, {layout, invariant, true}, at);
 }
 
 struct local_view_op : plain_operator, without_steps {
   static constexpr const char* name = "local_view";
+  static constexpr leading_dim leading{};
   static constexpr origin made = origin::viewed;
   static constexpr realisation runs = realisation::alias;
   static constexpr bool uniform = false;
@@ -150,52 +116,60 @@ struct local_view_op : plain_operator, without_steps {
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
-    const border_spec spec = border_spec::of(n), back = spec.dual();
-    if (border_spec::enters(n)) return b.send(0, add_leave(g, b.dy().id(), back, n.at));
+    const auto [enters, axes] = region_border::of(n);
+    const sharding back = dual(n.annotation.layout);
+    if (enters) return b.send(0, add_leave(g, b.dy().id(), axes, back, n.at));
     if (g.find_types != nullptr) {
       const int dy = add_cotangent(g, b.dy().id(), b.visited(), n.at);
-      return b.send(0, add_enter(g, dy, back, n.at));
+      return b.send(0, add_enter(g, dy, axes, back, n.at));
     }
     // Where types end, a gradient is equal on all devices: of a result that is a replica the first one takes it, as its term.
-    border_spec equal = back;
-    equal.layout.partial = 0;
-    int dy = add_enter(g, add_argument(g, b.dy().id(), equal, n.at), equal, n.at);
-    const local_scope inside(g, g.open_local | spec.axes);
-    if (spec.replica != 0 && dy >= 0)
-      dy = add_transition(g, dy, {transition_kind::convert, spec.replica, {state::invariant}, partial_by(monoid::add)}, true,
+    sharding equal = back;
+    equal.partial = 0;
+    int dy = add_enter(g, add_argument(g, b.dy().id(), axes, equal, n.at), axes, equal, n.at);
+    const local_scope inside(g, g.open_local | axes);
+    if (back.partial != 0 && dy >= 0)
+      dy = add_transition(g, dy, {transition_kind::convert, back.partial, {state::invariant}, partial_by(monoid::add)}, true,
                           n.at);
     b.send(0, dy);
   }
 };
 
+/// A node that shows a value on the other side of a border, or its memory under another shape.
+constexpr node view_of(const graph& g, int operand, location at) {
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  node n = source(code_of<local_view_op>, x.type, x.shape, at);
+  n.is_border = true;
+  n.operands.push_back(operand);
+  return n;
+}
+constexpr void keep_border(node& n, bool enters, axis_mask axes, const sharding& layout) {
+  n.annotated = true;
+  n.annotation = layout;
+  add_attributes(n, enters, axes);
+}
+
 constexpr int add_with_shape(graph& g, int x, const extents& shape, location at) {
   if (x < 0) return -1;
-  node n = source(code_of<local_view_op>, g.nodes[static_cast<std::size_t>(x)].type, shape, at);
-  n.is_border = true;
-  n.operands.push_back(x);
+  node n = view_of(g, x, at);
+  n.shape = shape;
   return g.add(n);
 }
 
-constexpr int add_leave(graph& g, int operand, const border_spec& spec, location at) {
+constexpr int add_leave(graph& g, int operand, axis_mask axes, const sharding& layout, location at) {
   if (operand < 0) return -1;
-  const node& x = g.nodes[static_cast<std::size_t>(operand)];
-  node n = source(code_of<local_view_op>, x.type, x.shape, at);
-  n.is_border = true;
-  n.operands.push_back(operand);
-  for (int d = 0; d < n.shape.count; ++d) n.shape[d] = saturating_multiply(n.shape[d], spec.parts_of(g.mesh->shape, d));
-  spec.keep(n, false);
-  const local_scope outside(g, g.nodes[static_cast<std::size_t>(operand)].local_axes & ~spec.axes);
+  node n = view_of(g, operand, at);
+  for (int d = 0; d < n.shape.count; ++d) n.shape[d] = saturating_multiply(n.shape[d], parts_of(g.mesh->shape, layout, d));
+  keep_border(n, false, axes, layout);
+  const local_scope outside(g, g.nodes[static_cast<std::size_t>(operand)].local_axes & ~axes);
   return g.add_sized(n);
 }
 
-constexpr int add_enter(graph& g, int operand, const border_spec& spec, location at) {
+constexpr int add_enter(graph& g, int operand, axis_mask axes, const sharding& layout, location at) {
   if (operand < 0) return -1;
-  const node& x = g.nodes[static_cast<std::size_t>(operand)];
-  node n = source(code_of<local_view_op>, x.type, x.shape, at);
-  n.is_border = true;
-  n.operands.push_back(operand);
+  node n = view_of(g, operand, at);
   for (int d = 0; d < n.shape.count; ++d) {
-    const auto parts = spec.parts_of(g.mesh->shape, d);
+    const auto parts = parts_of(g.mesh->shape, layout, d);
     if (n.shape[d] % parts != 0)
       return g.fail(at, "manual", mistake::states,
                     text("in_spec_mismatch: dim ")
@@ -203,8 +177,8 @@ constexpr int add_enter(graph& g, int operand, const border_spec& spec, location
                         << parts << " equal parts, and devices run one program; pad it, or split another dim");
     n.shape[d] /= parts;
   }
-  spec.keep(n, true);
-  const local_scope inside(g, g.open_local | spec.axes);
+  keep_border(n, true, axes, layout);
+  const local_scope inside(g, g.open_local | axes);
   return g.add(n);
 }
 

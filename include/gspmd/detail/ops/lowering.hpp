@@ -44,6 +44,14 @@ class lowering {
   /// Nobody computes a waiting value: its reader does without.
   virtual constexpr void forget(int v) = 0;
 
+  /// The combination of what an operator gives with a value that is there before; -1: there is none.
+  struct combination {
+    int with = -1, result = -1;
+  };
+  /// Returns what the next operator makes, if it is `combine`, it alone reads what `op` gives, and it computes element by element on what
+  /// lies alike: the step of `op` makes that then.
+  virtual constexpr combination combined_next(const instruction& op, opcode combine) = 0;
+
   /// A value that kernels compute with: `v` itself, or of a narrow type its elements as the type that they are computed as.
   virtual constexpr int widened(const instruction& op, int v) = 0;
   /// Where a kernel leaves what becomes `result` by narrowed(): the result itself, or of a narrow type a wider value.

@@ -52,6 +52,7 @@ constexpr inline_vec<dim_map, max_mapped_dims> maps_of(const node& n) {
 /// The facts of such operators, but for how they are described, and which one the gradient is: `inverse`.
 template <class Self>
 struct mapped_op : plain_operator, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
+  static constexpr leading_dim leading{.step = 6, .count = max_mapped_dims};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};

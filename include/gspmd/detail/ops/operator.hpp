@@ -38,6 +38,22 @@ inline constexpr replication_words ordinary_replication{
 
 using dim_places = inline_vec<std::int8_t, max_rank>;
 
+/// How an operator takes one dim more in front of its tensors, which vmap gives them: the attributes of it that name dims, and which tensors
+/// may go without that dim. Its rule says of the new dim what it says of one that all tensors share.
+struct leading_dim {
+  enum class way : std::uint8_t {
+    numbers,   // attribute `first` and every `step`-th one from there on, `count` of them, are dims of all tensors
+    in_front,  // all attributes are dims of the result, and the new one stands before them
+    letters,   // they begin with the letters of operands and result; an operand may go without
+    indexed,   // they are an `indexing`: operand `first` has the indices, and `step` the slices (-1: the result has)
+    row,       // operand 0 has rows along its dim 0, and the last operand is the number of one
+    states,    // they are a `state_change`
+    refused,   // it is written for the dims that its tensors have
+  };
+  way is = way::numbers;
+  std::int8_t first = 0, step = 1, count = 0;
+};
+
 // clang-format off
 /// The facts, one line each:
 ///
@@ -63,6 +79,7 @@ using dim_places = inline_vec<std::int8_t, max_rank>;
 ///   lies_along(g, n)            of what is read through strides: by dim of its operand, the dim of its result, -1 if it is stretched
 ///   name_dim(t, g, n, k, dim)   adds to a message what the user calls a dim of operand k
 ///   replication                 see replication_words
+///   leading                     see leading_dim
 ///   gradient(b, n)              gives its operands their gradients; that it has none is written too
 ///   lower(l, op)                adds its steps, where it runs as steps
 ///   describe(t, plan, step)     adds to a line of `explain` what the name does not say; `step` is null where it has none
@@ -78,6 +95,7 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
   requires std::same_as<decltype(O::keeps_slices), const bool>;
   requires std::same_as<decltype(O::composes), const bool>;
   requires std::same_as<decltype(O::replication), const replication_words>;
+  requires std::same_as<decltype(O::leading), const leading_dim>;
   { O::rule(g, n, rule) } -> std::same_as<void>;
   { O::meets(n, monoid::add) } -> std::same_as<operator_class>;
   { O::exchanges(n) } -> std::same_as<dim_mask>;
@@ -147,6 +165,9 @@ struct outside_of_loops {
 struct dims_by_number {
   static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
 };
+struct names_no_dims {
+  static constexpr leading_dim leading{};
+};
 
 /// Names a value, or begins or ends a body, and has no step of its own.
 struct without_steps : reduced_first, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
@@ -173,6 +194,7 @@ struct operator_facts : operator_name {
   bool keeps_slices = false;
   bool composes = false;
   replication_words replication;
+  leading_dim leading;
   void (*rule)(const graph&, const node&, op_rule&) = nullptr;
   operator_class (*meets)(const node&, monoid) = nullptr;
   dim_mask (*exchanges)(const node&) = nullptr;
@@ -202,6 +224,7 @@ struct operator_facts : operator_name {
         keeps_slices(O::keeps_slices),
         composes(O::composes),
         replication(O::replication),
+        leading(O::leading),
         rule(O::rule),
         meets(O::meets),
         exchanges(O::exchanges),

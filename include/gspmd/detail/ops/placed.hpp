@@ -13,6 +13,7 @@ constexpr int add_placed(graph& g, int operand, span<const std::int8_t> from, in
 /// An exchange of whole parts between devices by a list: a permutation of the parts of a dim, of which some may be missing.
 struct placed_op : plain_operator, same_dims, reads_shards, without_arithmetic, outside_of_loops, dims_by_number, linear_in_all {
   static constexpr const char* name = "permute";
+  static constexpr leading_dim leading{.count = 1};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};

@@ -32,6 +32,7 @@ constexpr std::int64_t flops_of_sum(const local_program& p, const instruction& o
 
 struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr const char* name = "reduce";
+  static constexpr leading_dim leading{.count = max_rank};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};

@@ -82,7 +82,7 @@ constexpr int add_cond_result(graph& g, int otherwise, int on_true, int on_false
 
 /// The operators that begin a body or carry a value through it: a carried value and what follows it are sharded alike, so that completion
 /// goes round the loop to a fixed point. The passes that know regions do the rest; so does the gradient (passes/grad/grad.hpp).
-struct region_op : named_by_opcode, plain_operator, same_dims, without_steps {
+struct region_op : named_by_opcode, plain_operator, same_dims, without_steps, names_no_dims {
   static constexpr bool owns(opcode op) { return is_region(op) && op != opcode::cond_result; }
   static constexpr origin made = origin::region;
   static constexpr realisation runs = realisation::region;
@@ -90,7 +90,7 @@ struct region_op : named_by_opcode, plain_operator, same_dims, without_steps {
   static constexpr void gradient(gradient_builder&, const node&) {}
 };
 
-struct cond_result_op : named_by_opcode, plain_operator, without_steps {
+struct cond_result_op : named_by_opcode, plain_operator, without_steps, names_no_dims {
   static constexpr bool owns(opcode op) { return op == opcode::cond_result; }
   static constexpr origin made = origin::region;
   static constexpr realisation runs = realisation::region;

@@ -28,7 +28,7 @@ constexpr int add_reshape(graph& g, int operand, const extents& shape, location 
 
 /// Shards are reshaped where they lie: a dim is a product of factors, and a split of it falls on them major to minor. Where splits of
 /// both shapes do not fall on common factors, or not evenly, a movement brings what lies across the boundaries of shards (GSPMD 4.3).
-struct reshape_op : without_exchange, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
+struct reshape_op : without_exchange, reads_shards, without_arithmetic, outside_of_loops, dims_by_number, names_no_dims {
   static constexpr const char* name = "reshape";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::alias;

@@ -8,7 +8,7 @@ namespace gspmd::detail {
 /// Adds the identity with an annotation on its result: the paper's XlaSharding operator (GSPMD 3.1, 3.6).
 constexpr int add_reshard(graph& g, int operand, const annotation& layout, location at);
 
-struct reshard_op : plain_operator, same_dims, without_steps {
+struct reshard_op : plain_operator, same_dims, without_steps, names_no_dims {
   static constexpr const char* name = "reshard";
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;
@@ -39,7 +39,7 @@ constexpr int add_reshard(graph& g, int operand, const annotation& layout, locat
 /// Adds the identity on `operand`, sharded as `other` is: completion passes splits between the two.
 constexpr int add_shard_alike(graph& g, int operand, int other, location at);
 
-struct shard_alike_op : same_dims, without_exchange, without_steps {
+struct shard_alike_op : same_dims, without_exchange, without_steps, names_no_dims {
   static constexpr const char* name = "shard_alike";
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;

@@ -38,6 +38,7 @@ constexpr int add_dynamic_update(graph& g, int x, int row, int index, location a
 
 /// The facts that the operators that read and write a row share.
 struct row_operator : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
+  static constexpr leading_dim leading{.is = leading_dim::way::row};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};

@@ -23,6 +23,7 @@ struct scan_way {
 
 struct scan_op : plain_operator, same_dims, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr const char* name = "scan_along";
+  static constexpr leading_dim leading{.count = 1};
   static constexpr operator_class meets(const node& n, monoid kind) {
     return {n.reduced_by == kind ? partial_class::all : partial_class::none};
   }
@@ -98,7 +99,13 @@ constexpr int add_scan(graph& g, int operand, int dim, monoid kind, bool is_excl
 /// Adds the k largest elements along the last dim, in order, and as a further result their indices (s32).
 constexpr int add_top_k(graph& g, int operand, std::int64_t k, location at);
 
-struct top_k_op : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
+struct top_k_op : plain_operator,
+                  reduced_first,
+                  without_movements,
+                  reads_shards,
+                  outside_of_loops,
+                  dims_by_number,
+                  names_no_dims {
   static constexpr const char* name = "top_k";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;

@@ -52,9 +52,23 @@ constexpr int add_scatter_like(graph& g, const node& like, int indices, int upda
 constexpr int add_gather_like(graph& g, const node& like, int table, int indices, const extents& shape, location at);
 constexpr int add_scatter_set_like(graph& g, const node& like, int table, int indices, int updates, location at);
 
+/// The operator that combines two elements.
+constexpr opcode opcode_of(monoid kind) {
+  switch (kind) {
+    case monoid::add: return opcode::add;
+    case monoid::multiply: return opcode::multiply;
+    case monoid::maximum: return opcode::maximum;
+    case monoid::minimum: return opcode::minimum;
+    case monoid::and_: return opcode::and_;
+    case monoid::or_: break;
+  }
+  return opcode::or_;
+}
+
 /// `bs,bsd->[v]d`: a device that holds a part of the table writes what falls there; a split of the updates leaves the result partial.
 struct scatter_op : indexing_operator {
   static constexpr const char* name = "scatter";
+  static constexpr leading_dim leading{.is = leading_dim::way::indexed, .first = 0, .step = 1};
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& slices = operand_of(g, n, 1).shape;
     const auto maps = index_rule(indexing::of(n, slices.count), n.shape, slices, operand_of(g, n, 0).shape,
@@ -99,7 +113,14 @@ struct scatter_op : indexing_operator {
       a.table.push_back(2);
       a.slices.push_back(2);
     }
-    const int updates = l.widened(op, op.operands[1]), to = l.wide_result(op.result);
+    const int updates = l.widened(op, op.operands[1]);
+    if (const auto onto = l.combined_next(op, opcode_of(n.reduced_by)); onto.result >= 0) {
+      a.onto = true;
+      auto& s = add_step<kernels::scatter_set>(l, op, a, {onto.with, op.operands[0], updates}, {onto.result});
+      s.type = part_of(s.type);
+      return note_indexed(l, a, op.result, op.operands[1], s);
+    }
+    const int to = l.wide_result(op.result);
     auto& s = add_step<kernels::scatter>(l, op, a, {op.operands[0], updates}, {to});
     s.type = part_of(s.type);
     note_indexed(l, a, op.result, op.operands[1], s);
@@ -139,6 +160,7 @@ constexpr int add_scatter(graph& g, int indices, int updates, const extents& sha
 /// `[v]d,bs,bsd->[v]d`: the order of the updates counts, so every device has all of those that may fall into its part.
 struct scatter_set_op : indexing_operator {
   static constexpr const char* name = "scatter_set";
+  static constexpr leading_dim leading{.is = leading_dim::way::indexed, .first = 1, .step = 2};
   static constexpr operator_class meets(const node&, monoid) { return {partial_class::all, 2}; }
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& slices = operand_of(g, n, 2).shape;

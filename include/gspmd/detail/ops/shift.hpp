@@ -29,6 +29,7 @@ struct shift_way {
 /// A split of the shifted dim stays: what lies across the boundaries of shards is exchanged (GSPMD 4.3).
 struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr const char* name = "shift";
+  static constexpr leading_dim leading{.count = 1};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};

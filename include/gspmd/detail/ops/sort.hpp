@@ -58,6 +58,7 @@ struct sort_way {
 
 struct sort_op : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr const char* name = "sort";
+  static constexpr leading_dim leading{.count = 1};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};

@@ -7,7 +7,7 @@
 namespace gspmd::detail {
 
 /// The inputs of the program.
-struct parameter_op : named_by_opcode, plain_operator, same_dims, without_steps {
+struct parameter_op : named_by_opcode, plain_operator, same_dims, without_steps, names_no_dims {
   static constexpr bool owns(opcode op) { return op == opcode::parameter; }
   static constexpr origin made = origin::given;
   static constexpr realisation runs = realisation::steps;
@@ -24,6 +24,7 @@ struct source_op : named_by_opcode,
                    reads_shards,
                    without_arithmetic,
                    dims_by_number {
+  static constexpr leading_dim leading{.count = 1};
   static constexpr bool owns(opcode op) { return op == opcode::constant || op == opcode::iota; }
   static constexpr origin made = origin::source;
   static constexpr realisation runs = realisation::strides;

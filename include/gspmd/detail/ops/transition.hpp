@@ -106,6 +106,7 @@ constexpr cotangent cotangent_of(const node& n) {
 
 struct transition_op : without_exchange, same_dims, without_steps {
   static constexpr const char* name = "transition";
+  static constexpr leading_dim leading{.is = leading_dim::way::states};
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;
   static constexpr replication_words replication = ordinary_replication;
@@ -165,18 +166,17 @@ constexpr int add_transition(graph& g, int operand, const state_change& change, 
 /// The state that a reshard asks for: on the axes that it names, and on those that shard the value now; the others stay as they are.
 struct requested_state {
   sharding layout;
-  axis_mask replica = 0, invariant = 0;
+  axis_mask invariant = 0;
   bool has_splits = false;  // else axes that shard the value go on to do so
   bool is_out = false;      // of an operator: it decides what becomes of a partial sum, and cuts; nothing else is sent for it
 
   constexpr void keep(node& n) const {
     n.annotation = layout;
-    add_attributes(n, replica, invariant, has_splits, is_out);
+    add_attributes(n, invariant, has_splits, is_out);
   }
-  static constexpr bool is_one(const node& n) { return n.attributes.count == 4; }
+  static constexpr bool is_one(const node& n) { return n.attributes.count == 3; }
   static constexpr requested_state of(const node& n) {
-    return {n.annotation, static_cast<axis_mask>(n.attributes[0]), static_cast<axis_mask>(n.attributes[1]), n.attributes[2] != 0,
-            n.attributes[3] != 0};
+    return {n.annotation.layout, static_cast<axis_mask>(n.attributes[0]), n.attributes[1] != 0, n.attributes[2] != 0};
   }
 };
 constexpr int add_requested_state(graph& g, int operand, const requested_state& requested, location at) {
@@ -248,6 +248,7 @@ constexpr int add_choice(graph& g, span<const int> operands, location at) {
 
 struct opaque_op : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr const char* name = "opaque";
+  static constexpr leading_dim leading{.is = leading_dim::way::refused};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};

@@ -10,6 +10,7 @@ constexpr int add_transpose(graph& g, int operand, const inline_vec<std::int8_t,
 
 struct transpose_op : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr const char* name = "transpose";
+  static constexpr leading_dim leading{.is = leading_dim::way::in_front};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};

@@ -51,6 +51,7 @@ constexpr inline_vec<windowed_dim, max_mapped_dims> windows_of(const node& n) {
 /// The facts of operators whose dims keep their splits while each part reads its range of the operand: a device holds those outputs whose
 /// number is its part's, and gets what their windows read of its neighbours' shards.
 struct windowed_operator : plain_operator, without_movements, outside_of_loops, dims_by_number {
+  static constexpr leading_dim leading{.step = 6, .count = max_mapped_dims};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};

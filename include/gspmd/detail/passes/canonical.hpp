@@ -18,15 +18,11 @@ namespace gspmd::detail {
 class canonical_orderer {
  public:
   constexpr explicit canonical_orderer(const graph& traced)
-      : traced_(traced), homes_(homes_of(traced)), same_(traced, homes_), number_(traced.nodes.size(), -1) {
-    result.mesh = traced.mesh;
-    result.has_regions = traced.has_regions;
-    result.allow_replication = traced.allow_replication;
-    result.largest_bytes = traced.largest_bytes;
-    result.find_types = traced.find_types;
-    result.type_local = traced.type_local;
-    result.scopes = traced.scopes;
-    result.composed = traced.composed;
+      : result(traced.without_nodes()),
+        traced_(traced),
+        homes_(homes_of(traced)),
+        same_(traced, homes_),
+        number_(traced.nodes.size(), -1) {
     if (traced.has_regions) find_needed();
     for (const int i : traced.inputs) {
       add(i);

@@ -19,4 +19,29 @@ constexpr void count_flops(const graph& g, const mesh_shape& mesh, const local_p
   }
 }
 
+/// The lines of the program, with what each costs a device.
+constexpr vec<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, const local_program& local) {
+  vec<planned_node> nodes;
+  for (std::size_t i = 0; i < g.nodes.size(); ++i) {
+    const node& n = g.nodes[i];
+    planned_node line{in_words(n.op), n.at, local.results[i], 0, n.region, n.scope};
+    line.may_differ = n.annotation.layout.varying;
+    if (facts_of(n.op).movements(n) == 1) {
+      const index_map map = facts_of(n.op).map(g, n, 0);
+      if (moves_all_alike(map)) {
+        line.moved_dim = map.dims[0].dim;
+        line.moved_by = offset_of(map.dims[0], n.shape[line.moved_dim]);
+      }
+    }
+    line.is_started = n.is_started;
+    nodes.push_back(line);
+  }
+  count_flops(g, mesh, local, nodes);
+  for (auto& n : nodes)
+    for (int r = n.region; r >= 0; r = nodes[static_cast<std::size_t>(r)].region)
+      if (const node& start = g.nodes[static_cast<std::size_t>(r)]; start.op == opcode::loop)
+        n.flops = saturating_multiply(n.flops, start.integer);
+  return nodes;
+}
+
 }  // namespace gspmd::detail

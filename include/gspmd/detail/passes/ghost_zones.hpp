@@ -7,7 +7,7 @@
 
 /// Several sweeps of a stencil on one exchange (ghost zones, wide halos), where a loop's user asked for it (ghost_sweeps). Each device
 /// computes what its neighbours compute too, the same operators of the same numbers: results are those of the plain loop, bit for bit. The
-/// sharding is the one that the plain loop has, which is completed first.
+/// sharding is the one that completion finds for the plain loop.
 namespace gspmd::detail {
 
 constexpr bool asks_for_ghost_zones(const graph& g) {
@@ -17,18 +17,8 @@ constexpr bool asks_for_ghost_zones(const graph& g) {
 }
 
 /// The program with such loops in rounds, or with the mistake.
-constexpr graph with_ghost_zones(const graph& g) {
-  completion completed(g, g.mesh->shape);
-  completed.run();
-  vec<sharding> layouts = std::move(completed.shardings);
-  graph out;
-  out.mesh = g.mesh;
-  out.has_regions = g.has_regions;
-  out.allow_replication = g.allow_replication;
-  out.largest_bytes = g.largest_bytes;
-  out.find_types = g.find_types;
-  out.scopes = g.scopes;
-  out.composed = g.composed;
+constexpr graph with_ghost_zones(const graph& g, const vec<sharding>& layouts) {
+  graph out = g.without_nodes();
   vec<int> number(g.nodes.size(), -1);  // by node: the new one
   for (int i = 0; i < static_cast<int>(g.nodes.size());) {
     node n = g.nodes[i];

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -13,41 +15,29 @@
 
 namespace gspmd::detail {
 
-/// No limit of a compiler holds. Apart, because Clang asks for it before pass_results is complete.
-struct unlimited {
-  static constexpr bool is_long() { return false; }
-};
-
-/// The results of the passes, in ordinary memory.
-class pass_results : public unlimited {
+/// The results of the passes, in ordinary memory; each is made when it is first asked for.
+template <class Off>
+class results_without {
  public:
+  using off = Off;
   using chosen_by = search_pass;  // of any mesh: it does nothing where none asks for it
-  constexpr pass_results(const graph& g, const mesh_shape& mesh) : graph_(g), mesh_(mesh) {
-    boost::mp11::mp_for_each<passes>([this]<class Pass>(Pass) {
-      if constexpr (requires { Pass::run(*this); }) {
-        mine<Pass>() = Pass::run(*this);
-      } else {
-        auto state = Pass::begin(*this);
-        Pass::go_on(*this, state, {});
-        mine<Pass>() = std::move(state);
-      }
-    });
-  }
+  constexpr results_without(const graph& g, const mesh_shape& mesh) : graph_(g), mesh_(mesh) {}
   [[nodiscard]] constexpr const graph& program() const { return graph_; }
   [[nodiscard]] constexpr const mesh_shape& mesh() const { return mesh_; }
+  static constexpr bool is_long() { return false; }  // no limit of a compiler holds
   template <class Pass>
   [[nodiscard]] constexpr const typename Pass::result& of() const {
-    return std::get<result_of<Pass>>(results_).value;
+    return made<Pass>();
   }
   /// The same, which is gone then: what is as large as the program is not copied.
   template <class Pass>
   [[nodiscard]] constexpr typename Pass::result take() const {
-    return std::move(std::get<result_of<Pass>>(results_).value);
+    return std::move(made<Pass>());
   }
   /// The best plan; the others are gone then.
-  constexpr plan take_plan() {
-    plan& as_written = mine<place_pass<false>>();
-    plan& ordered = mine<place_pass<true>>();
+  [[nodiscard]] constexpr plan take_plan() const {
+    plan& ordered = made<place_pass<true>>();  // before the steps are taken
+    plan& as_written = made<place_pass<false>>();
     const bool is_better = of<order_pass>().is_any && is_smaller(plan_view(ordered), plan_view(as_written));
     return std::move(is_better ? ordered : as_written);
   }
@@ -56,52 +46,77 @@ class pass_results : public unlimited {
   template <class Pass>
   struct result_of {
     typename Pass::result value;
+    bool is_made = false;
   };
   template <class Pass>
-  constexpr typename Pass::result& mine() {
-    return std::get<result_of<Pass>>(results_).value;
+  constexpr typename Pass::result& made() const {
+    auto& mine = std::get<result_of<Pass>>(results_);
+    if (mine.is_made || Off::template has<Pass>) return mine.value;
+    mine.is_made = true;
+    if constexpr (requires { Pass::run(*this); }) {
+      mine.value = Pass::run(*this);
+    } else {
+      auto state = Pass::begin(*this);
+      Pass::go_on(*this, state, {});
+      mine.value = std::move(state);
+    }
+    return mine.value;
   }
   const graph& graph_;
   const mesh_shape& mesh_;
-  mutable boost::mp11::mp_rename<boost::mp11::mp_transform<result_of, passes>, std::tuple> results_;  // see take
+  mutable boost::mp11::mp_rename<boost::mp11::mp_transform<result_of, passes>, std::tuple> results_;
 };
 
-/// The first plan that fits into the memory of a device.
-constexpr plan plan_within_memory(const graph& g, const mesh_shape& mesh) {
-  plan made = pass_results(g, mesh).take_plan();
-  if (mesh.most_memory <= 0 || !made.error.empty()) return made;
-  auto least = peak_bytes(plan_view(made));
-  mesh_shape saving = mesh;
-  while (least > mesh.most_memory && saving.saving++ < most_saving) {
-    plan other = pass_results(g, saving).take_plan();
-    if (!other.error.empty() || peak_bytes(plan_view(other)) >= least) continue;
-    made = std::move(other);
-    least = peak_bytes(plan_view(made));
+using pass_results = results_without<without<>>;
+
+/// The best plan of a program: on a mesh with axes cut, which `cut_axis(cut)` gives the program on, and at the first level of saving that
+/// fits into the memory of a device. No axis is cut where that is null.
+template <class Off = without<>, class CutAxis = std::nullptr_t>
+constexpr plan plan_again(const graph& g, const mesh_shape& shape, CutAxis cut_axis = nullptr) {
+  const graph* program = &g;
+  mesh_shape mesh = shape;
+  plan best;
+  std::int64_t least = 0;
+  for (auto next = next_try::way::on_cut_mesh; next != next_try::way::none;) {
+    const results_without<Off> results(*program, mesh);
+    planned_try found;
+    plan made;
+    if constexpr (!std::is_null_pointer_v<CutAxis>)
+      if (mesh.saving == 0 && may_cut_axes(program->nodes)) found.cut = results.template of<cut_pass>();
+    if (found.cut.axis < 0) {
+      made.broken = results.template of<refuse_pass>();
+      found.is_refused = made.broken != mistake::none;
+      if (found.is_refused) made.error = refuse_pass::why(results);
+      else made = results.take_plan();
+      found.holds = mesh.most_memory > 0 ? peak_bytes(plan_view(made)) : 0;
+    }
+    const auto after_it = after(found, mesh, least);
+    next = after_it.is;
+    if (after_it.was_best) {
+      best = std::move(made);
+      least = found.holds;
+    }
+    if constexpr (!std::is_null_pointer_v<CutAxis>)
+      if (next == next_try::way::on_cut_mesh) mesh = (program = cut_axis(found.cut))->mesh->shape;
+    if (next == next_try::way::saving_more) ++mesh.saving;
   }
-  if (least > mesh.most_memory) {
-    made.error = too_large(least, mesh.most_memory);
-    made.broken = mistake::memory;
+  if (best.broken == mistake::none && mesh.most_memory > 0 && least > mesh.most_memory) {
+    best.error = too_large(least, mesh.most_memory);
+    best.broken = mistake::memory;
   }
-  return made;
+  return best;
 }
 
 template <class = once>
 plan plan_at_run_time(const graph& g, const mesh_shape& mesh) {
-  return plan_within_memory(g, mesh);
+  return plan_again(g, mesh);
 }
 GSPMD_PLANNED_ONCE(plan plan_at_run_time<once>(const graph&, const mesh_shape&));
 
-/// Returns the local program for what completion found, for those who look at it alone.
-constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, span<const sharding> completed) {
-  const value_uses uses = uses_of(g);
-  const auto asked = asked_for(g, mesh, completed);
-  return emit_program(g, mesh, uses, choose_plan(g, mesh, uses, completed, {asked.data(), asked.size()}).best.table);
-}
-
-/// The whole way from a graph to what every device runs.
+/// The whole way from a graph to what every device runs, on the mesh as it is.
 // Apart from pipeline.hpp, because it instantiates much that a program compiled for a mesh does without.
 constexpr plan make_plan(const graph& g, const mesh_shape& mesh) {
-  if (std::is_constant_evaluated()) return plan_within_memory(g, mesh);
+  if (std::is_constant_evaluated()) return plan_again(g, mesh);
   return plan_at_run_time(g, mesh);
 }
 

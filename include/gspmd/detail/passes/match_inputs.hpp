@@ -80,7 +80,7 @@ class input_matcher {
     int kind = 0;
     for (; kind < static_cast<int>(kinds_.size()); ++kind) {
       const auto& known = plan_.values[kinds_[kind]];
-      if (known.type == value.type && known.local == value.local && same_layout(known.layout, value.layout)) break;
+      if (known.type == value.type && known.local == value.local && known.layout == value.layout) break;
     }
     return kind;
   }

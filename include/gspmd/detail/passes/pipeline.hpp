@@ -10,61 +10,74 @@
 #include <boost/mp11/list.hpp>
 
 #include "gspmd/detail/passes/choose/whole_plans.hpp"
+#include "gspmd/detail/passes/complete/complete.hpp"
+#include "gspmd/detail/passes/complete/narrow.hpp"
+#include "gspmd/detail/passes/flops.hpp"
+#include "gspmd/detail/passes/lower/schedule.hpp"
 #include "gspmd/detail/passes/order/overlap_moves.hpp"
 #include "gspmd/detail/passes/order/overlap_started.hpp"
-#include "gspmd/detail/passes/plan_passes.hpp"
+#include "gspmd/detail/passes/place/memory.hpp"
+#include "gspmd/detail/passes/program_to_plan.hpp"
+#include "gspmd/detail/passes/refuse/refusals.hpp"
+#include "gspmd/detail/passes/sub_axes.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// The passes, in their order: what stands between a graph and a plan. Each is a struct with its result, which can be frozen, and
+/// The passes between a program and its plan, in their order; those before them stand in program_to_plan.hpp. Each is a struct with its
+/// result, which can be frozen, and
 ///
 ///   run(before)            makes it from what the passes before it made: before.program(), before.mesh(), before.template of<pass>(),
 ///                          before.template take<pass>(), which no later pass asks for; Before::chosen_by is the pass that chose last
-///   guess(before)          how long its lists will be, from the lengths before: before.template lengths<pass>()
+///   guess(before)          how long its lists will be, from the lengths before: before.template lengths<pass>(); not of a plain number
+///   run(made...)           of one that changes what the pass before it makes, in the same evaluation: see `then`
 ///
-/// and is ordinary code without limits: pass_results (make_plan.hpp) folds over the list, static_passes (driver) freezes each result. A
-/// pass that may take more steps than compilers allow one evaluation begins, and goes on as long as its `effort` lasts. What long programs
-/// alone need that for (Before::is_long()) is a pass of its own, which no other program has: schedule_pass, memory_pass.
+/// and is ordinary code without limits: pass_results (make_plan.hpp) makes results as they are asked for, static_passes (driver) freezes
+/// each. A pass that may take more steps than compilers allow one evaluation begins, and goes on as long as its `effort` lasts. What long
+/// programs alone need that for (Before::is_long()) is a pass of its own, which no other program has: schedule_pass, memory_pass.
 namespace gspmd::detail {
+
+/// Changes what a pass has made, in the same evaluation, by another pass that may be left out.
+template <class Pass, class Before, class... Made>
+constexpr void then(const Before&, Made&... made) {
+  if constexpr (!Before::off::template has<Pass>) Pass::run(made...);
+}
 
 struct layouts {
   vec<sharding> of;  // by node
-  [[nodiscard]] constexpr span<const sharding> all() const { return {of.data(), of.size()}; }
-  template <class S, class F>
-  static constexpr auto lists(S& s, F f) {
-    return f(s.of);
-  }
-  template <class S, class F>
-  static constexpr auto rest(S&, F f) {
-    return f();
-  }
+  static constexpr auto lists(auto& s, auto f) { return f(s.of); }
+  static constexpr auto rest(auto&, auto f) { return f(); }
 };
 
 /// A sharding for every value (GSPMD 3.5).
 struct complete_pass {
   using result = layouts;
-  template <class Before>
-  static constexpr layouts run(const Before& before) {
-    return {complete_graph(before.program(), before.mesh())};
-  }
-  template <class Before>
-  static constexpr list_sizes<layouts> guess(const Before& before) {
-    return {before.node_count()};
+  static constexpr layouts run(const auto& before) { return {complete_graph(before.program(), before.mesh())}; }
+  static constexpr list_sizes<layouts> guess(const auto& before) { return {before.node_count()}; }
+};
+
+/// Finds the cut of an axis that a reshape needs: then planning begins again, on a mesh with that cut (save_memory.hpp).
+struct cut_pass {
+  using result = axis_cut;
+  static constexpr axis_cut run(const auto& before) { return find_cut(before.program(), before.template of<complete_pass>().of); }
+};
+
+/// Finds the readers of every value.
+struct uses_pass {
+  using result = value_uses;
+  static constexpr value_uses run(const auto& before) { return uses_of(before.program()); }
+  static constexpr list_sizes<value_uses> guess(const auto& before) {
+    const auto nodes = before.node_count();
+    return {nodes, nodes + 1, 2 * nodes + before.output_count()};
   }
 };
 
 /// The pass that finds the sharding that is asked for of every value.
 struct narrow_pass {
   using result = layouts;
-  template <class Before>
-  static constexpr layouts run(const Before& before) {
-    const graph& g = before.program();
-    const layouts& completed = before.template of<complete_pass>();
-    return {asked_for(g, before.mesh(), completed.all())};
+  static constexpr layouts run(const auto& before) {
+    const value_uses& uses = before.template of<uses_pass>();
+    return {narrowed(before.program(), before.mesh(), uses, before.template of<complete_pass>().of)};
   }
-  template <class Before>
-  static constexpr list_sizes<layouts> guess(const Before& before) {
-    return {before.node_count()};
-  }
+  static constexpr list_sizes<layouts> guess(const auto& before) { return {before.node_count()}; }
 };
 
 /// How much one evaluation does.
@@ -76,25 +89,22 @@ struct effort {
 /// A plan for all values: the best of those of several rules.
 struct choose_pass {
   using result = whole_plans;
-  template <class Before>
-  static constexpr whole_plans begin(const Before& before) {
+  static constexpr whole_plans begin(const auto& before) {
     whole_plans state;
     state.best = choose_state(before.program());
     return state;
   }
-  template <class Before>
-  static constexpr void go_on(const Before& before, whole_plans& state, effort most) {
+  static constexpr void go_on(const auto& before, whole_plans& state, effort most) {
     const graph& g = before.program();
     const layouts& asked = before.template of<narrow_pass>();
     const layouts& completed = before.template of<complete_pass>();
-    const value_uses uses = uses_of(g);
-    plan_chooser(g, before.mesh(), uses, completed.all(), asked.all(), state).run(most.nodes, most.prices);
+    const value_uses& uses = before.template of<uses_pass>();
+    plan_chooser(g, before.mesh(), uses, completed.of, asked.of, state).run(most.nodes, most.prices);
   }
   /// Whether a state is complete, as a constant too.
   static constexpr bool is_complete(const auto& frozen) { return item<0>(frozen.rest); }
   /// After an evaluation that left lists as long as `before_it`, and one more, which looks at `most` more.
-  template <class Before>
-  static constexpr list_sizes<whole_plans> guess(const Before& before, const list_sizes<whole_plans>& before_it, effort most) {
+  static constexpr list_sizes<whole_plans> guess(const auto& before, const list_sizes<whole_plans>& before_it, effort most) {
     auto sizes = before_it.template by_name<whole_plans::lengths>();
     choose_lengths &best = sizes.best, &trial = sizes.trial;
     const auto all = before.node_count(), left = all - best.table.nodes, nodes = static_cast<std::size_t>(most.nodes);
@@ -133,12 +143,38 @@ struct choose_pass {
 /// The pass that searches for a better plan, of meshes that ask for it (searched.hpp, which includes passes/search_pass.hpp).
 struct search_pass;
 
+/// Finds in the choices what the user forbids.
+struct refuse_pass {
+  using result = mistake;
+  static constexpr mistake run(const auto& before) { return find(before).broken; }
+  static constexpr text why(const auto& before) { return find(before).error; }
+
+ private:
+  template <class Before>
+  static constexpr refusal find(const Before& before) {
+    const graph& g = before.program();
+    const auto& chosen = before.template of<typename Before::chosen_by>();
+    return refusals(g, before.mesh(), chosen.best.table).find(before.template of<uses_pass>());
+  }
+};
+
+/// Makes one message of small collectives; not where the user wrote what is sent.
+struct join_pass {
+  using result = local_program;
+  static constexpr void run(const graph& g, const mesh_shape& mesh, local_program& p) {
+    if (g.find_types == nullptr) collective_joiner(g, mesh, p).run();
+  }
+};
+/// The program that every device runs.
 struct emit_pass {
   using result = local_program;
   template <class Before>
   static constexpr local_program run(const Before& before) {
     const graph& g = before.program();
-    return emit_program(g, before.mesh(), uses_of(g), before.template of<typename Before::chosen_by>().best.table);
+    const auto& chosen = before.template of<typename Before::chosen_by>();
+    local_program p = emitter(g, before.mesh(), chosen.best.table).run(before.template of<uses_pass>());
+    then<join_pass>(before, g, before.mesh(), p);
+    return p;
   }
   template <class Before>
   static constexpr list_sizes<local_program> guess(const Before& before) {
@@ -161,29 +197,38 @@ struct steps_result {
   plan steps;     // that lie nowhere yet; or why the program is refused
   vec<int> base;  // by value, the one whose memory it shares
 
-  template <class S, class F>
-  static constexpr auto lists(S& s, F f) {
+  static constexpr auto lists(auto& s, auto f) {
     return lists_of_plan(s.steps, [&](auto&... list) { return f(s.base, list...); });
   }
-  template <class S, class F>
-  static constexpr auto rest(S& s, F f) {
-    return plan::rest(s.steps, f);
-  }
+  static constexpr auto rest(auto& s, auto f) { return plan::rest(s.steps, f); }
 };
+/// How long the lists of steps are: a guess that holds for most programs, as equal steps share what is large. One that does not costs a
+/// second evaluation.
+constexpr steps_result::lengths lengths_of_steps(const auto& before) {
+  const auto nodes = before.node_count();
+  const auto local = before.template lengths<emit_pass>();
+  const auto values = local.values + local.values / 4 + 8, ops = local.ops;
+  steps_result::lengths sizes;
+  sizes.base = values;
+  plan_lengths& made = sizes.steps;
+  made.nodes = made.completed = nodes;
+  made.values = values;
+  made.steps = made.inputs = made.outputs = made.shared_inputs = ops + 8;
+  made.slots = 3 * ops + 16;
+  made.bounds = ops + 16;
+  made.scopes = before.scope_count();
+  const auto movements = before.movements();
+  boost::mp11::mp_for_each<kernel_tables>(
+      [&]<class Table>(Table table) { table_of<typename Table::entry>(made) = table.guess(ops, movements); });
+  return sizes;
+}
 /// The steps of the operators of a local program, but for those that come behind the last of them.
 struct schedule_pass {
   using result = step_state;
-  template <class Before>
-  static constexpr step_state begin(const Before& before) {
-    const graph& g = before.program();
-    step_state refused;
-    refuse_communication(g, before.template of<emit_pass>(), refused.out);
-    refused.is_done_ = refused.out.broken != mistake::none;
-    if (refused.is_done_) return refused;
-    return step_state(g, before.mesh(), before.template take<emit_pass>());
+  static constexpr step_state begin(const auto& before) {
+    return step_state(before.program(), before.mesh(), before.template take<emit_pass>());
   }
-  template <class Before>
-  static constexpr void go_on(const Before& before, step_state& state, effort most) {
+  static constexpr void go_on(const auto& before, step_state& state, effort most) {
     if (state.is_done_) return;
     const bool was_constant = state.graph_ == nullptr;  // then it lacks what `read` gives back
     const graph& g = before.program();
@@ -193,45 +238,44 @@ struct schedule_pass {
   }
   static constexpr bool is_complete(const auto& frozen) { return item<4>(frozen.rest); }
   /// The same for every part: all that the last of them has.
-  template <class Before>
-  static constexpr list_sizes<step_state> guess(const Before& before, const list_sizes<step_state>&, effort);
+  static constexpr list_sizes<step_state> guess(const auto& before, const list_sizes<step_state>&, effort) {
+    const auto made = lengths_of_steps(before);
+    const auto values = made.base, ops = before.template lengths<emit_pass>().ops;
+    step_lengths sizes;
+    sizes.out = made.steps;
+    sizes.base = sizes.program_.values = sizes.maker_ = sizes.uses_ = sizes.waiting_ = sizes.readers_from_ = values;
+    sizes.is_joined_ = sizes.step_ = sizes.offsets.first_ = sizes.offsets.by_value_ = values;
+    sizes.readers_ = 3 * ops + 16;
+    sizes.offsets.margins = sizes.offsets.reads_ = ops;
+    sizes.contractions_ = sizes.reductions_ = sizes.open_bodies_ = sizes.tiles.tiles = sizes.tiles.reads_ = 16;
+    return list_sizes<step_state>::of_names(sizes);
+  }
 };
 
+/// Makes one run of steps that go through the rows of the same values; not where each step is looked at.
+struct row_blocks_pass {
+  using result = step_state;
+  static constexpr void run(step_state& state) {
+    if (!state.out.mesh.is_checked) row_blocker(state).run();
+  }
+};
 struct steps_pass {
   using result = steps_result;
-  template <class Before>
-  static constexpr steps_result run(const Before& before) {
+  static constexpr steps_result run(const auto& before) {
     const graph& g = before.program();
     auto nodes = list_nodes(g, before.mesh(), before.template of<emit_pass>());
     step_state state = scheduled(before, g);
-    if (state.out.broken == mistake::none) scheduler(state).finish();
+    scheduler(state).finish();
+    then<row_blocks_pass>(before, state);
     steps_result made{std::move(state.out), std::move(state.base)};
     made.steps.nodes = std::move(nodes);
     made.steps.scopes = g.scopes;
-    const layouts& completed = before.template of<complete_pass>();
-    made.steps.completed = completed.of;
+    made.steps.completed = before.template of<complete_pass>().of;
     start_early(made.steps, span<const int>(made.base.data(), made.base.size()));
     return made;
   }
-  /// A guess that holds for most programs: equal steps share what is large. One that does not costs a second evaluation.
-  template <class Before>
-  static constexpr list_sizes<steps_result> guess(const Before& before) {
-    const auto nodes = before.node_count();
-    const auto local = before.template lengths<emit_pass>();
-    const auto values = local.values + local.values / 4 + 8, ops = local.ops;
-    steps_result::lengths sizes;
-    sizes.base = values;
-    plan_lengths& made = sizes.steps;
-    made.nodes = made.completed = nodes;
-    made.values = values;
-    made.steps = made.inputs = made.outputs = made.shared_inputs = ops + 8;
-    made.slots = 3 * ops + 16;
-    made.bounds = ops + 16;
-    made.scopes = before.scope_count();
-    const auto movements = before.movements();
-    boost::mp11::mp_for_each<kernel_tables>(
-        [&]<class Table>(Table table) { table_of<typename Table::entry>(made) = table.guess(ops, movements); });
-    return list_sizes<steps_result>::of_names(sizes);
+  static constexpr list_sizes<steps_result> guess(const auto& before) {
+    return list_sizes<steps_result>::of_names(lengths_of_steps(before));
   }
 
  private:
@@ -240,7 +284,7 @@ struct steps_pass {
     if constexpr (Before::is_long()) {
       step_state state = before.template take<schedule_pass>();
       state.graph_ = &g;
-      if (state.out.broken == mistake::none) state.read(before.template take<emit_pass>());
+      state.read(before.template take<emit_pass>());
       return state;
     } else {
       step_state state = schedule_pass::begin(before);
@@ -251,47 +295,25 @@ struct steps_pass {
   }
 };
 
-template <class Before>
-constexpr list_sizes<step_state> schedule_pass::guess(const Before& before, const list_sizes<step_state>&, effort) {
-  const auto made = steps_pass::guess(before).template by_name<steps_result::lengths>();
-  const auto values = made.base, ops = before.template lengths<emit_pass>().ops;
-  step_lengths sizes;
-  sizes.out = made.steps;
-  sizes.base = sizes.program_.values = sizes.maker_ = sizes.uses_ = sizes.waiting_ = sizes.readers_from_ = values;
-  sizes.is_joined_ = sizes.step_ = sizes.offsets.first_ = sizes.offsets.by_value_ = values;
-  sizes.readers_ = 3 * ops + 16;
-  sizes.offsets.margins = sizes.offsets.reads_ = ops;
-  sizes.contractions_ = sizes.reductions_ = sizes.open_bodies_ = sizes.tiles.tiles = sizes.tiles.reads_ = 16;
-  return list_sizes<step_state>::of_names(sizes);
-}
-
 /// Another order of the steps that needs less memory.
 struct step_order {
   vec<int> of;  // numbers of steps
   bool is_any = false;
 
-  template <class S, class F>
-  static constexpr auto lists(S& s, F f) {
-    return f(s.of);
-  }
-  template <class S, class F>
-  static constexpr auto rest(S& s, F f) {
-    return f(s.is_any);
-  }
+  static constexpr auto lists(auto& s, auto f) { return f(s.of); }
+  static constexpr auto rest(auto& s, auto f) { return f(s.is_any); }
 };
 struct order_pass {
   using result = step_order;
-  template <class Before>
-  static constexpr step_order run(const Before& before) {
+  static constexpr step_order run(const auto& before) {
     const steps_result& made = before.template of<steps_pass>();
     step_order order;
     order.of.resize(made.steps.steps.size(), 0);
-    if (has_started_moves(made.steps)) return order;
+    if (has_started_steps(made.steps)) return order;
     order.is_any = step_orderer(plan_view(made.steps), span<const int>(made.base.data(), made.base.size())).run(order.of.data());
     return order;
   }
-  template <class Before>
-  static constexpr list_sizes<step_order> guess(const Before& before) {
+  static constexpr list_sizes<step_order> guess(const auto& before) {
     return {before.template lengths<steps_pass>().steps.steps};
   }
 };
@@ -300,8 +322,7 @@ struct order_pass {
 template <bool Ordered>
 struct memory_pass {
   using result = plan;
-  template <class Before>
-  static constexpr plan run(const Before& before) {
+  static constexpr plan run(const auto& before) {
     if constexpr (Ordered) {
       const step_order& order = before.template of<order_pass>();
       if (!order.is_any) return {};
@@ -312,18 +333,25 @@ struct memory_pass {
       return p;
     } else {
       steps_result made = before.template take<steps_pass>();
-      if (made.steps.broken == mistake::none) place_in_memory(made.steps, std::move(made.base));
+      place_in_memory(made.steps, std::move(made.base));
       return std::move(made.steps);
     }
   }
-  template <class Before>
-  static constexpr list_sizes<plan> guess(const Before& before) {
+  static constexpr list_sizes<plan> guess(const auto& before) {
     plan_lengths sizes = before.template lengths<steps_pass>().steps;
     sizes.shared_inputs = before.output_count();
     return list_sizes<plan>::of_names(sizes);
   }
 };
 
+/// Starts movements before steps that do not need them, and finishes them behind these.
+struct overlap_pass {
+  using result = plan;
+  static constexpr void run(plan& p) {
+    overlap_moves(p);
+    overlap_started(p);
+  }
+};
 /// The same, with what overlaps and what is sent.
 template <bool Ordered>
 struct place_pass {
@@ -335,18 +363,15 @@ struct place_pass {
       else return memory_pass<Ordered>::run(before);
     }();
     if (p.steps.empty()) return p;
-    overlap_moves(p);
-    overlap_started(p);
+    then<overlap_pass>(before, p);
     note_traffic(p);
     return p;
   }
-  template <class Before>
-  static constexpr list_sizes<plan> guess(const Before& before) {
-    return memory_pass<Ordered>::guess(before);
-  }
+  static constexpr list_sizes<plan> guess(const auto& before) { return memory_pass<Ordered>::guess(before); }
 };
 
-using passes = boost::mp11::mp_list<complete_pass, narrow_pass, choose_pass, search_pass, emit_pass, steps_pass, order_pass,
-                                    place_pass<true>, place_pass<false>>;
+using passes =
+    boost::mp11::mp_list<complete_pass, cut_pass, uses_pass, narrow_pass, choose_pass, search_pass, refuse_pass, emit_pass,
+                         join_pass, steps_pass, row_blocks_pass, order_pass, place_pass<true>, place_pass<false>, overlap_pass>;
 
 }  // namespace gspmd::detail

@@ -1,31 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <type_traits>
+
+#include <boost/mp11/algorithm.hpp>
+#include <boost/mp11/list.hpp>
+
 #include "gspmd/detail/passes/compose_movements.hpp"
 #include "gspmd/detail/passes/defer_reshards.hpp"
 #include "gspmd/detail/passes/ghost_zones.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
+/// The passes from a program as it was written to the one that is planned, in their order. Each is a struct with
+///
+///   applies(g)         whether there is anything for it in this program
+///   run(g)             changes the program, or refuses it; true: its nodes are no longer in order (canonical.hpp)
+///   run(g, layouts)    the same, of one that looks at what completion finds
+///
+/// Programs of all modes take the same way: that of an explicit program is another one in what does not apply to it.
 namespace gspmd::detail {
 
-/// The program that is planned: what its outputs need, in order.
-constexpr graph program_to_plan(const graph& traced) {
-  graph g = canonical_order(traced);
-  if (g.find_types != nullptr && compose_movements(g)) g = canonical_order(g);
-  if (g.type_local != nullptr) {
-    g.type_local(g, true);
-    if (!g.failed()) g = canonical_order(g);
-  } else if (g.find_types != nullptr) {
-    g.find_types(g, true);
-  }
-  if (g.find_types != nullptr || g.failed()) return g;
-  if (asks_for_ghost_zones(g)) {
-    const graph widened = with_ghost_zones(g);
-    if (widened.failed()) return widened;
-    g = canonical_order(widened);
-  }
-  if (compose_movements(g)) g = canonical_order(g);
-  defer_reshards(g);
+/// Passes that a test leaves out.
+template <class... Pass>
+struct without {
+  template <class P>
+  static constexpr bool has = (std::is_same_v<P, Pass> || ...);
+};
+
+struct of_explicit_programs {
+  static constexpr bool applies(const graph& g) { return g.find_types != nullptr; }
+};
+struct of_planned_programs {
+  static constexpr bool applies(const graph& g) { return g.find_types == nullptr; }
+};
+
+/// Finds the mistake in the types of a program, whose operators are still where the user wrote them.
+struct check_types_pass {
+  static constexpr bool applies(const graph& g) { return g.find_types != nullptr || g.type_local != nullptr; }
+  static constexpr void run(graph& g) { (g.find_types != nullptr ? g.find_types : g.type_local)(g, false); }
+};
+struct canonical_pass {
+  static constexpr bool applies(const graph&) { return true; }
+  static constexpr void run(graph& g) { g = canonical_order(g); }
+};
+/// One movement of those that follow each other: where exchanges are written, before types say where they are.
+struct compose_written_pass : of_explicit_programs {
+  static constexpr bool run(graph& g) { return compose_movements(g); }
+};
+/// The types of an explicit program without manual regions become its annotations.
+struct types_pass {
+  static constexpr bool applies(const graph& g) { return g.find_types != nullptr && g.type_local == nullptr; }
+  static constexpr void run(graph& g) { g.find_types(g, true); }
+};
+/// Manual regions become what is planned; the types around them, annotations.
+struct regions_pass {
+  static constexpr bool applies(const graph& g) { return g.type_local != nullptr; }
+  static constexpr bool run(graph& g) { return g.type_local(g, true), true; }
+};
+struct ghost_zones_pass {
+  static constexpr bool applies(const graph& g) { return g.find_types == nullptr && asks_for_ghost_zones(g); }
+  static constexpr bool run(graph& g, const vec<sharding>& layouts) { return g = with_ghost_zones(g, layouts), true; }
+};
+struct compose_pass : of_planned_programs {
+  static constexpr bool run(graph& g) { return compose_movements(g); }
+};
+struct defer_pass : of_planned_programs {
+  static constexpr void run(graph& g) { defer_reshards(g); }
+};
+
+using program_passes = boost::mp11::mp_list<check_types_pass, canonical_pass, compose_written_pass, types_pass, regions_pass,
+                                            ghost_zones_pass, compose_pass, defer_pass>;
+
+/// The program that is planned: what its outputs need, in order; or with its mistake. `Passes`: a part of the way; `seen(Pass(), g)`: the
+/// program behind each that applies.
+template <class Passes = program_passes, class Off = without<>, class Seen = std::nullptr_t>
+constexpr graph program_to_plan(graph g, Seen seen = nullptr) {
+  boost::mp11::mp_for_each<Passes>([&]<class Pass>(Pass pass) {
+    if (Off::template has<Pass> || g.failed() || !Pass::applies(g)) return;
+    bool is_unordered = false;
+    if constexpr (requires { Pass::run(g, vec<sharding>()); }) is_unordered = Pass::run(g, complete_graph(g, g.mesh->shape));
+    else if constexpr (std::is_void_v<decltype(Pass::run(g))>) Pass::run(g);
+    else is_unordered = Pass::run(g);
+    if (is_unordered && !g.failed()) g = canonical_order(g);
+    if constexpr (!std::is_null_pointer_v<Seen>) seen(pass, g);
+  });
   return g;
 }
 

@@ -13,15 +13,15 @@ struct search_pass {
   using result = search_state;
   template <class Before>
   static constexpr search_state begin(const Before& before) {
-    return begin_search(before.template take<choose_pass>(), before.template of<narrow_pass>().all());
+    return begin_search(before.template take<choose_pass>(), before.template of<narrow_pass>().of);
   }
   template <class Before>
   static constexpr void go_on(const Before& before, search_state& state, effort most) {
     if (!before.mesh().is_searched) return;
     const graph& g = before.program();
     const layouts& asked = before.template of<narrow_pass>();
-    const value_uses uses = uses_of(g);
-    plan_search(g, before.mesh(), uses, asked.all(), state).run(most.nodes, most.prices);
+    const value_uses& uses = before.template of<uses_pass>();
+    plan_search(g, before.mesh(), uses, asked.of, state).run(most.nodes, most.prices);
   }
   static constexpr bool is_complete(const auto& frozen) { return item<0>(frozen.rest) == search_phase::done; }
   /// One plan is the other's neighbour, and takes its place.

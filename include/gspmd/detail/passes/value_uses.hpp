@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -31,21 +33,36 @@ constexpr bool is_result_of(const graph& g, int i, opcode op, int start) {
 /// The readers of the values of a program.
 struct value_uses {
   vec<std::uint8_t> needed;  // by node: what no output depends on is not computed
-  vec<vec<int>> readers;     // by node, the last one first; itself if it is an output
+  vec<int> first;            // by node, and of one more: where its readers begin in `reads`
+  vec<int> reads;
+
+  /// The last one first; itself, before them, if it is an output.
+  [[nodiscard]] constexpr span<const int> readers(int i) const {
+    return {reads.data() + first.data()[i], reads.data() + first.data()[i + 1]};
+  }
+  static constexpr auto lists(auto& s, auto f) { return f(s.needed, s.first, s.reads); }
+  static constexpr auto rest(auto&, auto f) { return f(); }
 };
 
 constexpr value_uses uses_of(const graph& g) {
+  struct read {
+    int of, by;
+  };
+  const auto count = g.nodes.size();
   value_uses uses;
-  uses.needed.resize(g.nodes.size(), 0);
-  uses.readers.resize(g.nodes.size(), vec<int>{});
+  vec<read> found;
+  uses.needed.resize(count, 0);
+  uses.first.resize(count + 1, 0);
   std::uint8_t* const needed = uses.needed.data();
-  vec<int>* const readers = uses.readers.data();
+  int* const first = uses.first.data();
   const node* const nodes = g.nodes.data();
-  for (const int o : g.outputs) {
-    needed[o] = 1;
-    readers[o].push_back(o);
-  }
-  for (int i = static_cast<int>(g.nodes.size()); i-- > 0;) {
+  const auto note = [&](int of, int by) {
+    needed[of] = 1;
+    ++first[of + 1];
+    found.push_back({of, by});
+  };
+  for (const int o : g.outputs) note(o, o);
+  for (int i = static_cast<int>(count); i-- > 0;) {
     const node& n = nodes[i];
     if (g.has_regions && is_region_result(n.op)) {  // all results of a loop or conditional are computed if any of them is needed
       const int start = n.op == opcode::loop_result ? nodes[n.operands[0]].region : n.operands[0];
@@ -61,13 +78,13 @@ constexpr value_uses uses_of(const graph& g) {
       needed[n.operands[0]] = 1;
       continue;
     }
-    const int count = facts_of(n.op).reads(n);
-    for (int k = 0; k < count; ++k) {
-      const int o = n.operands.items[k];
-      needed[o] = 1;
-      readers[o].push_back(i);
-    }
+    const int read_count = facts_of(n.op).reads(n);
+    for (int k = 0; k < read_count; ++k) note(n.operands.items[k], i);
   }
+  for (std::size_t i = 0; i < count; ++i) first[i + 1] += first[i];
+  uses.reads.resize(found.size(), 0);
+  vec<int> next = uses.first;
+  for (const auto& r : found) uses.reads.data()[next.data()[r.of]++] = r.by;
   return uses;
 }
 

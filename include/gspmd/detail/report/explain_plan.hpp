@@ -234,29 +234,27 @@ class plan_explainer {
       const auto& from = plan_.operand(s, 0);
       const auto& to = plan_.result(s);
       const auto name = called(plan_.slots[static_cast<std::size_t>(s.operands.begin)], i);
+      const std::string repeated = s.times != 1 ? ", " + times_text(s.times) : std::string();
       std::string t = "     ";
       if (s.results.count > 1 && !is_mapped(s)) {
         table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, s.axes)) + " of " + operands_text(s) +
-                   ", in one message: sends " + bytes(s.bytes_sent) +
-                   (s.times != 1 ? ", " + times_text(s.times) : std::string())});
+                   ", in one message: sends " + bytes(s.bytes_sent) + repeated});
         continue;
       }
       if (is_mapped(s)) {
         if (communicates(s))
           table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, s.axes)) + " of the boundaries of " +
-                     operands_text(s) + ": sends " + bytes(s.bytes_sent) +
-                     (s.times != 1 ? ", " + times_text(s.times) : std::string()) + overlap_text(s)});
+                     operands_text(s) + ": sends " + bytes(s.bytes_sent) + repeated + overlap_text(s)});
         continue;
       }
-      if (same_layout(from.layout, to.layout)) {
+      if (from.layout == to.layout) {
         table.add({t + "copy of " + name + " to the memory of the output"});
         continue;
       }
       const bool sends = communicates(s);
       t += sends ? name_of(s.collective) + std::string(" over ") + str(axes_text(mesh_, s.axes)) : std::string("slice");
       t += " of " + name + ": " + sharding_of(from) + " -> " + sharding_of(to);
-      t += sends ? ", sends " + bytes(s.bytes_sent) : ", sends nothing";
-      if (sends && s.times != 1) t += ", " + times_text(s.times);
+      t += sends ? ", sends " + bytes(s.bytes_sent) + repeated : ", sends nothing";
       table.add({t});
       if (s.forced)
         table.add({"       forced: " + std::string(name_of(plan_.nodes[static_cast<std::size_t>(i)].op)) +

@@ -150,7 +150,7 @@ class equality_check {
       out[d] = all[d].data();
       memory[d] = {&in[d], &out[d], nullptr, devices_.memory[d].at};
     }
-    move_(&m, moving, step, {memory.data(), devices_.count, devices_.from, devices_.to, devices_.communicator});
+    move_(&m, moving, step, {memory.data(), devices_.count, devices_.from, devices_.to, devices_.communicator, devices_.go_on});
     return all;
   }
 

@@ -26,22 +26,23 @@ void move::run(const movement& m, const plan_view& p, const plan_step& s, Comm& 
   comm.template move<T>(*p.mesh, m, reinterpret_cast<const T* const*>(devices.from), reinterpret_cast<T* const*>(devices.to));
 }
 
-/// Optional functions of a communicator that holds one device: see communicator.
-template <class Comm>
-inline constexpr bool starts_moves =
-    requires(Comm& comm, const mesh_shape& mesh, span<const movement> all, const float* const* in, float* const* out) {
+/// Optional functions of a communicator that holds one device, for lists of movements or reductions: see communicator.
+template <class Comm, class Descriptor>
+inline constexpr bool starts =
+    requires(Comm& comm, const mesh_shape& mesh, span<const Descriptor> all, const float* const* in, float* const* out) {
       comm.start(mesh, all, in, out);
       comm.finish(mesh, all, in, out);
     };
-template <class T>
+template <class T, class Descriptor>
 struct joint_buffers {
   const T* in[most_moved_together];
   T* out[most_moved_together];
-  span<const movement> movements;
+  span<const Descriptor> all;
 
-  joint_buffers(const joint_movements& all, const plan_view& p, const plan_step& s, const device_memory& device)
-      : movements(all.items, static_cast<std::size_t>(all.count)) {
-    for (int k = 0; k < all.count; ++k) {
+  joint_buffers(const inline_vec<Descriptor, most_moved_together>& of, const plan_view& p, const plan_step& s,
+                const device_memory& device)
+      : all(of.items, static_cast<std::size_t>(of.count)) {
+    for (int k = 0; k < of.count; ++k) {
       in[k] = static_cast<const T*>(device.read(p.operand(s, k).where));
       out[k] = static_cast<T*>(device.write(p.result(s, k).where));
     }
@@ -56,9 +57,9 @@ void move_together::run(const joint_movements& all, const plan_view& p, const pl
 template <class T, class Comm>
 void start_move::run(const joint_movements& all, const plan_view& p, const plan_step& s, Comm& comm,
                      const devices_here& devices) {
-  if constexpr (starts_moves<Comm>) {
-    const joint_buffers<T> buffers(all, p, s, devices.memory[0]);
-    comm.template start<T>(*p.mesh, buffers.movements, buffers.in, buffers.out);
+  if constexpr (starts<Comm, movement>) {
+    const joint_buffers<T, movement> buffers(all, p, s, devices.memory[0]);
+    comm.template start<T>(*p.mesh, buffers.all, buffers.in, buffers.out);
   } else {
     for (int k = 0; k < all.count; ++k) {
       find_shards(p, s, devices, k);
@@ -67,15 +68,19 @@ void start_move::run(const joint_movements& all, const plan_view& p, const plan_
     }
   }
 }
-template <class T, class Comm>
-void finish_move::run(const joint_movements& all, const plan_view& p, const plan_step& s, Comm& comm,
-                      const devices_here& devices) {
-  if constexpr (starts_moves<Comm>) {
-    const joint_buffers<T> buffers(all, p, s, devices.memory[0]);
-    comm.template finish<T>(*p.mesh, buffers.movements, buffers.in, buffers.out);
+template <class Base>
+template <class T, class Descriptor, class Comm>
+void ending<Base>::run(const inline_vec<Descriptor, most_moved_together>& all, const plan_view& p, const plan_step& s, Comm& comm,
+                       const devices_here& devices) {
+  if constexpr (starts<Comm, Descriptor>) {
+    const joint_buffers<T, Descriptor> buffers(all, p, s, devices.memory[0]);
+    comm.template finish<T>(*p.mesh, buffers.all, buffers.in, buffers.out);
   }
 }
 
+/// The type of the elements that are reduced where those of values are T: of complex ones the parts.
+template <class T>
+using reduced_part = element_t<part_of(dtype_of<T>())>;
 /// Optional: see communicator.
 template <class Comm>
 inline constexpr bool reduces_together =
@@ -85,15 +90,10 @@ inline constexpr bool reduces_together =
 template <class T, class Comm>
 void combine_together::run(const joint_reductions& all, const plan_view& p, const plan_step& s, Comm& comm,
                            const devices_here& devices) {
-  using part = element_t<part_of(dtype_of<T>())>;
+  using part = reduced_part<T>;
   if constexpr (reduces_together<Comm>) {
-    const part* in[most_moved_together];
-    part* out[most_moved_together];
-    for (int k = 0; k < all.count; ++k) {
-      in[k] = static_cast<const part*>(devices.memory[0].read(p.operand(s, k).where));
-      out[k] = static_cast<part*>(devices.memory[0].write(p.result(s, k).where));
-    }
-    comm.template reduce_together<part>(*p.mesh, span(all.items, static_cast<std::size_t>(all.count)), in, out);
+    const joint_buffers<part, reduction> buffers(all, p, s, devices.memory[0]);
+    comm.template reduce_together<part>(*p.mesh, buffers.all, buffers.in, buffers.out);
   } else {
     for (int k = 0; k < all.count; ++k) {
       find_shards(p, s, devices, k);
@@ -102,11 +102,21 @@ void combine_together::run(const joint_reductions& all, const plan_view& p, cons
     }
   }
 }
+template <class T, class Comm>
+void start_combine::run(const joint_reductions& all, const plan_view& p, const plan_step& s, Comm& comm,
+                        const devices_here& devices) {
+  if constexpr (starts<Comm, reduction>) {
+    const joint_buffers<reduced_part<T>, reduction> buffers(all, p, s, devices.memory[0]);
+    comm.template start<reduced_part<T>>(*p.mesh, buffers.all, buffers.in, buffers.out);
+  } else {
+    combine_together::run<T>(all, p, s, comm, devices);
+  }
+}
 
 template <class T, class Comm>
 void combine::run(const reduction& r, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices) {
   find_shards(p, s, devices);
-  using part = element_t<part_of(dtype_of<T>())>;
+  using part = reduced_part<T>;
   comm.template reduce<part>(*p.mesh, r, reinterpret_cast<const part* const*>(devices.from),
                              reinterpret_cast<part* const*>(devices.to));
 }

@@ -24,6 +24,12 @@ struct devices_here {
   const void** from;
   void** to;
   void* communicator;
+  void (*go_on)(void* communicator);  // moves on what is under way
+};
+/// Optional: see communicator.
+template <class Comm>
+inline constexpr auto go_on = [](void* communicator) {
+  if constexpr (requires(Comm& comm) { comm.go_on(); }) static_cast<Comm*>(communicator)->go_on();
 };
 
 /// Memory that the steps of a session, of which one runs at a time, share.

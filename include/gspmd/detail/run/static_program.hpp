@@ -309,7 +309,10 @@ constexpr auto scatter::freeze() {
 }
 template <class Program, int Step>
 constexpr auto scatter_set::freeze() {
-  return scatter_set_of<element_t<step_of<Program, Step>.type>>(entry_of_step<Program, Step, indexed_access>);
+  constexpr const indexed_access& access = entry_of_step<Program, Step, indexed_access>;
+  using element = element_t<step_of<Program, Step>.type>;
+  if constexpr (access.onto) return prepared_scatter{&access, scatter_of<element, access.combined_by>(access).code, nullptr};
+  else return scatter_set_of<element>(access);
 }
 template <class Program, int Step>
 constexpr auto scan::freeze() {
@@ -368,7 +371,7 @@ struct frozen_steps {
 
 template <class Program, class Comm>
 void run_static(Comm& comm, const device_memory* devices, const void** from, void** to) {
-  const devices_here here{devices, comm.local_count(), from, to, &comm};
+  const devices_here here{devices, comm.local_count(), from, to, &comm, go_on<Comm>};
   if constexpr (Program::view.mesh->is_checked)
     run_plan_checked(Program::view, Program::mesh::info, frozen_steps<Program, Comm>::list.data(), here,
                      run_jointly<kernels::move, std::int64_t, movement, Comm>);

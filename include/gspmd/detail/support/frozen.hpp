@@ -11,8 +11,8 @@
 ///
 /// A type that is to be frozen shows its lists and what else it holds:
 ///
-///   template <class S, class F> static constexpr auto lists(S& s, F f) { return f(s.nodes, s.inputs); }   // by reference, each a vec
-///   template <class S, class F> static constexpr auto rest(S& s, F f) { return f(s.next); }
+///   static constexpr auto lists(auto& s, auto f) { return f(s.nodes, s.inputs); }   // by reference, each a vec
+///   static constexpr auto rest(auto& s, auto f) { return f(s.next); }
 namespace gspmd::detail {
 
 /// Values one after the other. A std::tuple costs compilers ten times as much.

@@ -24,9 +24,12 @@
 ///   part of a result in it      passed k   .. arrives at k+1  from passing k+1             the same k'
 ///   an input or output that     before it arrives at k, and   from passing k (of a result  they arrive at k+1
 ///     peers reach in place        after it passed k+1           they may write their part)
-///   an input that a movement  before it arrives at k, and   from passing k, which is      they arrive at k+1
-///     reads while it is under     after it passed k+1, where    where the owner computes:
-///     way (start, finish)         finish ends                   it passes k in finish
+///   an input of what is under before it arrives at k, in    from passing k, which is in   they arrive at k+1
+///     way (start, finish)         start, and after it passed    finish: meanwhile all
+///                                 k+1, where finish ends        compute
+///   an output of a reduction  its own part from passing k,  never: each other member      they arrive at k+1, in finish
+///     that is under way           in finish                     writes its part from
+///                                                               passing k
 ///   a shard that goes by its    before it sends the address,  from getting the address     they send "done"
 ///     address (permutations)      and after all said "done"
 namespace gspmd::detail {

@@ -13,9 +13,10 @@ constexpr bool is_mapped(const plan_step& s) {
   static_assert(static_cast<int>(last) - static_cast<int>(first) == 3, "the kernels that move stand side by side in the list");
   return s.spec >= 0 && s.kernel >= first && s.kernel <= last;
 }
-/// A movement of one value into memory of its own, which may go on beside other steps (start_move).
+/// A movement of one value into memory of its own, or a reduction of one value, which may go on beside other steps (start_move,
+/// start_combine).
 constexpr bool may_be_started(const plan_step& s) {
-  return is<kernels::move>(s) && s.operands.count == 1 && s.results.count == 1 && s.bytes_sent > 0;
+  return (is<kernels::move>(s) || is<kernels::combine>(s)) && s.operands.count == 1 && s.results.count == 1 && s.bytes_sent > 0;
 }
 /// A movement into a range of its second operand, which its result is otherwise.
 constexpr bool writes_into_operand(const plan_step& s) { return is<kernels::move>(s) && s.operands.count == 2; }
@@ -88,6 +89,17 @@ struct begins_moving {
     return sum;
   }
 };
+/// The second half of a collective of Base, whose traffic the first one has.
+template <class Base>
+struct ending : Base {
+  static constexpr step_work work = step_work::ends_moving;
+  static constexpr axis_mask axes(const plan_view&, const plan_step&) { return 0; }
+  static constexpr std::int64_t messages(const plan_view&, const plan_step&) { return 0; }
+  static constexpr detail::packing packing(const plan_view&, const plan_step&) { return {}; }
+  template <class T, class Descriptor, class Comm>
+  static void run(const inline_vec<Descriptor, most_moved_together>& all, const plan_view& p, const plan_step& s, Comm& comm,
+                  const devices_here& devices);
+};
 struct move_together : moves_together, begins_moving {
   template <class T, class Comm>
   static void run(const joint_movements& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
@@ -99,14 +111,7 @@ struct start_move : moves_together, begins_moving {
   template <class T, class Comm>
   static void run(const joint_movements& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };
-struct finish_move : moves_together {
-  static constexpr step_work work = step_work::ends_moving;
-  static constexpr axis_mask axes(const plan_view&, const plan_step&) { return 0; }
-  static constexpr std::int64_t messages(const plan_view&, const plan_step&) { return 0; }
-  static constexpr detail::packing packing(const plan_view&, const plan_step&) { return {}; }
-  template <class T, class Comm>
-  static void run(const joint_movements& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
-};
+struct finish_move : ending<moves_together> {};
 
 /// A reduction of complex elements, of which `run` reduces the parts.
 constexpr reduction by_parts(reduction r, dtype type) {
@@ -164,6 +169,12 @@ struct combine_together : plain_step, never_in_place, without_scratch, not_by_ro
   template <class T, class Comm>
   static void run(const joint_reductions& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };
+/// A reduction in two steps, as start_move. The result of an all_reduce may lie where its operand does: nobody touches it in between.
+struct start_combine : combine_together {
+  template <class T, class Comm>
+  static void run(const joint_reductions& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
+};
+struct finish_combine : ending<combine_together> {};
 
 }  // namespace kernels
 

@@ -34,6 +34,7 @@ struct indexed_access {
   dtype index_type = dtype::s64;
   out_of_range beyond = out_of_range::clip;
   monoid combined_by = monoid::add;  // scatter
+  bool onto = false;                 // scatter_set: combines, and does not replace
   std::uint64_t fill = 0;            // gather: the bits of an element
   std::uint64_t nothing = 0;         // gather: those of one that another device gives
   friend constexpr bool operator==(const indexed_access&, const indexed_access&) = default;
@@ -70,7 +71,7 @@ struct scatter : plain_step, indexing_kernel, never_in_place {
   static void run(const prepared_scatter& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-/// Operand 0, with every slice written where its index says, in the same order.
+/// Operand 0, with every slice written where its index says, or combined with what is there, in the same order.
 struct scatter_set : indexing_kernel {
   static constexpr step_role role = step_role::updates_a_part;
   static constexpr bool works_in_place(const plan_step&) { return true; }

@@ -276,7 +276,7 @@ class chooser {
     layout.reduced_by = monoid::add;
     state_.table.nodes[carry].result = layout;
     const operator_use use = of_operators.choose(i, n, rule);
-    if (same_layout(use.wanted[k], layout) && same_layout(use.result, layout)) return use;
+    if (use.wanted[k] == layout && use.result == layout) return use;
     layout.partial = 0;
     state_.table.nodes[carry].result = layout;
     return of_operators.choose(i, n, rule);

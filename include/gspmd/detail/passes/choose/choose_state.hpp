@@ -70,15 +70,11 @@ struct choose_state {
     return forced <= other.forced && time < other.time;
   }
 
-  template <class S, class F>
-  static constexpr auto lists(S& s, F f) {
+  static constexpr auto lists(auto& s, auto f) {
     return f(s.table.nodes, s.table.wanted, s.table.paths, s.table.steps, s.table.outputs, s.book.values, s.book.roots,
              s.book.first, s.book.last, s.book.open, s.book.inside, s.book.level_of_inside, s.given, s.marks);
   }
-  template <class S, class F>
-  static constexpr auto rest(S& s, F f) {
-    return f(s.next, s.is_complete, s.time, s.least, s.forced, s.table.as_written);
-  }
+  static constexpr auto rest(auto& s, auto f) { return f(s.next, s.is_complete, s.time, s.least, s.forced, s.table.as_written); }
 };
 
 }  // namespace gspmd::detail

@@ -46,7 +46,7 @@ struct form_prices {
   [[nodiscard]] constexpr const node& at(int i) const { return program.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return at(i).shape; }
   [[nodiscard]] constexpr const sharding& preferred_of(int i) const { return preferred[static_cast<std::size_t>(i)]; }
-  [[nodiscard]] constexpr const vec<int>& readers_of(int i) const { return uses.readers[i]; }
+  [[nodiscard]] constexpr span<const int> readers_of(int i) const { return uses.readers(i); }
   [[nodiscard]] constexpr int level_of(int i) const { return book.level_of(program, i); }
 
   /// The cheapest form of a node's value to start from; -1 if it is made anew: sources always, what may be made again
@@ -65,7 +65,7 @@ struct form_prices {
     priced_form best;
     for (int v = book.first_of(i); v >= 0; v = book.values[v].next) {
       const sharding& layout = book.values[v].layout;
-      if (same_layout(layout, wanted)) return {v, {}};
+      if (layout == wanted) return {v, {}};
       if ((wanted.partial & ~layout.partial) != 0) continue;
       const auto price = price_of_reshard(mesh, n.shape, layout, wanted, bytes_of(n.type));
       if (best.value < 0 || price.is_less_than(best.price)) best = {v, price};
@@ -99,8 +99,7 @@ struct form_prices {
   template <class Wanted>
   [[nodiscard]] constexpr bool is_again(const node& n, int k, const Wanted* wanted) const {
     for (int o = 0; o < k; ++o)
-      if (book.root_of(n.operands[o]) == book.root_of(n.operands[k]) &&
-          (wanted == nullptr || same_layout((*wanted)[o], (*wanted)[k])))
+      if (book.root_of(n.operands[o]) == book.root_of(n.operands[k]) && (wanted == nullptr || (*wanted)[o] == (*wanted)[k]))
         return true;
     return false;
   }

@@ -14,10 +14,10 @@ constexpr bool is_handed_on(opcode op) { return op == opcode::carry || op == opc
 constexpr bool is_free(const graph& g, const value_uses& uses, int i) {
   const auto at = [&g](int k) -> const node& { return g.nodes[static_cast<std::size_t>(k)]; };
   const node& n = at(i);
-  if (n.annotated || uses.readers[i].empty() || n.results != 1)
+  if (n.annotated || uses.readers(i).empty() || n.results != 1)
     return false;  // of a conditional all results are made, read or not
   if ((facts_of(n.op).made != origin::shards && !is_handed_on(n.op)) || n.operands.count == 0) return false;
-  for (const int reader : uses.readers[i]) {
+  for (const int reader : uses.readers(i)) {
     if (reader == i) return false;
     const operator_code op = at(reader).op;
     if (facts_of(op).made != origin::shards && op != opcode::loop_result && !is_handed_on(op)) return false;

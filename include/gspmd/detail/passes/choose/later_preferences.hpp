@@ -37,7 +37,7 @@ class reader_preferences {
       preference one{{}, reader == o ? static_cast<int>(known.program.nodes.size()) : reader};
       one.wanted.splits = known.preferred_of(reader).splits;
       bool is_known = false;
-      for (const auto& other : found) is_known = is_known || same_layout(other.wanted, one.wanted);
+      for (const auto& other : found) is_known = is_known || other.wanted == one.wanted;
       if (!is_known) found.push_back(one);
     }
     lists_.push_back(std::move(found));

@@ -20,7 +20,7 @@ class known_prices {
       key = 1021 * key + static_cast<std::uint64_t>(32 * s.splits.items[i].axis + s.splits.items[i].dim + 1);
     const entry* const end = entries_.end();
     for (const entry* e = entries_.begin(); e != end; ++e)
-      if (e->key == key && same_layout(e->layout, s)) return e->price;
+      if (e->key == key && e->layout == s) return e->price;
     entries_.push_back({key, s, find()});
     return entries_.back().price;
   }

@@ -38,7 +38,7 @@ class plan_changes {
       const int here = run[k];
       if (connects(at(here).op))
         for (const int o : at(here).operands) take(o);
-      for (const int reader : uses_.readers[here]) {
+      for (const int reader : uses_.readers(here)) {
         if (at(reader).op == opcode::loop_result || at(reader).op == opcode::cond_result)
           for (const int o : at(reader).operands) take(o);
         if (at(reader).op != opcode::loop_result && connects(at(reader).op)) take(reader);
@@ -64,7 +64,7 @@ class plan_changes {
       add(moved_on(i, rule, rule.result()));
       for (int k = 0; k < at(i).operands.count; ++k)
         add(carried(mesh_, rule, rule.operand(k), preferred_[at(i).operands[k]].splits, rule.result()));
-      for (const int reader : uses_.readers[i]) {
+      for (const int reader : uses_.readers(i)) {
         const node& user = at(reader);
         op_rule its;
         rule_of(graph_, user, its);
@@ -137,7 +137,7 @@ class plan_changes {
       };
       if (facts_of(at(i).op).made == origin::shards)
         for (int k = 0; k < at(i).operands.count; ++k) follow(i, -1, k);
-      for (const int reader : uses_.readers[i])
+      for (const int reader : uses_.readers(i))
         for (int k = 0; k < at(reader).operands.count; ++k)
           if (at(reader).operands[k] == i && facts_of(at(reader).op).made == origin::shards) follow(reader, k, -1);
     }
@@ -156,7 +156,7 @@ class plan_changes {
       op_rule rule;
       rule_of(graph_, at(i), rule);
       for (int f = 0; f < rule.factors.count; ++f) may_be_partial = may_be_partial || rule.leaves_partial(f);
-      for (const int reader : uses_.readers[i]) {
+      for (const int reader : uses_.readers(i)) {
         const node& user = at(reader);
         for (int k = 0; k < user.operands.count; ++k)
           if (user.operands[k] == i && partial_rule_of(user, k, monoid::add) == partial_rule::none) return false;

@@ -4,9 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "gspmd/detail/passes/choose/plan_search.hpp"
-#include "gspmd/detail/passes/complete/complete.hpp"
-#include "gspmd/detail/passes/complete/narrow.hpp"
+#include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
@@ -17,11 +15,10 @@ class plan_reasons {
   plan_reasons(const graph& g, const mesh_shape& mesh)
       : graph_(g),
         mesh_(mesh),
-        uses_(uses_of(g)),
-        completed_(complete()),
-        asked_(asked_for(g, mesh_, span_of(completed_))),
-        found_(choose_plan(g, mesh_, uses_, span_of(completed_), span_of(asked_))),
-        changes_(g, mesh_, uses_, span_of(asked_), found_.preferred) {}
+        passes_(g, mesh_),
+        uses_(passes_.of<uses_pass>()),
+        found_(passes_.of<search_pass>()),
+        changes_(g, mesh_, uses_, passes_.of<narrow_pass>().of, found_.preferred) {}
   plan_reasons(const plan_reasons&) = delete;
   plan_reasons& operator=(const plan_reasons&) = delete;
 
@@ -42,9 +39,9 @@ class plan_reasons {
   /// Whether that is how the plan runs it.
   [[nodiscard]] bool is_chosen(int i, const operator_use& way) const {
     const node_choice& choice = found_.best.table.nodes[i];
-    if (!same_layout(choice.result, way.result) || choice.moved != way.moved) return false;
+    if (choice.result != way.result || choice.moved != way.moved) return false;
     for (int k = 0; k < way.wanted.count; ++k)
-      if (!same_layout(found_.best.table.wanted[choice.wanted + k], way.wanted[k])) return false;
+      if (found_.best.table.wanted[choice.wanted + k] != way.wanted[k]) return false;
     return true;
   }
   /// A plan in which a value, and all that elementwise operators connect with it, lies otherwise.
@@ -74,13 +71,12 @@ class plan_reasons {
 
   [[nodiscard]] const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
   static span<const sharding> span_of(const vec<sharding>& list) { return {list.data(), list.size()}; }
-  [[nodiscard]] vec<sharding> complete() const { return complete_graph(graph_, mesh_); }
 
   const graph& graph_;
   mesh_shape mesh_;
-  value_uses uses_;
-  vec<sharding> completed_, asked_;
-  search_state found_;
+  pass_results passes_;
+  const value_uses& uses_;
+  const search_state& found_;
   plan_changes changes_;
 };
 

@@ -48,16 +48,14 @@ struct search_state {
   vec<std::uint64_t> known;
   std::uint64_t key = 0, tried_key = 0;
 
-  template <class S, class F>
-  static constexpr auto lists(S& s, F f) {
+  static constexpr auto lists(auto& s, auto f) {
     return choose_state::lists(s.best, [&](auto&... b) {
       return choose_state::lists(s.trial, [&](auto&... t) {
         return f(b..., t..., s.preferred, s.tried, s.order, s.differs.of, s.differs.now, s.known);
       });
     });
   }
-  template <class S, class F>
-  static constexpr auto rest(S& s, F f) {
+  static constexpr auto rest(auto& s, auto f) {
     return choose_state::rest(s.best, [&](auto&... b) {
       return choose_state::rest(s.trial, [&](auto&... t) {
         return f(s.phase, b..., t..., s.place, s.change, s.is_improved, s.choices_left, s.is_trying, s.differs.last,
@@ -180,7 +178,7 @@ class plan_search {
     std::int64_t time = 0;
     for (const int i : values) {
       time += spent_[i];
-      for (const int reader : uses_.readers[i]) time += spent_[reader];
+      for (const int reader : uses_.readers(i)) time += spent_[reader];
     }
     return time;
   }
@@ -306,16 +304,16 @@ class plan_search {
       if (i > differs.last) differs.last = i;
     };
     for (const int i : changed) {
-      if (same_layout(state_.tried[i], state_.preferred[i])) continue;
+      if (state_.tried[i] == state_.preferred[i]) continue;
       note(i);
-      for (const int reader : uses_.readers[i]) {  // it may take its operand as it is asked for, though that lies as it did
-        if (uses_.readers[i].size() > most_siblings) break;
+      for (const int reader : uses_.readers(i)) {  // it may take its operand as it is asked for, though that lies as it did
+        if (uses_.readers(i).size() > most_siblings) break;
         note(reader);
       }
       if (!facts_of(at(i).op).uniform) continue;
       for (const int o : at(i).operands)  // who reads the same looks at what this asks for, see later_preferences
-        if (uses_.readers[o].size() <= most_siblings)
-          for (const int sibling : uses_.readers[o])
+        if (uses_.readers(o).size() <= most_siblings)
+          for (const int sibling : uses_.readers(o))
             if (sibling < i && sibling != o) note(sibling);
     }
     if (graph_.has_regions || mesh_.saving > 0) {  // forms went, or were never kept
@@ -349,15 +347,6 @@ constexpr search_state begin_search(whole_plans found, span<const sharding> aske
   state.best = std::move(found.best);
   state.preferred = std::move(found.preferred);
   if (state.preferred.empty()) state.preferred.assign(asked.data(), asked.data() + asked.size());
-  return state;
-}
-
-/// Returns the best plan of a program: searched for where its mesh asks for that.
-constexpr search_state choose_plan(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> completed,
-                                   span<const sharding> asked) {
-  constexpr int no_limit = std::numeric_limits<int>::max();
-  search_state state = begin_search(choose_whole_plan(g, mesh, uses, completed, asked), asked);
-  if (mesh.is_searched) plan_search(g, mesh, uses, asked, state).run(no_limit, no_limit);
   return state;
 }
 

@@ -53,7 +53,7 @@ struct replay {
     const int from = plan.marks[i].values, to = plan.marks[i + 1].values;
     bool alike = end - begin == to - from;
     for (int k = 0; k < to - from && alike; ++k)
-      alike = made[begin + k].node == had[from + k].node && same_layout(made[begin + k].layout, had[from + k].layout);
+      alike = made[begin + k].node == had[from + k].node && made[begin + k].layout == had[from + k].layout;
     for (int k = 0; k < to - from; ++k) differs.now.push_back(alike ? begin + k : -1);
     if (!alike) {
       for (int k = begin; k < end; ++k) note(known, made[k].node);

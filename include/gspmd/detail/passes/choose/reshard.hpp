@@ -340,7 +340,7 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
                                  std::int64_t bytes_per_elem) {
   reshard_step step;
   step.to = from;
-  if (same_layout(from, to)) return step;
+  if (from == to) return step;
   step.what = reshard_step::kind::slice;
   step.to = to;
   if (same_data(mesh, global, from, to)) return step;

@@ -16,7 +16,7 @@ struct shared_sum {
   /// The part of `amount` that one more term pays, if it lies like that.
   [[nodiscard]] constexpr std::int64_t part_of(std::int64_t amount, const sharding& term) const {
     for (const auto& other : chosen)
-      if (same_layout(other, term)) return 0;
+      if (other == term) return 0;
     return amount / (1 + open);
   }
 };

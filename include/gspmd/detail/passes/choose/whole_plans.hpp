@@ -37,14 +37,12 @@ struct whole_plans {
   bool may_pay = false;  // to look at other plans, of a program with the first one
   bool is_complete = false;
 
-  template <class S, class F>
-  static constexpr auto lists(S& s, F f) {
+  static constexpr auto lists(auto& s, auto f) {
     return choose_state::lists(s.best, [&](auto&... b) {
       return choose_state::lists(s.trial, [&](auto&... t) { return f(b..., t..., s.preferred, s.tried); });
     });
   }
-  template <class S, class F>
-  static constexpr auto rest(S& s, F f) {
+  static constexpr auto rest(auto& s, auto f) {
     return choose_state::rest(s.best, [&](auto&... b) {
       return choose_state::rest(s.trial, [&](auto&... t) { return f(s.is_complete, b..., t..., s.rule, s.may_pay); });
     });
@@ -144,7 +142,7 @@ class plan_chooser {
     return carried(mesh_, rule, rule.operand(0), lies[n.operands[0]].splits, rule.result());
   }
   [[nodiscard]] constexpr inline_vec<axis_use, max_axes> as_reader(int i, const vec<sharding>& lies) const {
-    const int reader = uses_.readers[i][0];
+    const int reader = uses_.readers(i)[0];
     const node& n = at(reader);
     op_rule rule;
     rule_of(graph_, n, rule);
@@ -156,7 +154,7 @@ class plan_chooser {
   [[nodiscard]] constexpr bool is_asked_for(const vec<sharding>& lies) const {
     const sharding* const by_best = state_.preferred.empty() ? asked_.data() : state_.preferred.data();
     for (int i = 0; i < count(); ++i)
-      if (!same_layout(lies[i], by_best[i])) return false;
+      if (lies[i] != by_best[i]) return false;
     return true;
   }
 
@@ -166,15 +164,5 @@ class plan_chooser {
   span<const sharding> completed_, asked_;
   whole_plans& state_;
 };
-
-/// Returns the best of these plans.
-constexpr whole_plans choose_whole_plan(const graph& g, const mesh_shape& mesh, const value_uses& uses,
-                                        span<const sharding> completed, span<const sharding> asked) {
-  constexpr int no_limit = std::numeric_limits<int>::max();
-  whole_plans state;
-  state.best = choose_state(g);
-  plan_chooser(g, mesh, uses, completed, asked, state).run(no_limit, no_limit);
-  return state;
-}
 
 }  // namespace gspmd::detail

@@ -90,7 +90,7 @@ class completion {
       auto& s = found_[i];
       if (n.annotated) {
         s = without_size_1(n.annotation);
-        axes_[i] = s.split_axes();
+        axes_[i] = s.layout.split_axes();
         if (s.last_stage() > last_stage_) last_stage_ = s.last_stage();
       } else {
         s.open = ~dim_mask{0};
@@ -118,7 +118,7 @@ class completion {
     while (move_on()) run_rounds();
     if (split_inputs()) run_rounds();
     shardings.reserve(states_.size());
-    for (const auto& s : states_) shardings.push_back(s);
+    for (const auto& s : states_) shardings.push_back(s.layout);
   }
 
   vec<sharding> shardings;  // by node, once it has run
@@ -156,18 +156,18 @@ class completion {
     bool any = false;
     for (int i = 0; mesh_.saving > 1 && i < static_cast<int>(dirty_.size()); ++i) {
       bool is_split = false;
-      for (int a = 0; a < mesh_.axis_count() && is_split_to_save(mesh_, nodes_[i], found_[i]); ++a) {
+      for (int a = 0; a < mesh_.axis_count() && is_split_to_save(mesh_, nodes_[i], found_[i].layout); ++a) {
         if (mesh_.sizes[a] == 1 || (axes_[i] & axis_bit(a)) != 0) continue;
         int dim = -1;
         std::int64_t most = 0;  // of that dim, on a device
         for (int d = 0; d < nodes_[i].shape.count; ++d) {
-          const auto parts = parts_of(mesh_, found_[i], d) * mesh_.sizes[a];
+          const auto parts = parts_of(mesh_, found_[i].layout, d) * mesh_.sizes[a];
           if (nodes_[i].shape[d] % parts != 0 || nodes_[i].shape[d] / parts <= most) continue;
           most = nodes_[i].shape[d] / parts;
           dim = d;
         }
         if (dim < 0) continue;
-        found_[i].add_split(a, dim);
+        found_[i].layout.add_split(a, dim);
         axes_[i] |= axis_bit(a);
         is_split = true;
       }
@@ -187,14 +187,14 @@ class completion {
       if (n.operands.count == 0 || n.results != 1 || axes_[n.operands[0]] == 0 || facts_of(n.op).uniform) continue;
       if ((axes_[n.operands[0]] & ~axes_[i]) == 0) continue;
       const op_rule& rule = rules_.of(i);
-      for (const auto& use : found_[n.operands[0]].splits) {
+      for (const auto& use : found_[n.operands[0]].layout.splits) {
         const tensor_map& from = rule.operand(0);
         const bool is_kept = (axes_[i] & axis_bit(use.axis)) != 0 || from.begin(use.dim) == from.end(use.dim) ||
                              rule.factors[from.factors[from.begin(use.dim)]].kind != factor_kind::whole;
-        if (is_kept || (found_[i].partial & axis_bit(use.axis)) != 0) continue;
+        if (is_kept || (found_[i].layout.partial & axis_bit(use.axis)) != 0) continue;
         const int dim = free_dim_for(i, rule, mesh_.sizes[use.axis]);
         if (dim < 0) continue;
-        found_[i].add_split(use.axis, dim);
+        found_[i].layout.add_split(use.axis, dim);
         note_change(i, axes_[i], n.operands[0], i);
         any = true;
       }
@@ -208,7 +208,8 @@ class completion {
     int best = -1;
     for (int d = 0; d < nodes_[i].shape.count; ++d) {
       const auto extent = nodes_[i].shape[d];
-      if ((found.open & dim_bit(d)) == 0 || found.axes_of(d) != 0 || extent < parts || map.end(d) != map.begin(d) + 1) continue;
+      if ((found.open & dim_bit(d)) == 0 || found.layout.is_split(d) || extent < parts || map.end(d) != map.begin(d) + 1)
+        continue;
       const int f = map.factors[map.begin(d)];
       if (rule.factors[f].kind != factor_kind::parallel || !rule.operand(0).holds(f)) continue;
       if (best < 0 || extent > nodes_[i].shape[best]) best = d;
@@ -219,11 +220,10 @@ class completion {
   /// Axes of size 1 cut nothing: no pass after this one sees them.
   [[nodiscard]] constexpr annotation without_size_1(const annotation& s) const {
     annotation result = s;
-    result.splits.clear();
     const axis_mask wide = mesh_.wide_axes();
-    for (const auto& use : s.splits)
-      if ((wide & axis_bit(use.axis)) != 0) result.splits.push_back(use);
-    result.partial &= wide;
+    result.layout = {{}, s.layout.partial & wide, s.layout.reduced_by};
+    for (const auto& use : s.layout.splits)
+      if ((wide & axis_bit(use.axis)) != 0) result.layout.splits.push_back(use);
     return result;
   }
 
@@ -258,14 +258,16 @@ class completion {
     }
   }
   /// Whether a tensor is split by an axis that another one could take over.
-  [[nodiscard]] constexpr bool has_news(int from, int to) const { return (axes_[from] & ~(axes_[to] | found_[to].partial)) != 0; }
+  [[nodiscard]] constexpr bool has_news(int from, int to) const {
+    return (axes_[from] & ~(axes_[to] | found_[to].layout.partial)) != 0;
+  }
 
   /// Moves the splits of one tensor of an operator to another one through the factors they share.
   constexpr void give(int via, const op_rule& rule, int from, const tensor_map& from_map, int to, const tensor_map& to_map,
                       bool only_batch = false) {
     const annotation& source = found_[from];
-    auto splits =
-        to_factors(mesh_, rule, from_map, source.last_stage() > stage_ ? due(source) : source.splits, rule.is_moved_unevenly);
+    auto splits = to_factors(mesh_, rule, from_map, source.last_stage() > stage_ ? due(source) : source.layout.splits,
+                             rule.is_moved_unevenly);
     if (!rule.uniform)
       for (int i = splits.count - 1; i >= 0; --i)
         if (rule.factors[splits[i].dim].kind == factor_kind::whole || !to_map.holds(splits[i].dim) ||
@@ -283,7 +285,7 @@ class completion {
   constexpr void keep_closed(axis_mask closed, const op_rule& rule, int to, const tensor_map& to_map,
                              factor_splits& splits) const {
     inline_vec<axis_use, max_axes> written;
-    for (const auto& use : found_[to].splits)
+    for (const auto& use : found_[to].layout.splits)
       if ((closed & axis_bit(use.axis)) != 0) written.push_back(use);
     factor_splits kept = to_factors(mesh_, rule, to_map, written);
     for (const auto& use : splits)
@@ -293,9 +295,9 @@ class completion {
   constexpr void note_change(int to, axis_mask had, int from, int via) {
     changed_ = true;
     if (record_ != nullptr)
-      for (const auto& use : found_[to].splits)
+      for (const auto& use : found_[to].layout.splits)
         if ((had & axis_bit(use.axis)) == 0) record_->push_back(split_origin{to, use, from, via});
-    axes_[to] = found_[to].split_axes();
+    axes_[to] = found_[to].layout.split_axes();
     std::uint8_t* const dirty = dirty_.data();
     const int* const users = users_.data();
     dirty[to] = 3;
@@ -336,22 +338,22 @@ class completion {
   /// tensor that has these splits then has nothing to offer to the others.
   constexpr void share(int from) {
     const annotation& source = found_[from];
-    if (source.splits.empty() || offered_[from] != 0) return;
-    const auto splits = source.last_stage() > stage_ ? due(source) : source.splits;
+    if (source.layout.splits.empty() || offered_[from] != 0) return;
+    const auto splits = source.last_stage() > stage_ ? due(source) : source.layout.splits;
     offered_[from] = 1;
     for (int k = next_alike_[from]; k != from; k = next_alike_[k]) {
       if (refine(found_[k], splits, nodes_[k].shape)) note_change(k, axes_[k], from, alike_by_[k]);
-      offered_[k] = found_[k].splits == splits;
+      offered_[k] = found_[k].layout.splits == splits;
     }
   }
 
   /// The splits of the dims whose turn it is.
   [[nodiscard]] constexpr inline_vec<axis_use, max_axes> due(const annotation& s) const {
     dim_mask waiting = 0;
-    for (const auto& use : s.splits)
+    for (const auto& use : s.layout.splits)
       if (s.stage_of(use.axis) > stage_) waiting |= dim_bit(use.dim);
     inline_vec<axis_use, max_axes> result;
-    for (const auto& use : s.splits)
+    for (const auto& use : s.layout.splits)
       if ((waiting & dim_bit(use.dim)) == 0) result.push_back(use);
     return result;
   }
@@ -408,7 +410,7 @@ class completion {
 /// The layouts of a program with types, which are all that is asked for: neither completed nor narrowed.
 constexpr vec<sharding> written_layouts(const graph& g) {
   vec<sharding> found;
-  for (const auto& n : g.nodes) found.push_back(n.annotation);
+  for (const auto& n : g.nodes) found.push_back(n.annotation.layout.planned());
   return found;
 }
 /// The layout of every value, as completion finds it or as types say.

@@ -16,7 +16,7 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
   const node* const nodes = g.nodes.data();
   sharding* const at = preferred.data();
   for (int i = static_cast<int>(g.nodes.size()); i-- > 0;) {
-    const vec<int>& readers = uses.readers[i];
+    const span<const int> readers = uses.readers(i);
     const int count = static_cast<int>(readers.size());
     if (uses.needed[i] == 0 || facts_of(nodes[i].op).made == origin::given || count == 0 || readers[0] == i) continue;
     if (nodes[i].local_axes != 0 || facts_of(nodes[i].op).made == origin::viewed) continue;  // devices may hold other data
@@ -30,7 +30,7 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
     bool alike = true;
     sharding slice = at[i];
     for (int r = 0; r < count && alike; ++r) {
-      const int reader = readers[r];
+      const int reader = readers[static_cast<std::size_t>(r)];
       const node& user = nodes[reader];
       const auto& facts = facts_of(user.op);
       alike = false;
@@ -52,9 +52,6 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
     if (alike && !(slice.splits == at[i].splits) && lies_inside(mesh, nodes[i].shape, at[i], slice)) at[i].splits = slice.splits;
   }
   return preferred;
-}
-constexpr vec<sharding> asked_for(const graph& g, const mesh_shape& mesh, span<const sharding> completed) {
-  return narrowed(g, mesh, uses_of(g), completed);
 }
 
 }  // namespace gspmd::detail

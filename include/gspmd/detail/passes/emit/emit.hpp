@@ -182,11 +182,4 @@ class emitter {
   local_program program_;
 };
 
-/// The local program, with small collectives joined.
-constexpr local_program emit_program(const graph& g, const mesh_shape& mesh, const value_uses& uses, const choice_table& table) {
-  local_program program = emitter(g, mesh, table).run(uses);
-  if (g.find_types == nullptr) collective_joiner(g, mesh, program).run();
-  return program;
-}
-
 }  // namespace gspmd::detail

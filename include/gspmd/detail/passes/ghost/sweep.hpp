@@ -74,7 +74,7 @@ class ghost_sweep {
       } else if (!(at(c).shape == shape)) {
         refuse(at(loop), text("carries fields of ")
                              << shape_text(shape) << " and " << shape_text(at(c).shape) << ", where all need one shape");
-      } else if (!same_layout(completed_[c], layout)) {
+      } else if (completed_[c] != layout) {
         refuse(at(loop), text("carries fields that are sharded ")
                              << sharding_text(*program.mesh, layout, shape.count) << " and "
                              << sharding_text(*program.mesh, completed_[c], shape.count) << ", where all need one sharding");

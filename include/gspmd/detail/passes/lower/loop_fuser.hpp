@@ -310,7 +310,7 @@ class loop_fuser {
     for (const int m : members) {
       const auto& made = s_.program_.value(m);
       const auto& from = s_.program_.value(v);
-      if (!(made.local == from.local) || !(made.global == from.global) || !same_layout(made.layout, from.layout)) continue;
+      if (!(made.local == from.local) || !(made.global == from.global) || made.layout != from.layout) continue;
       for (const int o : s_.maker(m).operands)
         if (o == v) return true;
     }

@@ -153,7 +153,7 @@ class loop_group {
       s.offsets = from->along;
       around = from->margins;
     }
-    const int slot = slot_in(v);
+    const int slot = slot_in(from != nullptr ? from->of : v);
     const int before = last_load_[slot];
     for (int r = before; r >= 0; r = same_input_[r])
       if (ops[r].strides == s.strides && ops[r].offsets == s.offsets && around_[r] == around) return r;

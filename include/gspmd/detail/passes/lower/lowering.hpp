@@ -49,6 +49,20 @@ class step_lowering final : public lowering {
     --state_.uses_[v];
     for (const int o : state_.maker(v).operands) --state_.uses_[o];
   }
+  constexpr combination combined_next(const instruction& op, opcode combine) final {
+    const int v = op.result, at = state_.maker_[v] + 1;
+    if (state_.uses_[v] != 1 || at == static_cast<int>(state_.program_.ops.size()) || out.mesh.is_checked) return {};
+    const instruction& next = state_.program_.ops[at];
+    if (next.what != instruction_kind::compute || !(node_of(next).op == combine)) return {};
+    const int with = next.operands[next.operands[0] == v ? 1 : 0];
+    const auto lies_alike = [&](const local_value& other) {
+      return other.type == value(v).type && other.local == value(v).local && other.layout == value(v).layout;
+    };
+    if (is_narrow(value(v).type) || !lies_alike(value(with)) || !lies_alike(value(next.result))) return {};
+    if (state_.offsets.read_of(with) != nullptr) return {};
+    for (const int o : next.operands) --state_.uses_[o];
+    return {with, next.result};
+  }
   constexpr int planned(const contraction& c) final { return state_.planned(c); }
   constexpr int widened(const instruction& op, int v) final {
     loops_.reduce_all();

@@ -127,7 +127,7 @@ class offset_reads {
       const index_map map = facts_of(n.op).map(g, n, 0);
       const auto& from = p.value(op.operands[0]);
       const auto& to = p.value(op.result);
-      if (!moves_all_alike(map) || from.global != to.global || !same_layout(from.layout, to.layout)) continue;
+      if (!moves_all_alike(map) || from.global != to.global || from.layout != to.layout) continue;
       if (elements(from.local) == 0) continue;
       const auto& along = map.dims[0];
       const auto offset = offset_of(along, from.global[along.dim]);

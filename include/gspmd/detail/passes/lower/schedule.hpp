@@ -37,6 +37,7 @@ class scheduler {
       } else if (op.what == instruction_kind::copy) {
         regions_.emit_copy(static_cast<int>(i), op);
       } else if (s_.is_lazy(op)) {
+        if (s_.step_[op.result] >= 0) continue;  // the step before it has made it
         s_.waiting_[op.result] = 1;
         if (s_.out.mesh.is_checked && !s_.is_virtual(op)) loops_.need(op.result);  // which is looked at in memory
       } else if (const auto* read = s_.offsets.read_of(op.result); read != nullptr) {
@@ -63,7 +64,6 @@ class scheduler {
           planned_value{from.node, from.type, from.global, from.layout, from.local, {}, s_.step_[v], is_padded});
     }
     s_.out.inputs = s_.program_.inputs;
-    if (!s_.out.mesh.is_checked) row_blocker(s_).run();
   }
 
  private:

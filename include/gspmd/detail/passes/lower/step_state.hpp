@@ -79,18 +79,14 @@ struct step_state {
     tiles.find(g, mesh, program_);
   }
 
-  template <class S, class F>
-  static constexpr auto lists(S& s, F f) {
+  static constexpr auto lists(auto& s, auto f) {
     return lists_of_plan(s.out, [&](auto&... list) {
       return f(list..., s.base, s.program_.values, s.maker_, s.uses_, s.waiting_, s.readers_from_, s.readers_, s.is_joined_,
                s.step_, s.contractions_, s.reductions_, s.open_bodies_, s.offsets.margins, s.offsets.first_, s.offsets.reads_,
                s.offsets.by_value_, s.tiles.tiles, s.tiles.reads_);
     });
   }
-  template <class S, class F>
-  static constexpr auto rest(S& s, F f) {
-    return f(s.out.mesh, s.out.broken, s.times_, s.next_, s.is_done_);
-  }
+  static constexpr auto rest(auto& s, auto f) { return f(s.out.mesh, s.out.broken, s.times_, s.next_, s.is_done_); }
   /// Takes up again the program of which it has the values. `graph_` is set before.
   constexpr void read(local_program p) {
     program_.ops = std::move(p.ops);

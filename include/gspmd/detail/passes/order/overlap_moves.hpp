@@ -48,12 +48,18 @@ class move_overlapper {
 
   constexpr void list_readers() {
     first_reader_ = vec<int>(plan_.values.size(), -1);
-    maker_ = vec<int>(plan_.values.size(), -1);
+    last_reader_ = maker_ = first_reader_;
     finished_at_ = vec<int>(plan_.steps.size(), 0);
+    bodies_before_ = vec<int>(plan_.steps.size(), 0);
+    int bodies = 0;
     for (int i = 0; i < count(); ++i) {
       const auto& s = plan_.steps[i];
-      for (int k = 0; k < s.operands.count; ++k)
-        if (int& first = first_reader_[operand(s, k)]; first < 0) first = i;
+      bodies_before_[i] = bodies += facts_of(s).role >= step_role::hands_on ? 1 : 0;
+      for (int k = 0; k < s.operands.count; ++k) {
+        const int v = operand(s, k);
+        if (first_reader_[v] < 0) first_reader_[v] = i;
+        last_reader_[v] = i;
+      }
       for (int k = 0; k < s.results.count; ++k) maker_[result(s, k)] = i;
     }
   }
@@ -71,15 +77,10 @@ class move_overlapper {
       if (first_reader_[result(s, r)] < i || !stays(i, m, operand(s, r))) return -1;
     return m;
   }
-  /// Whether what movement m reads stays until step i is done, and no body begins or ends in between.
+  /// Whether what movement m reads stays until step i is done, and no body begins or ends in between. Nobody writes over what is still to
+  /// be read, nor step i over what it reads at offsets: of margins that no step before it reads it is the first such one, or another is.
   [[nodiscard]] constexpr bool stays(int i, int m, int value) const {
-    const planned_value& shard = plan_.values[value];
-    for (int between = m + 1; between < i; ++between)
-      if (facts_of(plan_.steps[between]).role >= step_role::hands_on || writes(plan_, plan_.steps[between], shard)) return false;
-    for (int other = 0; other < plan_.steps[i].operands.count;
-         ++other)  // which it reads at offsets, so that it does not write there
-      if (plan_.values[operand(plan_.steps[i], other)].where == shard.where) return true;
-    return !writes(plan_, plan_.steps[i], shard);
+    return bodies_before_[m] == bodies_before_[i] && last_reader_[value] >= i;
   }
   /// Where margins come from.
   struct neighbours {
@@ -117,7 +118,11 @@ class move_overlapper {
       if (!brings_margins(s)) continue;
       const neighbours from = neighbours_of(s);
       std::size_t k = 0;
-      while (k < open.size() && (!(open[k].from == from) || open[k].results + s.results.count > most_moved_together)) ++k;
+      while (k < open.size() && !(open[k].from == from)) ++k;
+      if (k < open.size() && open[k].results + s.results.count > most_moved_together) {
+        close(k);
+        k = open.size();
+      }
       if (k == open.size()) open.push_back({from, {}});
       open[k].moves.push_back(i);
       open[k].results += s.results.count;
@@ -276,8 +281,9 @@ class move_overlapper {
 
   plan& plan_;
   std::int64_t least_;
-  vec<int> first_reader_, maker_;  // by value: steps; -1: none
-  vec<int> finished_at_;           // by step: of a movement that is started, another one than 0
+  vec<int> first_reader_, last_reader_, maker_;  // by value: steps; -1: none
+  vec<int> finished_at_;                         // by step: of a movement that is started, another one than 0
+  vec<int> bodies_before_;                       // by step: how many steps up to it begin or end a body
   vec<overlapped_loop> loops_;
 };
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "gspmd/detail/passes/order/memory_use.hpp"
@@ -8,56 +11,58 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// Movements that the program starts and finishes itself (local::start): what does not need them runs in between.
+/// Movements and reductions that the program starts and finishes itself (local::start): what does not need them runs in between.
 namespace gspmd::detail {
 
-/// Whether a step is such a movement, of which another device has a part. Reductions are carried out where they are started.
-constexpr bool is_started_move(const plan& p, const plan_step& s) { return may_be_started(s) && p.nodes[s.node].is_started; }
+/// Whether a step is such a collective, of which another device has a part.
+constexpr bool is_started(const plan& p, const plan_step& s) { return may_be_started(s) && p.nodes[s.node].is_started; }
 
 /// Then the order of the steps is the user's: what is under way takes memory.
-constexpr bool has_started_moves(const plan& p) {
-  for (const auto& s : p.steps)
-    if (is_started_move(p, s)) return true;
-  return false;
+constexpr bool has_started_steps(const plan& p) {
+  return std::any_of(p.steps.begin(), p.steps.end(), [&](const plan_step& s) { return is_started(p, s); });
 }
 
-/// Before memory is placed: such a movement goes where its operand is there, before whatever else there is to do.
+/// Before memory is placed: such a step, and what is computed for such steps alone, goes where its operands are there, before whatever
+/// else there is to do.
 ///
 /// `base`: by value, the one whose memory it shares.
 constexpr void start_early(plan& p, span<const int> base) {
-  vec<int> order;
-  bool any = false;
-  for (int i = 0; i < static_cast<int>(p.steps.size()); ++i) {
+  if (!has_started_steps(p)) return;
+  const auto value_of = [&](const table_range& range, int k) { return base[static_cast<std::size_t>(p.slots[range.begin + k])]; };
+  enum reader : std::uint8_t { none, early, late };
+  vec<std::uint8_t> read_by(p.values.size(), none), is_early(p.steps.size(), 0);
+  for (int i = static_cast<int>(p.steps.size()); i-- > 0;) {
     const plan_step& s = p.steps[i];
+    bool all_early = facts_of(s).role < step_role::hands_on && s.results.count > 0;
+    for (int k = 0; k < s.results.count; ++k) all_early = all_early && read_by[value_of(s.results, k)] == early;
+    is_early[i] = all_early || is_started(p, s) ? 1 : 0;
+    for (int k = 0; k < s.operands.count; ++k)
+      if (auto& reads = read_by[value_of(s.operands, k)]; reads != late) reads = is_early[i] != 0 ? early : late;
+  }
+  vec<int> order;
+  for (int i = 0; i < static_cast<int>(p.steps.size()); ++i) {
+    const auto needs = [&](const plan_step& other) {
+      for (int k = 0; k < other.results.count; ++k)
+        for (int o = 0; o < p.steps[i].operands.count; ++o)
+          if (value_of(other.results, k) == value_of(p.steps[i].operands, o)) return true;
+      return facts_of(other).role >= step_role::hands_on;
+    };
     std::size_t at = order.size();
-    if (is_started_move(p, s)) {
-      const int x = base[static_cast<std::size_t>(p.slots[s.operands.begin])];
-      const auto makes_it = [&](const plan_step& other) {
-        for (int k = 0; k < other.results.count; ++k)
-          if (base[static_cast<std::size_t>(p.slots[other.results.begin + k])] == x) return true;
-        return false;
-      };
-      for (; at > 0; --at) {
-        const plan_step& before = p.steps[order[at - 1]];
-        if (facts_of(before).role >= step_role::hands_on || is_started_move(p, before) || makes_it(before)) break;
-      }
-    }
-    any = any || at < order.size();
+    while (is_early[i] != 0 && at > 0 && !needs(p.steps[order[at - 1]])) --at;
     order.insert(order.begin() + at, i);
   }
-  if (any) put_in_order(p, span<const int>(order.begin(), order.size()));
+  put_in_order(p, span<const int>(order.begin(), order.size()));
 }
 
-/// When memory is placed: makes two steps of it, start_move and finish_move, the second before the first step that reads what it brings,
-/// writes where it reads, or begins or ends a body.
+/// When memory is placed: makes two steps of it, start_move and finish_move, or start_combine and finish_combine, the second before the
+/// first step that reads what it brings, writes where it reads, or begins or ends a body.
 constexpr void overlap_started(plan& p) {
-  if (p.mesh.is_checked) return;  // what a step brings is looked at after it
+  if (p.mesh.is_checked || !has_started_steps(p)) return;  // in a checked program what a step brings is looked at after it
   const int count = static_cast<int>(p.steps.size());
   vec<int> ended_before(p.steps.size(), -1);  // by step
-  bool any = false;
   for (int m = 0; m < count; ++m) {
     const plan_step& s = p.steps[m];
-    if (!is_started_move(p, s)) continue;
+    if (!is_started(p, s)) continue;
     const planned_value &from = p.values[p.slots[s.operands.begin]], &to = p.values[p.slots[s.results.begin]];
     int end = m + 1;
     bool computes = false;
@@ -66,15 +71,13 @@ constexpr void overlap_started(plan& p) {
       if (facts_of(next).role >= step_role::hands_on || reads(p, next, to) || writes(p, next, to) || writes(p, next, from)) break;
       computes = computes || facts_of(next).work == step_work::computes;
     }
-    if (!computes || share_memory(from, to)) continue;
+    if (!computes || (share_memory(from, to) && !facts_of(s).works_in_place(s))) continue;
     ended_before[m] = end;
-    any = true;
   }
-  if (!any) return;
   vec<plan_step> steps;
   vec<int> place, started;
-  const auto add_step = [&](kernel_id kernel, plan_step s, std::int64_t bytes) {
-    s.kernel = kernel;
+  const auto add_step = [&](plan_step s, kernel_id of_move, kernel_id of_reduction, std::int64_t bytes) {
+    s.kernel = facts_of(s).role == step_role::joins_operands ? of_reduction : of_move;  // kernels::combine, or kernels::move
     s.bytes_sent = bytes;
     steps.push_back(s);
   };
@@ -82,14 +85,14 @@ constexpr void overlap_started(plan& p) {
     for (const int m : started) {
       if (ended_before[m] != i) continue;
       steps[place[m]].target = static_cast<int>(steps.size());
-      add_step(id_of<kernels::finish_move>, p.steps[m], 0);
+      add_step(p.steps[m], id_of<kernels::finish_move>, id_of<kernels::finish_combine>, 0);
     }
     if (i == count) break;
     place.push_back(static_cast<int>(steps.size()));
     if (ended_before[i] < 0) {
       steps.push_back(p.steps[i]);
     } else {
-      add_step(id_of<kernels::start_move>, p.steps[i], p.steps[i].bytes_sent);
+      add_step(p.steps[i], id_of<kernels::start_move>, id_of<kernels::start_combine>, p.steps[i].bytes_sent);
       started.push_back(i);
     }
   }

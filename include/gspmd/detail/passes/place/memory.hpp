@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/passes/match_inputs.hpp"
+#include "gspmd/detail/passes/order/overlap_started.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -10,7 +11,8 @@ namespace gspmd::detail {
 /// Gives every value of a plan its place: inputs and outputs lie in the caller's memory, all others at fixed offsets in one
 /// arena per device.
 ///
-/// 1. A value lives from the step that makes it to the last step that reads it, or a reshape of it.
+/// 1. A value lives from the step that makes it to the last step that reads it, or a reshape of it. What a started collective reads
+///    lives until that is finished, where the first step stands that reads what it brings.
 /// 2. A step whose kernel works in place gives its result the place of an operand of that size that dies there.
 /// 3. An output that an elementwise loop makes may lie over any input of its kind that this loop is the last to read (an updated
 ///    weight): nothing else is put into such an output (match_inputs.hpp).
@@ -46,7 +48,13 @@ class memory_planner {
       const auto& s = plan_.steps[i];
       for (int k = 0; k < s.results.count; ++k)
         if (auto& first = first_[root(slot(s.results, k))]; first < 0) first = i;
-      for (int k = 0; k < s.operands.count; ++k) last_[root(slot(s.operands, k))] = i;
+      for (int k = 0; k < s.operands.count; ++k) {
+        const int v = root(slot(s.operands, k)), m = plan_.values[v].step;
+        if (last_[v] < 0 && m >= 0 && is_started(plan_, plan_.steps[m]) &&
+            !facts_of(plan_.steps[m]).works_in_place(plan_.steps[m]))
+          if (int& held = last_[root(slot(plan_.steps[m].operands, 0))]; held < i - 1) held = i - 1;
+        last_[v] = i;
+      }
       has_regions_ = has_regions_ || facts_of(s).role >= step_role::loop_begin;
     }
     if (has_regions_) live_through_loops();
@@ -379,5 +387,24 @@ class memory_planner {
   vec<int> dying_;  // by step: the regions that are free after it begin with this one
   bool has_regions_ = false;
 };
+
+constexpr void place_in_memory(plan& p, vec<int> base) { memory_planner(p, std::move(base)).run(); }
+
+/// Notes in every step over which axes devices communicate and how many messages one of them sends; the bytes are there already. Whoever
+/// reads the plan, explain or a budget, reads these numbers and does not need what counts them.
+constexpr void note_traffic(plan& p) {
+  const plan_view view(p);
+  for (auto& s : p.steps) {
+    s.axes = facts_of(s).axes(view, s);
+    s.messages = communicates(s) ? facts_of(s).messages(view, s) : 0;
+  }
+}
+
+/// Whether a new order makes a plan better: less memory, and no output has lost the input whose memory it may be given.
+constexpr bool is_smaller(const plan_view& ordered, const plan_view& as_it_was) {
+  for (std::size_t k = 0; k < ordered.shared_inputs.size(); ++k)
+    if (as_it_was.shared_inputs[k] >= 0 && ordered.shared_inputs[k] < 0) return false;
+  return ordered.arena_bytes < as_it_was.arena_bytes;
+}
 
 }  // namespace gspmd::detail

@@ -25,12 +25,8 @@ struct along_automatic {
   graph program;
   vec<int> typed;  // by its node: the one of the typed program
 
-  constexpr explicit along_automatic(const graph& g) : typed_(g) {
-    program.mesh = g.mesh;
-    program.has_regions = g.has_regions;
-    program.allow_replication = g.allow_replication;
-    program.largest_bytes = g.largest_bytes;
-    program.scopes = g.scopes;
+  constexpr explicit along_automatic(const graph& g) : program(g.without_nodes()), typed_(g) {
+    program.find_types = nullptr;
     const axis_mask automatic = g.mesh->shape.automatic_axes;
     vec<int> number(g.nodes.size(), -1);
     for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
@@ -59,13 +55,13 @@ struct along_automatic {
   }
   /// How the types have a value lie.
   [[nodiscard]] constexpr sharding by_types(int typed_node) const {
-    return part_along(typed_.nodes[typed_node].annotation, ~typed_.mesh->shape.automatic_axes);
+    return part_along(typed_.nodes[typed_node].annotation.layout, ~typed_.mesh->shape.automatic_axes);
   }
   /// Whether a node brings its operand to another layout along explicit axes.
   [[nodiscard]] constexpr bool is_change(int i) const {
     const node& n = typed_.nodes[i];
     if (facts_of(n.op).made != origin::renamed) return false;
-    return written_step::count_of(n) > 0 || !same_layout(by_types(i), by_types(n.operands[0]));
+    return written_step::count_of(n) > 0 || by_types(i) != by_types(n.operands[0]);
   }
 
  private:
@@ -77,11 +73,12 @@ struct along_automatic {
   /// Whether the user says how a value lies along automatic axes, and what he says.
   [[nodiscard]] static constexpr bool is_said(const node& n, axis_mask automatic) {
     const origin made = facts_of(n.op).made;
-    return n.annotated && (n.annotation.split_axes() & automatic) != 0 && (made == origin::given || made == origin::renamed);
+    return n.annotated && (n.annotation.layout.split_axes() & automatic) != 0 &&
+           (made == origin::given || made == origin::renamed);
   }
   [[nodiscard]] static constexpr annotation along(const node& n, axis_mask automatic) {
     if (!is_said(n, automatic)) return {};
-    annotation said = part_along(n.annotation, automatic);
+    annotation said = part_along(n.annotation.layout, automatic);
     said.open = n.annotation.open;
     said.stages = n.annotation.stages;
     return said;

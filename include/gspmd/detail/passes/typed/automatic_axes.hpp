@@ -5,10 +5,7 @@
 #include <utility>
 
 #include "gspmd/detail/passes/canonical.hpp"
-#include "gspmd/detail/passes/choose/plan_search.hpp"
-#include "gspmd/detail/passes/complete/complete.hpp"
-#include "gspmd/detail/passes/complete/narrow.hpp"
-#include "gspmd/detail/passes/plan_passes.hpp"
+#include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/detail/passes/typed/along_automatic.hpp"
 #include "gspmd/detail/passes/typed/value_type.hpp"
 
@@ -31,15 +28,8 @@ class automatic_writer {
         automatic_(mesh_.automatic_axes),
         table_(table),
         book_(along.program),
-        walk_(along.program, seen_, book_, given_, *this) {
-    made_.mesh = typed.mesh;
-    made_.has_regions = typed.has_regions;
-    made_.allow_replication = typed.allow_replication;
-    made_.largest_bytes = typed.largest_bytes;
-    made_.functions = typed.functions;
-    made_.scopes = typed.scopes;
-    made_.composed = typed.composed;
-    made_.find_types = typed.find_types;
+        walk_(along.program, seen_, book_, given_, *this),
+        made_(typed.without_nodes()) {
     number_.resize(typed.nodes.size(), -1);
     book_.as_written = table.as_written;
   }
@@ -177,14 +167,17 @@ class automatic_writer {
     node_of_[form] = x;
   }
   /// How a value that was made lies by its type.
-  [[nodiscard]] constexpr sharding by_types(int x) const { return part_along(at(x).annotation, ~automatic_); }
+  [[nodiscard]] constexpr sharding by_types(int x) const { return part_along(at(x).annotation.layout, ~automatic_); }
+  [[nodiscard]] constexpr sharding layout_at(int x) const { return at(x).annotation.layout.planned(); }
   /// How node `t` of the typed program lies where the automatic axes have it so.
   [[nodiscard]] constexpr sharding lies(int t, const sharding& along) const {
     return put_behind(mesh_, typed_.nodes[t].shape, along_.by_types(t), along);
   }
   constexpr int push(node n, const sharding& layout, int region) {
+    const axis_mask varying = n.annotation.layout.varying;
     n.annotated = true;
     n.annotation = layout;
+    n.annotation.layout.varying = varying;
     n.region = region;
     made_.nodes.push_back(n);
     return static_cast<int>(made_.nodes.size()) - 1;
@@ -202,7 +195,7 @@ class automatic_writer {
     n.operands.push_back(x);
     make_reshard(n);
     n.local_axes = at(x).local_axes;
-    n.equal_axes = at(x).equal_axes;
+    n.annotation.layout.varying = at(x).annotation.layout.varying;
     n.in_gradient = at(x).in_gradient;
     n.tag = tag_;
     n.scope = at(x).scope;
@@ -212,9 +205,9 @@ class automatic_writer {
   /// Brings a value to a layout: along automatic axes by a way that they alone go, and along explicit axes by keeping parts of equal data,
   /// for which the automatic ones make way.
   constexpr int brought(int x, const sharding& to, location where) {
-    if (same_layout(at(x).annotation, to)) return x;
+    if (layout_at(x) == to) return x;
     for (const auto& known : brought_)
-      if (known.from == x && known.region == region_ && same_layout(at(known.is).annotation, to)) return known.is;
+      if (known.from == x && known.region == region_ && layout_at(known.is) == to) return known.is;
     const int from = x;
     if (facts_of(at(x).op).made == origin::source) {
       node again = at(x);
@@ -224,7 +217,7 @@ class automatic_writer {
     } else {
       const sharding is = by_types(x), wanted = part_along(to, ~automatic_);
       if (!(is.splits == wanted.splits)) {
-        sharding rest = part_along(at(x).annotation, automatic_);
+        sharding rest = part_along(at(x).annotation.layout, automatic_);
         for (int k = rest.splits.count - 1; k >= 0; --k)
           if (const int d = rest.splits[k].dim; is.axes_of(d) != wanted.axes_of(d)) {
             for (int j = k; j + 1 < rest.splits.count; ++j) rest.splits[j] = rest.splits[j + 1];
@@ -244,7 +237,7 @@ class automatic_writer {
   /// device has all.
   constexpr int sent(int x, const sharding& wanted, location where) {
     const extents shape = at(x).shape;
-    const sharding begins = part_along(at(x).annotation, automatic_), is = by_types(x);
+    const sharding begins = part_along(at(x).annotation.layout, automatic_), is = by_types(x);
     sharding along = wanted;
     if (along.reduced_by != begins.reduced_by) along.partial = 0;
     along.partial &= begins.partial;
@@ -260,7 +253,7 @@ class automatic_writer {
       steps.clear();
       if (summed.partial != begins.partial)
         steps.push_back({reshard_step::kind::reduce, summed, begins.partial & ~summed.partial});
-      if (!same_layout(summed, along)) steps.push_back({reshard_step::kind::move, along, automatic_});
+      if (summed != along) steps.push_back({reshard_step::kind::move, along, automatic_});
     }
     for (const auto& step : steps) {
       const device_action does = step.what == reshard_step::kind::reduce ? device_action::sum
@@ -281,7 +274,7 @@ class automatic_writer {
     n.operands[0] = x;
     make_reshard(n);
     n.attributes = steps;
-    return number_[t] = push(n, lies(t, part_along(at(x).annotation, automatic_)), region_);
+    return number_[t] = push(n, lies(t, part_along(at(x).annotation.layout, automatic_)), region_);
   }
 
   // ---- operators ----
@@ -396,14 +389,14 @@ class automatic_writer {
 };
 
 /// The program of the explicit axes with a plan for the automatic ones, or refused as that plan is.
-constexpr graph with_automatic_plan(const graph& typed, const along_automatic& along, const choice_table& table,
-                                    const local_program& planned) {
-  plan refused;
-  refuse_communication(along.program, planned, refused);
-  if (refused.broken == mistake::none) return automatic_writer(typed, along, table).run();
+template <class Passes>
+constexpr graph with_automatic_plan(const graph& typed, const along_automatic& along, const Passes& passes) {
+  const mistake broken = passes.template of<refuse_pass>();
+  if (broken == mistake::none)
+    return automatic_writer(typed, along, passes.template of<typename Passes::chosen_by>().best.table).run();
   graph made = typed;
-  made.error = refused.error;
-  made.broken = refused.broken;
+  made.error = refuse_pass::why(passes);
+  made.broken = broken;
   return made;
 }
 
@@ -413,13 +406,7 @@ constexpr void plan_automatic_axes(graph& g) {
   if (g.mesh->shape.automatic_axes == 0 || std::is_constant_evaluated()) return;
   const along_automatic along(g);
   const mesh_shape mesh = without_explicit_axes(g.mesh->shape);
-  const value_uses uses = uses_of(along.program);
-  const auto completed = complete_graph(along.program, mesh);
-  const span<const sharding> found(completed.data(), completed.size());
-  const auto asked = narrowed(along.program, mesh, uses, found);
-  const auto chosen = choose_plan(along.program, mesh, uses, found, {asked.data(), asked.size()});
-  const auto planned = emit_program(along.program, mesh, uses, chosen.best.table);
-  g = with_automatic_plan(g, along, chosen.best.table, planned);
+  g = with_automatic_plan(g, along, pass_results(along.program, mesh));
 }
 
 }  // namespace gspmd::detail

@@ -17,10 +17,10 @@ struct border_crossing {
 
 /// A dim that the region's axes cut is cut evenly by others too: its parts would begin at other indices than those of the whole dim do.
 ///     12 elements over x:2, y:4       parts of 2, the second device along x begins at 8; parts of what it has, 6, begin at 6, 8, 10
-constexpr bool is_cut_evenly(const mesh_info& mesh, const border_spec& spec, const extents& local,
+constexpr bool is_cut_evenly(const mesh_info& mesh, const sharding& written, const extents& local,
                              const inline_vec<axis_use, max_axes>& others, border_crossing& to) {
   for (const auto& use : others) {
-    if (spec.parts_of(mesh.shape, use.dim) == 1) continue;
+    if (parts_of(mesh.shape, written, use.dim) == 1) continue;
     std::int64_t parts = 1;
     axis_mask axes = 0;
     for (const auto& o : others)
@@ -42,35 +42,35 @@ constexpr bool is_cut_evenly(const mesh_info& mesh, const border_spec& spec, con
 
 /// Into the local view: the states that the region takes it in. What of the dims is left to other axes stays.
 constexpr border_crossing enter(const mesh_info& mesh, const node& n, const value_type& from) {
-  const border_spec spec = border_spec::of(n);
+  const axis_mask axes = region_border::of(n).axes;
+  const value_type written = value_type::of(n.annotation.layout);
   border_crossing to{from, mode_mistake::none, -1, {}};
   for (int a = 0; a < mesh.shape.axis_count(); ++a) {
-    if ((spec.axes & axis_bit(a)) == 0) continue;
-    axis_state is = spec.on(a);
+    if ((axes & axis_bit(a)) == 0) continue;
+    axis_state is = written.on(a);
     if (is.is == state::shard) is = {state::varying};
-    to.is.leave(a);
-    to.is.on[a] = is_floating(n.type) ? is : without_gradient(is);
+    to.is.set(a, is_floating(n.type) ? is : without_gradient(is));
   }
-  for (int k = 1; k < from.splits.count; ++k) {  // the axes of the region cut first: the others cut what they leave
-    const auto &major = from.splits[k - 1], &minor = from.splits[k];
-    if (major.dim != minor.dim || (spec.axes & axis_bit(major.axis)) != 0 || (spec.axes & axis_bit(minor.axis)) == 0) continue;
+  const auto& splits = from.layout.splits;
+  for (int k = 1; k < splits.count; ++k) {  // the axes of the region cut first: the others cut what they leave
+    const auto &major = splits[k - 1], &minor = splits[k];
+    if (major.dim != minor.dim || (axes & axis_bit(major.axis)) != 0 || (axes & axis_bit(minor.axis)) == 0) continue;
     to.broken = mode_mistake::nested_order;
     to.axis = minor.axis;
     to.what = text("dim ") << int{minor.dim} << " is split by `" << axes_text(mesh, axis_bit(major.axis)) << "` before `"
                            << axes_text(mesh, axis_bit(minor.axis)) << "`, which is local: local axes come first";
     return to;
   }
-  for (const auto& use : spec.layout.splits) to.is.parts.cut(use.axis, use.dim);
-  is_cut_evenly(mesh, spec, n.shape, to.is.splits, to);
+  for (const auto& use : written.layout.splits) to.is.parts.cut(use.axis, use.dim);
+  is_cut_evenly(mesh, written.layout, n.shape, to.is.layout.splits, to);
   return to;
 }
 
 /// A dim leaves cut by the axes that cut it inside, in their order.
-constexpr bool leaves_in_order(const mesh_info& mesh, const node& n, const border_spec& spec, const local_parts& parts,
-                               border_crossing& to) {
+constexpr bool leaves_in_order(const mesh_info& mesh, const node& n, const local_parts& parts, border_crossing& to) {
   for (int d = 0; d < n.shape.count && !n.in_gradient; ++d) {
     inline_vec<std::int8_t, max_axes> order;
-    for (const auto& use : spec.layout.splits)
+    for (const auto& use : n.annotation.layout.splits)
       if (use.dim == d) order.push_back(use.axis);
     if (parts.ends_with(d, order)) continue;
     to.broken = mode_mistake::axis_order;
@@ -85,11 +85,12 @@ constexpr bool leaves_in_order(const mesh_info& mesh, const node& n, const borde
 
 /// Back into the global view: in the states that it has, and what varies is a part of the dim that is named.
 constexpr border_crossing leave(const mesh_info& mesh, const node& n, const value_type& from) {
-  const border_spec spec = border_spec::of(n);
+  const axis_mask axes = region_border::of(n).axes;
+  const value_type written = value_type::of(n.annotation.layout);
   border_crossing to{from, mode_mistake::none, -1, {}};
   for (int a = mesh.shape.axis_count() - 1; a >= 0; --a) {
-    if ((spec.axes & axis_bit(a)) == 0) continue;
-    const axis_state wanted = spec.on(a), &is = from.on[a];
+    if ((axes & axis_bit(a)) == 0) continue;
+    const axis_state wanted = written.on(a), is = from.on(a);
     const bool varies = is.is == state::varying || is.is == state::shard;
     const bool is_equal = is.is == state::constant || (!is_floating(n.type) && without_gradient(is).is == state::constant);
     bool is_right = is == wanted || (is_equal && wanted.is != state::partial) || (varies && wanted.is == state::shard);
@@ -111,26 +112,19 @@ constexpr border_crossing leave(const mesh_info& mesh, const node& n, const valu
       else to.what << "; let it leave as " << (is.is == state::replica ? "replica" : "invariant") << "<\"" << axis << "\">";
       return to;
     }
-    to.is.leave(a);
-    to.is.on[a] = wanted;
+    to.is.set(a, wanted);
   }
-  if (!leaves_in_order(mesh, n, spec, from.parts, to)) return to;
-  to.is.parts.keep_axes(~spec.axes);
-  to.is.terms &= ~spec.axes;
+  if (!leaves_in_order(mesh, n, from.parts, to)) return to;
+  to.is.parts.keep_axes(~axes);
+  to.is.terms &= ~axes;
   inline_vec<axis_use, max_axes> others;
-  for (const auto& use : to.is.splits)
-    if ((spec.axes & axis_bit(use.axis)) == 0) others.push_back(use);
+  for (const auto& use : to.is.layout.splits)
+    if ((axes & axis_bit(use.axis)) == 0) others.push_back(use);
   extents local = n.shape;
-  for (int d = 0; d < local.count; ++d) local[d] /= spec.parts_of(mesh.shape, d);
-  if (!is_cut_evenly(mesh, spec, local, others, to)) return to;
-  inline_vec<axis_use, max_axes> splits;  // by dim: the region's axes, then the others
-  for (int d = 0; d < n.shape.count; ++d) {
-    for (const auto& use : spec.layout.splits)
-      if (use.dim == d) splits.push_back(use);
-    for (const auto& use : to.is.splits)
-      if (use.dim == d) splits.push_back(use);
-  }
-  to.is.splits = splits;
+  for (int d = 0; d < local.count; ++d) local[d] /= parts_of(mesh.shape, written.layout, d);
+  if (!is_cut_evenly(mesh, written.layout, local, others, to)) return to;
+  to.is.layout.splits = written.layout.splits;
+  for (const auto& use : others) to.is.layout.add_split(use.axis, use.dim);  // minor to the region's
   return to;
 }
 

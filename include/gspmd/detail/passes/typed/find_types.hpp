@@ -6,16 +6,6 @@
 
 namespace gspmd::detail {
 
-/// The attribute of an input with a type: the axes along which it is a replica.
-struct replica_axes {
-  axis_mask axes = 0;
-
-  constexpr void keep(node& n) const { add_attributes(n, axes); }
-  static constexpr replica_axes of(const node& n) {
-    return {n.attributes.empty() ? axis_mask{0} : static_cast<axis_mask>(n.attributes[0])};
-  }
-};
-
 /// Whether types say anything of a program: not where all axes of its mesh are automatic.
 constexpr bool has_typed_axes(const mesh_shape& mesh) {
   return mesh.automatic_axes == 0 || mesh.automatic_axes != axis_bit(mesh.axis_count()) - 1;
@@ -23,26 +13,7 @@ constexpr bool has_typed_axes(const mesh_shape& mesh) {
 
 /// The type that an input says it has.
 constexpr value_type type_of_input(const mesh_shape& mesh, const node& n) {
-  value_type t = value_type::all(mesh, {state::invariant});
-  for (const auto& use : n.annotation.splits)
-    if ((mesh.automatic_axes & axis_bit(use.axis)) == 0) t.set(use.axis, shard_of(use.dim));
-  const axis_mask replica = replica_axes::of(n).axes;
-  for (int a = 0; a < mesh.axis_count(); ++a) {
-    if ((n.annotation.partial & axis_bit(a)) != 0) t.set(a, partial_by(n.annotation.reduced_by));
-    if ((replica & axis_bit(a)) != 0) t.set(a, {state::replica});
-    if ((mesh.automatic_axes & axis_bit(a)) != 0) t.set(a, {state::constant});
-  }
-  return t;
-}
-
-/// The other way round.
-constexpr void keep_type_of_input(node& n, const value_type& t) {
-  axis_mask replica = 0;
-  for (int a = 0; a < t.on.count; ++a)
-    if (t.on[a].is == state::replica) replica |= axis_bit(a);
-  n.annotated = true;
-  n.annotation = t.layout();
-  replica_axes{replica}.keep(n);
+  return value_type::of(n.annotation.layout).without(mesh.automatic_axes);
 }
 
 /// The types of a program in the explicit mode that is being traced, up to here. Each node is typed once; again where the type of an input
@@ -79,9 +50,9 @@ constexpr text first_mistake(const program_typer& typer) {
 
 /// Adds to the layout of a value what the user says of it along automatic axes. A value of which he says nothing there is annotated no more.
 constexpr void note_automatic(const mesh_info& mesh, node& n, const annotation& said) {
-  const sharding rest = part_along(said, mesh.shape.automatic_axes);
+  const sharding rest = part_along(said.layout, mesh.shape.automatic_axes);
   n.annotated = !rest.splits.empty();
-  n.annotation = put_behind(mesh.shape, n.shape, n.annotation, rest);
+  n.annotation = put_behind(mesh.shape, n.shape, n.annotation.layout, rest);
   n.annotation.open = n.annotated ? said.open : ~dim_mask{0};
   if (n.annotated) n.annotation.stages = said.stages;
 }
@@ -96,9 +67,8 @@ constexpr bool note_types(graph& g, const program_typer& typer) {
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     const value_type& t = typer.types[i];
     node& n = g.nodes[i];
-    monoid kind = t.layout().reduced_by;
-    for (int a = 0; a < t.on.count; ++a)
-      if (t.on[a].is == state::partial && t.on[a].reduced_by != kind && (n.local_axes & axis_bit(a)) == 0) {
+    for (int a = 0; a < g.mesh->shape.axis_count(); ++a)
+      if (t.on(a).is == state::partial && t.on(a).reduced_by != t.layout.reduced_by && (n.local_axes & axis_bit(a)) == 0) {
         if (g.error.empty())
           g.error << graph::place(n.at, name_of(n.op)) << ": the result is " << type_text(*g.mesh, t, n.shape.count, 0)
                   << ": plans reduce by one function at a time; reshard one of the axes before";
@@ -116,7 +86,7 @@ constexpr bool note_types(graph& g, const program_typer& typer) {
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     node& n = g.nodes[i];
     const annotation said = n.annotation;
-    n.annotation = typer.types[i].layout();
+    n.annotation = typer.types[i].layout.planned();
     const origin made = facts_of(n.op).made;
     const bool is_said = n.annotated && (made == origin::given || made == origin::renamed);
     n.annotated = true;
@@ -130,9 +100,7 @@ constexpr bool check_automatic_inputs(graph& g) {
   if (g.mesh->shape.automatic_axes == 0) return true;
   for (const int i : g.inputs) {
     const node& n = g.nodes[static_cast<std::size_t>(i)];
-    sharding s = n.annotation;
-    s.partial |= replica_axes::of(n).axes;
-    if (const text what = automatic_mistake(*g.mesh, n.shape, s); !what.empty()) {
+    if (const text what = automatic_mistake(*g.mesh, n.shape, n.annotation.layout); !what.empty()) {
       g.fail(n.at, "input", mistake::states, what);
       return false;
     }

@@ -25,16 +25,16 @@ constexpr written_change made_whole(program_typer& t, int number, int x, int axi
   const extents& shape = t.at(x).shape;
   written_change c{x, before, text("operand ") << number, 0, 0};
   const auto bytes_as = [&](const value_type& v) {
-    return saturating_multiply(local_elements(t.mesh(), shape, v.layout()), bytes_of(t.at(x).type));
+    return saturating_multiply(local_elements(t.mesh(), shape, v.layout), bytes_of(t.at(x).type));
   };
   const auto write = [&](const axis_state& is) {
-    c.words = reshard_text(t.on_mesh, c.after.layout(), shape.count, axis, is) << '(' << c.words << ')';
+    c.words = reshard_text(t.on_mesh, c.after.layout, shape.count, axis, is) << '(' << c.words << ')';
   };
-  const axis_state is = before.on[axis];
+  const axis_state is = before.on(axis);
   const auto size = t.mesh().sizes[axis];
   if (is.is == state::shard) {
     axis_mask leaving = 0, of_dim = 0;
-    for (const auto& use : before.splits) {
+    for (const auto& use : before.layout.splits) {
       if (use.dim != is.dim) continue;
       of_dim |= axis_bit(use.axis);
       if (use.axis == axis || leaving != 0) leaving |= axis_bit(use.axis);
@@ -43,9 +43,9 @@ constexpr written_change made_whole(program_typer& t, int number, int x, int axi
       c.after = before;
       for (int a = 0; a < t.mesh().axis_count(); ++a)
         if ((axes & axis_bit(a)) != 0) c.after.set(a, {state::invariant});
-      return (movement_axes(t.mesh(), shape, sharding{before.splits}, sharding{c.after.splits}) & ~axes) == 0;
+      return (movement_axes(t.mesh(), shape, sharding{before.layout.splits}, sharding{c.after.layout.splits}) & ~axes) == 0;
     };
-    if (in_all_dims) without(leaving = sharding{before.splits}.split_axes());
+    if (in_all_dims) without(leaving = sharding{before.layout.splits}.split_axes());
     else if (!without(leaving)) without(leaving = of_dim);  // uneven parts
     write(is);
     c.sent = bytes_of(device_action::gather, t.mesh().size_of(leaving), bytes_as(before), bytes_as(c.after));

@@ -7,13 +7,21 @@
 
 namespace gspmd::detail {
 
-/// The parts of a value of the local view: which axes cut a dim into the parts that devices hold, by dim, then major to minor. What is
-/// varying may be anything; but where two axes cut one dim, it matters which one is moved first. An axis moves only where it is the
-/// innermost of its dim:
+/// The rule of transitions, of reshards and of borders: an axis moves only where it is the innermost of its dim. Returns, of axes that are to
+/// leave their dims, one whose parts an axis that stays cuts further; -1: none.
 ///
 ///   0 1 2 3 4 5 over x:2, y:3      gathered along y: 0 1 2 | 3 4 5      along x: 0 3 | 1 4 | 2 5, of which no part lies as S(0) says
-///
-/// An order that is not known is not stored, and not asked for.
+constexpr int cut_further(const inline_vec<axis_use, max_axes>& splits, axis_mask leaving) {
+  for (int k = 0; k + 1 < splits.count; ++k)
+    if ((leaving & axis_bit(splits[k].axis)) != 0 && splits[k + 1].dim == splits[k].dim &&
+        (leaving & axis_bit(splits[k + 1].axis)) == 0)
+      return splits[k].axis;
+  return -1;
+}
+
+/// The parts of a value of the local view: which axes cut a dim into the parts that devices hold, by dim, then major to minor. What is
+/// varying may be anything; but where two axes cut one dim, it matters which one is moved first (cut_further). An order that is not known is
+/// not stored, and not asked for.
 class local_parts {
   // It stands before its callers: Clang reads bodies in their order, and for a constant of one calls nothing that it has not read yet.
   template <class Keeps>
@@ -42,6 +50,17 @@ class local_parts {
     keep_if([axes](const axis_use& use) { return (axes & axis_bit(use.axis)) != 0; });
   }
   [[nodiscard]] constexpr bool empty() const { return uses_.empty(); }
+  [[nodiscard]] constexpr axis_mask axes() const {
+    axis_mask axes = 0;
+    for (const auto& use : uses_) axes |= axis_bit(use.axis);
+    return axes;
+  }
+  /// The dim that an axis cuts; -1: none that is known.
+  [[nodiscard]] constexpr int dim_of(int axis) const {
+    for (const auto& use : uses_)
+      if (use.axis == axis) return use.dim;
+    return -1;
+  }
   [[nodiscard]] constexpr axis_mask axes_of(int dim) const {
     axis_mask axes = 0;
     for (const auto& use : uses_)
@@ -57,33 +76,38 @@ class local_parts {
   }
   /// Whether these of its axes are the last ones of a dim, in this order.
   [[nodiscard]] constexpr bool ends_with(int dim, const inline_vec<std::int8_t, max_axes>& axes) const {
-    const auto order = order_of(dim);
-    int known = 0, at = 0;
-    for (const auto a : axes) known += (axes_of(dim) & axis_bit(a)) != 0 ? 1 : 0;
+    inline_vec<std::int8_t, max_axes> named, known;
+    axis_mask leaving = 0;
     for (const auto a : axes)
-      if ((axes_of(dim) & axis_bit(a)) != 0 && order[order.count - known + at++] != a) return false;
-    return true;
+      if ((axes_of(dim) & axis_bit(a)) != 0) {
+        leaving |= axis_bit(a);
+        named.push_back(a);
+      }
+    for (const auto a : order_of(dim))
+      if ((leaving & axis_bit(a)) != 0) known.push_back(a);
+    return known == named && cut_further(uses_, leaving) < 0;
   }
   /// After a transition along axes of the local view. What is taken for varying is stacked along a dim 0 of its own, or cut along it.
-  constexpr void change(const state_change& c) {
+  constexpr bool change(const state_change& c) {
     const bool joins =
         c.by == transition_kind::all_gather || c.by == transition_kind::all_to_all || c.by == transition_kind::convert;
     const bool cuts =
         c.by == transition_kind::reduce_scatter || c.by == transition_kind::all_to_all || c.by == transition_kind::convert;
     if (c.by == transition_kind::permute ||
         (c.by == transition_kind::reinterpret && c.to.is == state::varying && c.from.is != state::varying))
-      return;
+      return false;
     for (int a = 0; a < max_axes; ++a)
       if ((c.axes & axis_bit(a)) != 0) join(a);
     if (joins && c.from.is == state::varying)
       for (auto& use : uses_) ++use.dim;
-    if (!cuts) return;
+    if (!cuts) return true;
     if (c.to.is == state::varying) {
       forget_dim(0);
       for (auto& use : uses_) --use.dim;
     }
     for (int a = 0; a < max_axes && c.to.is == state::shard; ++a)
       if ((c.axes & axis_bit(a)) != 0) cut(a, c.to.dim);
+    return true;
   }
   /// Into what an operator makes: a dim of which nothing moves goes on to be cut so, or the dim that begins with what it begins with where a
   /// reshape joins or divides it.

@@ -53,12 +53,11 @@ class region_planner {
       if (facts_of(n.op).made == origin::viewed) {
         n.annotated = true;
         n.annotation = lies(i);
-        const bool leaves = !border_spec::enters(n);
+        const bool leaves = !region_border::of(n).enters;
         if (made_.find_types == nullptr && (n.local_axes == 0 || (leaves_axes_ && leaves)))
-          n.annotation = border_spec::of(written_.nodes[i]).layout;
+          n.annotation = written_.nodes[i].annotation.layout.planned();
         n.attributes.clear();
       }
-      n.equal_axes = equal(i);
       const node& was = written_.nodes[i];
       const bool is_written = facts_of(n.op).made == origin::renamed && state_change::is_one(was) && n.local_axes != 0 &&
                               (state_change::of(was).axes & ~n.local_axes) == 0;
@@ -72,9 +71,9 @@ class region_planner {
       }
       // A value that a collective makes in the global view lies as its layout says; the type speaks of the value that stands for it in
       // the local view.
-      if (is_written && !collective_of(transitions[state_change::of(was).row()].forward).empty())
-        for (auto k = before; k < made_.nodes.size(); ++k) made_.nodes[k].equal_axes = n.local_axes;
-      if (is_written && made_.nodes.size() > before) made_.nodes[number[i]].equal_axes = n.equal_axes;
+      const bool is_sent = is_written && !collective_of(transitions[state_change::of(was).row()].forward).empty();
+      for (auto k = static_cast<int>(before); k < static_cast<int>(made_.nodes.size()); ++k)
+        made_.nodes[k].annotation.layout.varying = k == number[i] ? varying(i) : is_sent ? 0 : n.local_axes;
     }
     for (auto* const list : {&made_.inputs, &made_.outputs})
       for (auto& i : *list) i = made_.failed() ? 0 : number[i];
@@ -97,7 +96,7 @@ class region_planner {
     if (visible != 0 && x != nullptr) {
       const bool is_visible = x->hidden_axes != x->local_axes;
       if (is_border != is_visible) n.hidden_axes &= ~visible;  // it goes in, or stays in
-    } else if (!n.annotation.splits.empty()) {
+    } else if (!n.annotation.layout.splits.empty()) {
       n.hidden_axes &= ~visible;  // the places of the devices
     }
     n.closed_axes |= n.local_axes;
@@ -112,17 +111,14 @@ class region_planner {
   }
   /// How a value of a region lies, as the other axes have it.
   [[nodiscard]] constexpr sharding lies(int i) const {
-    sharding s = typer_.types[static_cast<std::size_t>(i)].layout();
+    sharding s = typer_.types[static_cast<std::size_t>(i)].layout.planned();
     s.partial &= ~old_.nodes[i].local_axes;
     return s;
   }
-  /// The local axes along which all devices hold the same of it.
-  [[nodiscard]] constexpr axis_mask equal(int i) const {
+  /// The local axes along which devices may hold something else of it.
+  [[nodiscard]] constexpr axis_mask varying(int i) const {
     const value_type& t = typer_.types[static_cast<std::size_t>(i)];
-    axis_mask axes = 0;
-    for (int a = 0; a < t.on.count; ++a)
-      if (t.on[a].is == state::constant || t.on[a].is == state::replica || t.on[a].is == state::invariant) axes |= axis_bit(a);
-    return t.is_known ? axes & old_.nodes[i].local_axes : 0;
+    return old_.nodes[i].local_axes & (t.is_known ? t.cut_axes() | t.layout.partial : ~axis_mask{0});
   }
   [[nodiscard]] constexpr const extents& shape(int i) const { return made_.nodes[i].shape; }
   constexpr int push(const node& n) {
@@ -247,7 +243,7 @@ class region_planner {
     }
     constexpr int leave(int x, const extents& s, const sharding& lies) const {
       if (x < 0) return -1;
-      return of.is_even(of.shape(x), of.made_.nodes[x].annotation, axes) ? of.with_shape(x, s, lies) : -1;
+      return of.is_even(of.shape(x), of.made_.nodes[x].annotation.layout, axes) ? of.with_shape(x, s, lies) : -1;
     }
     constexpr int bring(int x, const sharding& s) const { return of.brought(x, layout(s)); }
   };
@@ -283,7 +279,7 @@ class region_planner {
       return made_.fail(at_, name_of(c.by), mistake::rank,
                         "in a manual region a tensor that is sent has at most 30 dims; reshape it");
     const auto parts = made_.mesh->shape.size_of(c.axes);
-    const sharding rest = made_.nodes[x].annotation;
+    const sharding rest = made_.nodes[x].annotation.layout;
     const auto chunked = [&](int d) { return chunks(rest, c.axes, d); };
     // A varying value is stacked. Behind one another along its first dim its elements lie as they do along a dim before it; a scalar has no
     // dim to be joined along, and gets one.

@@ -84,7 +84,7 @@ class remedy_search {
     for (int k = 0; k < names_.count(); ++k) {
       if (!is_first_of(k)) continue;
       const int x = names_.held(k);
-      const axis_state is = t_.type(x).on[axis_];
+      const axis_state is = t_.type(x).on(axis_);
       for (int row = 0; row < transition_count; ++row) {
         const auto& t = transitions[row];
         if (t.from != is.is || t.is_for_experts || t.to == state::varying || t.by == transition_kind::permute) continue;

@@ -21,7 +21,7 @@ class operator_typer {
     if (!t_.is_all_local() || is_tracked) rule_of(t_.program, n, rule);
     const axis_rule locally(n, nullptr, n.in_gradient), globally(n, &rule, n.in_gradient);
     const auto count = t_.mistakes.size();
-    value_type result = value_type::all(t_.mesh(), {state::constant});
+    value_type result = value_type::all_constant(t_.mesh());
     t_.further.clear();
     for (int r = 1; r < n.results; ++r) {
       t_.further.push_back(result);
@@ -36,11 +36,13 @@ class operator_typer {
         complain(t_, i, rule, along, in, a, found);
         continue;
       }
-      result.on[a] = is_floating(n.type) ? found.is : without_gradient(found.is);
-      for (int r = 1; r < n.results; ++r) {
-        t_.further[r - 1].on[a] = along.of(in, r).is;
-        if (!is_floating(t_.at(i + r).type)) t_.further[r - 1].on[a] = without_gradient(t_.further[r - 1].on[a]);
-      }
+      // Until lay_out says which axes split a dim, they vary.
+      const auto hold = [a](value_type& t, const axis_state& is, dtype type) {
+        const axis_state s = is.is == state::shard ? axis_state{state::varying} : is;
+        t.hold(a, is_floating(type) ? s : without_gradient(s));
+      };
+      hold(result, found.is, n.type);
+      for (int r = 1; r < n.results; ++r) hold(t_.further[r - 1], along.of(in, r).is, t_.at(i + r).type);
     }
     local_sums sums(t_, i, rule);
     if (t_.mistakes.size() != count || (is_tracked && !sums.are_read_right())) return;
@@ -48,8 +50,7 @@ class operator_typer {
     for (auto& t : t_.further) t.is_known = true;
     if (is_tracked) {
       pass_parts(n, rule, result);
-      for (int a = 0; a < t_.mesh().axis_count(); ++a)
-        if (result.on[a].is == state::varying) result.terms |= sums.terms_of_result() & axis_bit(a);
+      result.terms = sums.terms_of_result() & result.layout.varying;
     }
     t_.type(i) = result;
   }
@@ -65,19 +66,16 @@ class operator_typer {
   constexpr void pass_parts(const node& n, const op_rule& rule, value_type& result) const {
     for (int k = 0; k < n.operands.count; ++k)
       t_.type(n.operands[k]).parts.pass(n, rule, t_.at(n.operands[k]).shape, k, facts_of(n.op).exchanges(n), result.parts);
-    axis_mask varying = 0;
-    for (int a = 0; a < t_.mesh().axis_count(); ++a)
-      if (result.on[a].is == state::varying || result.on[a].is == state::shard) varying |= axis_bit(a);
-    result.parts.keep_axes(varying);
+    result.parts.keep_axes(result.layout.varying);
   }
   [[nodiscard]] constexpr operand_on_axis operand_on(const node& n, const op_rule& rule, int k, int a) {
     const value_type& t = t_.type(n.operands[k]);
-    operand_on_axis operand{t.on[a], -1, t_.may_be_zeros(n.operands[k]), is_positive_number(t_.program, n.operands[k])};
+    operand_on_axis operand{t.on(a), -1, t_.may_be_zeros(n.operands[k]), is_positive_number(t_.program, n.operands[k])};
     if (!is_floating(t_.at(n.operands[k]).type)) operand.is = without_gradient(operand.is);
     if (!t_.is_local(a)) operand.repeated = repeated(rule, k, t_.at(n.operands[k]));
     if (t_.is_local(a) || operand.is.is != state::shard) return operand;
     operand.factor = -2;
-    for (const auto& use : to_factors(t_.mesh(), rule, rule.operand(k), t.splits))
+    for (const auto& use : to_factors(t_.mesh(), rule, rule.operand(k), t.layout.splits))
       if (use.axis == a) operand.factor = use.dim;
     return operand;
   }
@@ -96,7 +94,7 @@ class operator_typer {
     const node& n = t_.at(i);
     factor_splits uses;
     for (int k = 0; k < n.operands.count; ++k) {
-      for (const auto& use : to_factors(t_.mesh(), rule, rule.operand(k), t_.type(n.operands[k]).splits)) {
+      for (const auto& use : to_factors(t_.mesh(), rule, rule.operand(k), t_.type(n.operands[k]).layout.splits)) {
         bool is_there = false;
         for (const auto& u : uses) is_there = is_there || u.axis == use.axis;
         if (!is_there) add_factor_split(uses, use.axis, use.dim);
@@ -106,8 +104,8 @@ class operator_typer {
       const value_type& t = t_.type(n.operands[k]);
       inline_vec<axis_use, max_axes> own;  // without those that a constant is cut for
       for (const auto& use : to_dims(t_.mesh(), rule, rule.operand(k), uses))
-        if (t.on[use.axis].is == state::shard) own.push_back(use);
-      if (own == t.splits) {
+        if ((t.layout.split_axes() & axis_bit(use.axis)) != 0) own.push_back(use);
+      if (own == t.layout.splits) {
         if (is_cut_in_place(i, k, {to_dims(t_.mesh(), rule, rule.operand(k), uses)})) continue;
         return false;
       }
@@ -116,11 +114,13 @@ class operator_typer {
                                  << ", and another operand has the axes of a dim in another order; reshard one of them");
       return false;
     }
-    result.splits = to_dims(t_.mesh(), rule, rule.result(), uses);
-    for (int r = 1; r < n.results; ++r) t_.further[r - 1].splits = to_dims(t_.mesh(), rule, rule.result(r), uses);
+    for (int r = 0; r < n.results; ++r) {
+      sharding& layout = (r == 0 ? result : t_.further[r - 1]).layout;
+      layout.splits = to_dims(t_.mesh(), rule, rule.result(r), uses);
+      layout.varying &= ~layout.split_axes();
+    }
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
-      if (t_.is_local(a) || result.on[a].is != state::shard || (sharding{result.splits}.split_axes() & axis_bit(a)) != 0)
-        continue;
+      if (t_.is_local(a) || (result.layout.varying & axis_bit(a)) == 0) continue;
       t_.refuse(mode_mistake::needs_communication, i, 0, a,
                 text("the result ") << shape_text(n.shape) << " cannot keep the split of operand 0, "
                                     << t_.words_of(t_.type(n.operands[0]), t_.at(n.operands[0]).shape.count)
@@ -135,8 +135,8 @@ class operator_typer {
     const int operand = t_.at(i).operands[k];
     const value_type& is = t_.type(operand);
     const extents& shape = t_.at(operand).shape;
-    if (cut.splits == is.splits) return true;
-    const axis_mask over = movement_axes(t_.mesh(), shape, sharding{is.splits}, cut);
+    if (cut.splits == is.layout.splits) return true;
+    const axis_mask over = movement_axes(t_.mesh(), shape, sharding{is.layout.splits}, cut);
     if (over == 0) return true;
     t_.refuse(mode_mistake::needs_communication, i, k, -1,
               text("operand ") << k << ' ' << shape_text(shape) << " is " << t_.words_of(is, shape.count)
@@ -151,7 +151,7 @@ class operator_typer {
     const node& n = t_.at(i);
     const mesh_shape asked = with_two_of_each(t_.mesh());
     for (int k = 0; k < n.operands.count; ++k) {
-      const tile_or_part part{n, k, {to_dims(t_.mesh(), rule, rule.operand(k), uses)}, {result.splits}};
+      const tile_or_part part{n, k, {to_dims(t_.mesh(), rule, rule.operand(k), uses)}, {result.layout.splits}};
       const axis_mask axes = traffic(asked, part).axes;
       if (axes == 0) continue;
       const auto bytes = traffic(t_.mesh(), part).elems() * bytes_of(n.type);

@@ -96,15 +96,11 @@ class program_typer {
   [[nodiscard]] constexpr bool is_all_local() const { return local_here == axis_bit(mesh().axis_count()) - 1; }
   [[nodiscard]] constexpr text words_of(const value_type& t, int rank) const { return type_text(on_mesh, t, rank, local_here); }
   [[nodiscard]] constexpr held_operand held(int x) const {
-    return {at(x).shape, types[static_cast<std::size_t>(x)].layout(), bytes_of(at(x).type)};
+    return {at(x).shape, types[static_cast<std::size_t>(x)].layout, bytes_of(at(x).type)};
   }
   /// The devices along these axes may go different ways in a body: those along which the predicate of a conditional around it varies.
   [[nodiscard]] constexpr axis_mask varying_predicate(int branch) const {
-    axis_mask axes = 0;
-    const value_type& p = types[static_cast<std::size_t>(at(branch).operands[0])];
-    for (int a = 0; a < p.on.count; ++a)
-      if (p.on[a].is == state::varying) axes |= axis_bit(a);
-    return axes;
+    return types[static_cast<std::size_t>(at(branch).operands[0])].layout.varying;
   }
   [[nodiscard]] constexpr axis_mask diverging_at(int i) const {
     axis_mask axes = diverging_;

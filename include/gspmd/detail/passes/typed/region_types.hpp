@@ -15,7 +15,7 @@ class region_typer {
     const node& n = t_.at(i);
     if (n.op == opcode::loop) {
       t_.loops.push_back({i, t_.mistakes.size(), t_.steps.size()});
-      t_.type(i) = value_type::all(t_.mesh(), {state::constant});
+      t_.type(i) = value_type::all_constant(t_.mesh());
     } else if (n.op == opcode::carry) {
       for (const auto& c : t_.carried)
         if (c.carry == i) t_.type(i) = c.is;
@@ -29,7 +29,7 @@ class region_typer {
           chosen_by(i, t_.at(n.operands[0]).operands[0], joined))
         t_.type(i) = joined;
     } else {
-      t_.type(i) = value_type::all(t_.mesh(), {state::constant});
+      t_.type(i) = value_type::all_constant(t_.mesh());
     }
   }
 
@@ -39,15 +39,15 @@ class region_typer {
     const axis_mask axes = t_.varying_predicate(branch);
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
       if ((axes & axis_bit(a)) == 0) continue;
-      const auto is = joined.on[a].is;
+      const auto is = joined.on(a).is;
       if (is == state::invariant || is == state::partial) {
         t_.refuse(is == state::partial ? mode_mistake::partial_varying_mix : mode_mistake::state_conflict, i, 1, a,
                   text("the result is ")
-                      << long_text(joined.on[a]) << " and the predicate varies over `" << axes_text(t_.on_mesh, axis_bit(a))
+                      << long_text(joined.on(a)) << " and the predicate varies over `" << axes_text(t_.on_mesh, axis_bit(a))
                       << "`: devices would differ in a value that is one to all; make it varying or a replica first");
         return false;
       }
-      joined.on[a] = {state::varying};
+      joined.hold(a, {state::varying});
     }
     return true;
   }
@@ -99,11 +99,7 @@ class region_typer {
   [[nodiscard]] static constexpr bool goes_in_varying(const axis_state& s) {
     return varies(s) || s.is == state::constant || s.is == state::replica;
   }
-  [[nodiscard]] constexpr bool has_constant(const value_type& t) const {
-    for (const auto& on : t.on)
-      if (on.is == state::constant) return true;
-    return false;
-  }
+  [[nodiscard]] constexpr bool has_constant(const value_type& t) const { return t.constant != 0; }
   /// Returns the ways to bring the value that a loop begins with, an operand of it, to the state that its body gives.
   [[nodiscard]] constexpr std::vector<text> ways_to_begin(int carry, int a, const axis_state& is, const axis_state& to) const {
     const node& n = t_.at(carry);
@@ -123,19 +119,19 @@ class region_typer {
                      bool others_are_zeros = false) {
     int changed = 0;
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
-      const auto &is = known.on[a], &to = other.on[a];
+      const auto is = known.on(a), to = other.on(a);
       if (t_.is_local(a) && t_.at(i).in_gradient) {  // terms of one gradient
         const bool varies = is.is == state::varying, partial = is.is == state::partial;
         if ((varies && to.is == state::partial) || (partial && (to.is == state::varying || to.is == state::constant))) {
           changed = changed > 0 || varies ? 1 : 0;
-          known.on[a] = {state::partial};
+          known.hold(a, {state::partial});
           continue;
         }
       }
       if (is == to || (to.is == state::constant && (is.is != state::partial || others_are_zeros))) continue;
       if (t_.is_local(a) && (varies(is) || varies(to)) && goes_in_varying(is) && goes_in_varying(to)) {
         changed = is.is == state::varying ? changed : 1;
-        known.on[a] = {state::varying};
+        known.hold(a, {state::varying});
         continue;
       }
       if (is.is == state::constant && (to.is != state::partial || is_zeros)) {
@@ -153,7 +149,7 @@ class region_typer {
       t_.refuse(kind, i, operand, a, what).remedies = ways;
       return -1;
     }
-    if (!(known.splits == other.splits) && changed == 0 && known.splits.count == other.splits.count) {
+    if (changed == 0 && !(known.layout.splits == other.layout.splits) && known.layout.splits.count == other.layout.splits.count) {
       t_.refuse(kind, i, operand, -1,
                 text("the value is ") << t_.words_of(known, t_.at(i).shape.count) << " and "
                                       << t_.words_of(other, t_.at(i).shape.count)
@@ -162,7 +158,8 @@ class region_typer {
     }
     if ((known.terms & ~other.terms) != 0) changed = 1;
     known.terms &= other.terms;
-    return known.parts.keep_common(other.parts, t_.at(i).shape.count) ? 1 : changed;
+    const int rank = t_.at(i).shape.count;
+    return known.change_parts([&](local_parts& parts) { return parts.keep_common(other.parts, rank); }) ? 1 : changed;
   }
 
   program_typer& t_;

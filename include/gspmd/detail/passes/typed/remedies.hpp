@@ -84,8 +84,8 @@ struct remedy {
 /// needs elements that it does not bring.
 constexpr bool may_be_brought(const mesh_shape& mesh, const extents& shape, const value_type& from, const value_type& to,
                               int axis, device_action does) {
-  if (from.cut_further(axis_bit(axis)) >= 0) return false;
-  const axis_mask over = movement_axes(mesh, shape, sharding{from.splits}, sharding{to.splits});
+  if (cut_further(from.layout.splits, axis_bit(axis)) >= 0) return false;
+  const axis_mask over = movement_axes(mesh, shape, sharding{from.layout.splits}, sharding{to.layout.splits});
   return (over & ~(does == device_action::keep_own ? 0 : axis_bit(axis))) == 0;
 }
 

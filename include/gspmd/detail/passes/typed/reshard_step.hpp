@@ -43,11 +43,11 @@ class reshard_walk {
                                        device_action::gather_sum, device_action::sum,      device_action::exchange,
                                        device_action::gather,     device_action::pad_zeros};
     for (const device_action d : order)
-      for (int a = 0; a < now_.on.count; ++a) {
-        if (now_.on[a] == wanted_.on[a]) continue;
-        const int row = row_between(now_.on[a], wanted_.on[a]);
+      for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+        if (now_.on(a) == wanted_.on(a)) continue;
+        const int row = row_between(now_.on(a), wanted_.on(a));
         if (transitions[row].forward != d) continue;
-        if (reshard_row step = step_along(row, now_.on[a], wanted_.on[a]); step.change.axes != 0) return step;
+        if (reshard_row step = step_along(row, now_.on(a), wanted_.on(a)); step.change.axes != 0) return step;
       }
     return goes_round_ ? out_of_the_way() : reshard_row{};
   }
@@ -57,7 +57,7 @@ class reshard_walk {
 
   [[nodiscard]] static constexpr axis_list axes_on(const value_type& t, int dim) {
     axis_list axes;
-    for (const auto& use : t.splits)
+    for (const auto& use : t.layout.splits)
       if (use.dim == dim) axes.push_back(use.axis);
     return axes;
   }
@@ -75,8 +75,8 @@ class reshard_walk {
   [[nodiscard]] constexpr reshard_row step_along(int row, const axis_state& from, const axis_state& to) const {
     axis_list going;
     int one = -1;
-    for (int a = 0; a < now_.on.count; ++a)
-      if (now_.on[a] == from && wanted_.on[a] == to && (one < 0 || t_.is_local(a) == t_.is_local(one))) {
+    for (int a = 0; a < t_.mesh().axis_count(); ++a)
+      if (now_.on(a) == from && wanted_.on(a) == to && (one < 0 || t_.is_local(a) == t_.is_local(one))) {
         if (one < 0) one = a;
         going.push_back(static_cast<std::int8_t>(a));
       }
@@ -85,18 +85,18 @@ class reshard_walk {
       const axis_list there = axes_on(now_, to.dim), all = axes_on(wanted_, to.dim);
       if (!begins_as_wanted(there, all)) return {};
       axis_list arrive;
-      for (int k = there.count; k < all.count && now_.on[all[k]] == from; ++k) arrive.push_back(all[k]);
+      for (int k = there.count; k < all.count && now_.on(all[k]) == from; ++k) arrive.push_back(all[k]);
       going = arrive;
     } else if (is_global_split(from, one)) {
       axis_list leave;
       const axis_list all = axes_on(now_, from.dim);
-      for (int k = all.count - 1; k >= 0 && wanted_.on[all[k]] == to; --k) leave.push_back(all[k]);
+      for (int k = all.count - 1; k >= 0 && wanted_.on(all[k]) == to; --k) leave.push_back(all[k]);
       going = leave;
     }
     for (; going.count > 0; --going.count) {
       axis_mask axes = 0;
       for (const auto a : going) axes |= axis_bit(a);
-      if (is_global_split(from, one) && now_.cut_further(axes) >= 0) continue;
+      if (is_global_split(from, one) && cut_further(now_.layout.splits, axes) >= 0) continue;
       reshard_row step = taken(row, from, to, axes);
       if (step.change.axes != 0) return step;
     }
@@ -105,13 +105,13 @@ class reshard_walk {
   /// A step, if every device has what it holds after it when only these axes exchange something.
   [[nodiscard]] constexpr reshard_row taken(int row, const axis_state& from, const axis_state& to, axis_mask axes) const {
     reshard_row step{row, {transitions[row].by, axes, from, to}, now_};
-    for (int a = 0; a < now_.on.count; ++a)
+    for (int a = 0; a < t_.mesh().axis_count(); ++a)
       if ((axes & axis_bit(a)) != 0) step.after.set(a, to);
     if (to.is == state::shard)
-      for (const auto& use : wanted_.splits)
+      for (const auto& use : wanted_.layout.splits)
         if ((axes & axis_bit(use.axis)) != 0) step.after.set(use.axis, to);
     const axis_mask exchanged = transitions[row].forward == device_action::keep_own || from.is == state::constant ? 0 : axes;
-    const axis_mask over = movement_axes(t_.mesh(), shape_, sharding{now_.splits}, sharding{step.after.splits});
+    const axis_mask over = movement_axes(t_.mesh(), shape_, sharding{now_.layout.splits}, sharding{step.after.layout.splits});
     if ((over & ~exchanged) != 0) step.change.axes = 0;
     return step;
   }
@@ -128,7 +128,7 @@ class reshard_walk {
         if (now.count == 0 || now == all || begins_as_wanted(now, all) == must_leave) continue;
         const reshard_row step = gathered(now, must_leave ? 1 : now.count);
         if (step.change.axes == 0) continue;
-        const sharding before{now_.splits}, after{step.after.splits};
+        const sharding before{now_.layout.splits}, after{step.after.layout.splits};
         const auto sent =
             bytes_sent(t_.mesh(), movement(shape_, before, after, movement_axes(t_.mesh(), shape_, before, after)), 1);
         if (best.change.axes != 0 && sent >= least) continue;
@@ -142,21 +142,21 @@ class reshard_walk {
   /// An axis that is to be cut at once with others is brought to their state: a sum is added up, a constant, or a replica beside
   /// equal data, is made equal.
   [[nodiscard]] constexpr reshard_row made_alike() const {
-    for (int a = 0; a < now_.on.count; ++a) {
-      if (!is_global_split(wanted_.on[a], a)) continue;
-      bool is_other = now_.on[a].is == state::partial || now_.on[a].is == state::constant;
-      for (int b = 0; b < now_.on.count && now_.on[a].is == state::replica; ++b)
-        is_other = is_other || (wanted_.on[b] == wanted_.on[a] && now_.on[b].is == state::invariant);
+    for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+      if (!is_global_split(wanted_.on(a), a)) continue;
+      bool is_other = now_.on(a).is == state::partial || now_.on(a).is == state::constant;
+      for (int b = 0; b < t_.mesh().axis_count() && now_.on(a).is == state::replica; ++b)
+        is_other = is_other || (wanted_.on(b) == wanted_.on(a) && now_.on(b).is == state::invariant);
       if (!is_other) continue;
-      const axis_state whole = now_.on[a].is == state::partial ? whole_beside(a) : axis_state{state::invariant};
-      return taken(row_between(now_.on[a], whole), now_.on[a], whole, axis_bit(a));
+      const axis_state whole = now_.on(a).is == state::partial ? whole_beside(a) : axis_state{state::invariant};
+      return taken(row_between(now_.on(a), whole), now_.on(a), whole, axis_bit(a));
     }
     return {};
   }
   /// The state in which an axis waits to be cut together with others.
   [[nodiscard]] constexpr axis_state whole_beside(int axis) const {
-    for (int b = 0; b < now_.on.count; ++b)
-      if (wanted_.on[b] == wanted_.on[axis] && now_.on[b].is == state::replica) return {state::replica};
+    for (int b = 0; b < t_.mesh().axis_count(); ++b)
+      if (wanted_.on(b) == wanted_.on(axis) && now_.on(b).is == state::replica) return {state::replica};
     return {state::invariant};
   }
   /// The last ones of the axes that split a dim, so many of them or more, are gathered.
@@ -167,7 +167,7 @@ class reshard_walk {
     for (int k = axes.count - 1; k >= 0; --k) {
       going |= axis_bit(axes[k]);
       if (axes.count - k < least) continue;
-      const reshard_row step = taken(row_between(now_.on[last], whole), now_.on[last], whole, going);
+      const reshard_row step = taken(row_between(now_.on(last), whole), now_.on(last), whole, going);
       if (step.change.axes != 0) return step;
     }
     return {};

@@ -17,22 +17,24 @@ class reshard_typer {
   constexpr void visit_reshard(int i) {
     const node& n = t_.at(i);
     const requested_state requested =
-        requested_state::is_one(n) ? requested_state::of(n) : requested_state{n.annotation, 0, 0, true};
+        requested_state::is_one(n) ? requested_state::of(n) : requested_state{n.annotation.layout, 0, true};
     const axis_mask automatic = t_.mesh().automatic_axes;
     if (automatic != 0 && !leaves_automatic_axes(i, requested)) return;
-    if (names_local_axes(i, requested.layout.split_axes() | requested.layout.partial | requested.replica | requested.invariant))
+    if (names_local_axes(
+            i, requested.layout.split_axes() | requested.layout.partial | requested.layout.replica | requested.invariant))
       return;
     value_type wanted = t_.type(n.operands[0]);
     if (const axis_mask named = requested.layout.split_axes();
         requested.has_splits && (named == 0 || (named & ~automatic) != 0)) {
       for (int a = 0; a < t_.mesh().axis_count(); ++a)
-        if (wanted.on[a].is == state::shard && !t_.is_local(a)) wanted.set(a, {state::invariant});
+        if (wanted.on(a).is == state::shard && !t_.is_local(a) && (n.annotation.open & dim_bit(wanted.on(a).dim)) == 0)
+          wanted.set(a, {state::invariant});  // an open dim stays as it is: that of the examples of a vmap
       for (const auto& use : requested.layout.splits)
         if (!t_.is_automatic(use.axis)) wanted.set(use.axis, shard_of(use.dim));
     }
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
       if ((requested.layout.partial & axis_bit(a)) != 0) wanted.set(a, partial_by(requested.layout.reduced_by));
-      if ((requested.replica & axis_bit(a)) != 0) wanted.set(a, {state::replica});
+      if ((requested.layout.replica & axis_bit(a)) != 0) wanted.set(a, {state::replica});
       if ((requested.invariant & axis_bit(a)) != 0) wanted.set(a, {state::invariant});
     }
     if (!requested.is_out || fits_out(i, wanted)) reshard_to(i, wanted, !requested.is_out);
@@ -40,7 +42,7 @@ class reshard_typer {
   /// In a region of a program without types: for axes that the region leaves to the planner.
   constexpr void visit_annotation(int i) {
     const node& n = t_.at(i);
-    if (!names_local_axes(i, n.annotation.split_axes() | n.annotation.partial)) t_.type(i) = t_.type(n.operands[0]);
+    if (!names_local_axes(i, n.annotation.layout.split_axes() | n.annotation.layout.partial)) t_.type(i) = t_.type(n.operands[0]);
   }
   /// A gradient on its way back through a transition: in the dual state of what it is the gradient of.
   constexpr void visit_cotangent(int i) {
@@ -49,40 +51,40 @@ class reshard_typer {
     if (is == cotangent::found) return visit_found(i, of);
     if (is == cotangent::seed)
       for (int a = 0; a < t_.mesh().axis_count(); ++a) {
-        if (of.on[a].is != state::replica && of.on[a].is != state::varying &&
-            !(of.on[a].is == state::partial && of.on[a].reduced_by != monoid::add))
+        if (of.on(a).is != state::replica && of.on(a).is != state::varying &&
+            !(of.on(a).is == state::partial && of.on(a).reduced_by != monoid::add))
           continue;
         t_.refuse(mode_mistake::loss_state, i, 1, a,
                   text("the loss is ")
-                      << long_text(of.on[a]) << " over `" << axes_text(t_.on_mesh, axis_bit(a))
+                      << long_text(of.on(a)) << " over `" << axes_text(t_.on_mesh, axis_bit(a))
                       << "`: begun with 1 on each device, its gradient would be another one; make it a partial sum, or "
                          "invariant");
         return;
       }
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
-      if (of.on[a].is != state::partial || of.on[a].reduced_by == monoid::add) continue;
+      if (of.on(a).is != state::partial || of.on(a).reduced_by == monoid::add) continue;
       t_.refuse(mode_mistake::partial_nonlinear, i, 1, a,
-                text("what is ") << long_text(of.on[a]) << " over `" << axes_text(t_.on_mesh, axis_bit(a))
+                text("what is ") << long_text(of.on(a)) << " over `" << axes_text(t_.on_mesh, axis_bit(a))
                                  << "` has no gradient: which device's term was taken is not known; stop_gradient it");
       return;
     }
     value_type wanted = of;
+    for (int a = 0; a < t_.mesh().axis_count(); ++a) wanted.hold(a, dual(of.on(a)));
     for (int a = 0; a < t_.mesh().axis_count(); ++a)
-      if (of.on[a].is != state::constant) wanted.on[a] = dual(of.on[a]);
-    for (int a = 0; a < t_.mesh().axis_count(); ++a)
-      if (t_.type(t_.at(i).operands[0]).on[a].is == state::constant && wanted.on[a].is != state::partial &&
-          wanted.on[a].is != state::shard)
-        wanted.on[a] = {state::constant};
+      if (t_.type(t_.at(i).operands[0]).on(a).is == state::constant && wanted.on(a).is != state::partial &&
+          wanted.on(a).is != state::shard)
+        wanted.hold(a, {state::constant});
     reshard_to(i, wanted);
   }
   /// A gradient as it is, of which is known how its parts lie.
   constexpr void visit_found(int i, const value_type& of) {
     value_type found = t_.type(t_.at(i).operands[0]);
-    axis_mask cut = 0;
-    for (int a = 0; a < t_.mesh().axis_count(); ++a)
-      if (found.on[a].is == state::varying || found.on[a].is == state::shard) cut |= axis_bit(a);
-    found.parts = of.parts;
-    found.parts.keep_axes(cut);
+    const axis_mask cut = found.cut_axes();
+    found.change_parts([&](local_parts& parts) {
+      parts = of.parts;
+      parts.keep_axes(cut);
+      return true;
+    });
     t_.type(i) = found;
   }
   /// `goes_round`: an axis that stands in the way may be gathered, and cut again later.
@@ -90,13 +92,13 @@ class reshard_typer {
     const int operand = t_.at(i).operands[0];
     value_type now = t_.type(operand);
     for (int a = 0; a < t_.mesh().axis_count(); ++a)
-      if (!(now.on[a] == wanted.on[a]) && reshard_walk::row_between(now.on[a], wanted.on[a]) < 0) {
+      if (!(now.on(a) == wanted.on(a)) && reshard_walk::row_between(now.on(a), wanted.on(a)) < 0) {
         t_.refuse(mode_mistake::wrong_target, i, 0, a,
-                  text("from ") << short_text(now.on[a]) << " to " << short_text(wanted.on[a]) << " no transition leads");
+                  text("from ") << short_text(now.on(a)) << " to " << short_text(wanted.on(a)) << " no transition leads");
         return;
       }
     // Each axis leaves once, is gathered once and comes to its dim once where parts are even; else a few times more.
-    for (int left = 4 * t_.mesh().axis_count() + 4; !(now.on == wanted.on && now.splits == wanted.splits); --left) {
+    for (int left = 4 * t_.mesh().axis_count() + 4; !(now == wanted); --left) {
       const reshard_row step = left > 0 ? reshard_walk(t_, i, now, wanted, goes_round).next() : reshard_row{};
       if (step.change.axes == 0) {
         t_.refuse(
@@ -123,7 +125,7 @@ class reshard_typer {
     value_type& t = t_.type(i);
     value_type cut = t;
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
-      const auto &is = t.on[a], &to = wanted.on[a];
+      const auto is = t.on(a), to = wanted.on(a);
       const bool is_equal =
           is.is == state::constant || (!is_floating(t_.at(i).type) && without_gradient(is).is == state::constant);
       const bool is_same = is == to || (t_.is_local(a) && is.is == state::shard && to.is == state::varying);
@@ -140,10 +142,10 @@ class reshard_typer {
         t.is_known = false;
         return;
       }
-      if (t_.is_local(a)) cut.on[a] = is_equal && to.is == state::shard ? is : to;
+      if (t_.is_local(a)) cut.hold(a, is_equal && to.is == state::shard ? is : to);
       else if (!(is == to)) cut.set(a, to);
     }
-    if (!(cut.splits == wanted.splits)) {
+    if (!(cut.layout.splits == wanted.layout.splits)) {
       t_.refuse(mode_mistake::axis_order, i, -1, -1,
                 text("the result is ") << t_.words_of(cut, t_.at(i).shape.count) << ", not "
                                        << t_.words_of(wanted, t_.at(i).shape.count) << ": axes split a dim in another order");
@@ -170,10 +172,11 @@ class reshard_typer {
   /// Whether node `i` says of automatic axes only what may be said: that they split dims.
   constexpr bool leaves_automatic_axes(int i, const requested_state& requested) {
     sharding s = requested.layout;
-    s.partial |= requested.replica | requested.invariant;
+    s.partial |= requested.invariant;
     const text what = automatic_mistake(t_.on_mesh, t_.at(i).shape, s);
     if (what.empty()) return true;
-    t_.refuse((s.partial & t_.mesh().automatic_axes) != 0 ? mode_mistake::axis_mode : mode_mistake::axis_order, i, 0, -1, what);
+    t_.refuse(((s.partial | s.replica) & t_.mesh().automatic_axes) != 0 ? mode_mistake::axis_mode : mode_mistake::axis_order, i,
+              0, -1, what);
     return false;
   }
   /// Whether node `i` names axes that are local where it stands, which is refused.
@@ -190,7 +193,7 @@ class reshard_typer {
     const value_type& is = t_.type(t_.at(i).operands[0]);
     const int rank = t_.at(i).shape.count;
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
-      const auto &from = is.on[a], &to = wanted.on[a];
+      const auto from = is.on(a), to = wanted.on(a);
       const bool is_cut =
           (from.is == state::constant && to.is != state::partial) || (from.is == state::replica && to.is == state::shard);
       if (from == to || from.is == state::partial || is_cut) continue;
@@ -198,14 +201,14 @@ class reshard_typer {
           t_.refuse(mode_mistake::out_spec_mismatch, i, -1, a,
                     text("the result is ") << t_.words_of(is, rank) << ", and `out` asks for " << t_.words_of(wanted, rank)
                                            << ": it says what becomes of a partial sum, and moves nothing else");
-      m.remedies.push_back(reshard_text(t_.on_mesh, wanted.layout(), rank, a, to) << "(the result)");
+      m.remedies.push_back(reshard_text(t_.on_mesh, wanted.layout, rank, a, to) << "(the result)");
       return false;
     }
     return true;
   }
   [[nodiscard]] constexpr text way_for_result(int row, const axis_state& is, const axis_state& to, const value_type& wanted,
                                               int rank, int a) const {
-    if (!t_.is_local(a)) return reshard_text(t_.on_mesh, wanted.layout(), rank, a, to) << "(the result)";
+    if (!t_.is_local(a)) return reshard_text(t_.on_mesh, wanted.layout, rank, a, to) << "(the result)";
     return text(name_of(transitions[row].by)) << " the result from " << short_text(is) << " to " << short_text(to) << " over `"
                                               << axes_text(t_.on_mesh, axis_bit(a)) << '`';
   }

@@ -25,9 +25,9 @@ class transition_typer {
       return;
     }
     if (n.operands.count == 0) {
-      value_type place = value_type::all(t_.mesh(), {state::constant});
+      value_type place = value_type::all_constant(t_.mesh());
       for (int a = 0; a < t_.mesh().axis_count(); ++a)
-        if ((c.axes & axis_bit(a)) != 0) place.on[a] = {state::varying};
+        if ((c.axes & axis_bit(a)) != 0) place.hold(a, {state::varying});
       if ((c.axes & ~t_.local_here) == 0) t_.type(i) = place;
       else t_.refuse(mode_mistake::axis_mode, i, -1, -1, "the place of a device on an axis is a thing of the local view");
       return;
@@ -43,11 +43,11 @@ class transition_typer {
     const int rank = t_.at(n.operands[0]).shape.count;
     const text axes = axes_text(t_.on_mesh, c.axes);
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
-      if ((c.axes & axis_bit(a)) == 0 || is_named(from.on[a], c.from, t_.at(n.operands[0]).type, is_inside, n)) continue;
+      if ((c.axes & axis_bit(a)) == 0 || is_named(from.on(a), c.from, t_.at(n.operands[0]).type, is_inside, n)) continue;
       text what(name_of(c.by));
       what << " from " << short_text(c.from) << " to " << short_text(c.to) << " over `" << axes << "`: the operand is "
-           << long_text(from.on[a]) << " over `" << axes_text(t_.on_mesh, axis_bit(a)) << '`';
-      if (c.from.is == state::partial && (from.on[a].is == state::replica || from.on[a].is == state::invariant))
+           << long_text(from.on(a)) << " over `" << axes_text(t_.on_mesh, axis_bit(a)) << '`';
+      if (c.from.is == state::partial && (from.on(a).is == state::replica || from.on(a).is == state::invariant))
         what << ", and a sum of equal data is so many times the value";
       t_.refuse(mode_mistake::wrong_source, i, 0, a, what << "; name the state that it has");
       return;
@@ -93,24 +93,22 @@ class transition_typer {
     value_type to = from;
     if (is_inside) {
       if (!n.in_gradient && !is_innermost(i, c, from.parts)) return;
-      to.parts.change(c);
+      to.change_parts([&c](local_parts& parts) { return parts.change(c); });
       if (c.by != transition_kind::permute) to.terms &= ~c.axes;
       for (int a = 0; a < t_.mesh().axis_count(); ++a) {
         if ((c.axes & axis_bit(a)) == 0) continue;
-        to.on[a] = c.to;
-        if (n.operands.count == 1) continue;
-        if (const state of = t_.type(n.operands[1]).on[a].is; of == state::varying || of == state::shard)  // its gradient
-          to.on[a] = {state::varying};
+        const bool is_of_cut = n.operands.count > 1 && (t_.type(n.operands[1]).cut_axes() & axis_bit(a)) != 0;  // its gradient
+        to.hold(a, is_of_cut ? axis_state{state::varying} : c.to);
       }
-      const auto before = local_elements(t_.mesh(), t_.at(n.operands[0]).shape, from.layout());
-      const auto after = local_elements(t_.mesh(), n.shape, from.layout());
+      const auto before = local_elements(t_.mesh(), t_.at(n.operands[0]).shape, from.layout);
+      const auto after = local_elements(t_.mesh(), n.shape, from.layout);
       writes_.note(i, row, c, writes_.sent(transitions[row].forward, i, c.axes, before, after),
                    writes_.sent(transitions[row].backward, i, c.axes, after, before));
     } else if (!writes_.change(i, row, c, from, to)) {
       return;
     }
     if (!is_floating(n.type))
-      for (int a = 0; a < t_.mesh().axis_count(); ++a) to.on[a] = without_gradient(to.on[a]);
+      for (int a = 0; a < t_.mesh().axis_count(); ++a) to.hold(a, without_gradient(to.on(a)));
     t_.type(i) = to;
   }
 

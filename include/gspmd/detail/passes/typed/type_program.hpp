@@ -12,7 +12,7 @@ namespace gspmd::detail {
 /// The border of a manual region.
 constexpr void program_typer::visit_border(int i) {
   const node& n = at(i);
-  const bool enters = border_spec::enters(n);
+  const bool enters = region_border::of(n).enters;
   border_crossing found;  // of a conditional expression GCC 12 frees the text
   if (enters) found = enter(on_mesh, n, type(n.operands[0]));
   else found = leave(on_mesh, n, type(n.operands[0]));
@@ -39,7 +39,7 @@ constexpr void program_typer::visit(int i) {
   const origin made = facts_of(n.op).made;
   local_here = base_local_ | n.local_axes;
   if (only_regions && n.local_axes == 0 && made != origin::viewed) {
-    type(i) = value_type::all(mesh(), {state::constant});
+    type(i) = value_type::all_constant(mesh());
     return;
   }
   if (made != origin::given)
@@ -47,7 +47,7 @@ constexpr void program_typer::visit(int i) {
       if (!type(o).is_known) return;
   switch (made) {
     case origin::given: break;
-    case origin::source: type(i) = value_type::all(mesh(), {state::constant}); break;
+    case origin::source: type(i) = value_type::all_constant(mesh()); break;
     case origin::renamed:
       if (state_change::is_one(n)) transition_typer(*this).visit(i);
       else if (cotangent_of(n) != cotangent::none) reshard_typer(*this).visit_cotangent(i);

@@ -17,56 +17,95 @@ constexpr mesh_shape along_types(const mesh_shape& mesh) {
   return typed;
 }
 
-/// The state of a value on every axis of the mesh.
+/// The type of a value: what devices hold of it, in programs that state it, and what else is known of it there.
 struct value_type {
-  inline_vec<axis_state, max_axes> on;
-  inline_vec<axis_use, max_axes> splits;  // the axes of the global view that shard it, by dim, then major to minor
-  local_parts parts;                      // of the local view: the axes whose parts of a dim devices are known to hold
-  axis_mask terms = 0;    // of the local view: the axes along which it is a sum of its part of a dim (local_sums.hpp)
-  bool is_known = false;  // false after a mistake: nothing is asked of it
+  sharding layout;          // its splits are those of the global view
+  axis_mask constant = 0;   // the axes along which devices hold equal data without a gradient
+  local_parts parts;        // of the local view: the axes whose parts of a dim devices are known to hold
+  axis_mask terms = 0;      // of the local view: the axes along which it is a sum of its part of a dim (local_sums.hpp)
+  bool is_known = false;    // false after a mistake: nothing is asked of it
+  std::uint64_t kinds = 0;  // 4 bits per axis: what it is reduced by, which may be a sum along one and a maximum along another
 
-  static constexpr value_type all(const mesh_shape& mesh, axis_state s) {
+  static constexpr value_type of(const sharding& s) {
     value_type t;
     t.is_known = true;
-    for (int a = 0; a < mesh.axis_count(); ++a) t.on.push_back(s);
+    t.layout = s;
+    for (int a = 0; a < max_axes && s.partial != 0; ++a)
+      if ((s.partial & axis_bit(a)) != 0) t.kinds |= static_cast<std::uint64_t>(s.reduced_by) << (4 * a);
     return t;
   }
-  friend constexpr bool operator==(const value_type& a, const value_type& b) { return a.on == b.on && a.splits == b.splits; }
+  static constexpr value_type all_constant(const mesh_shape& mesh) {
+    value_type t = of({});
+    t.constant = axis_bit(mesh.axis_count()) - 1;
+    return t;
+  }
+  friend constexpr bool operator==(const value_type& a, const value_type& b) {
+    if (!(a.layout == b.layout) || a.constant != b.constant || a.kinds != b.kinds) return false;
+    for (int axis = 0; axis < max_axes && !(a.parts.empty() && b.parts.empty()); ++axis)
+      if (!(a.on(axis) == b.on(axis))) return false;
+    return true;
+  }
 
-  constexpr void leave(int axis) {
-    inline_vec<axis_use, max_axes> kept;
-    for (const auto& use : splits)
-      if (use.axis != axis) kept.push_back(use);
-    splits = kept;
+  [[nodiscard]] constexpr axis_state on(int axis) const {
+    const axis_mask bit = axis_bit(axis);
+    if ((layout.varying & bit) != 0) return {state::varying};
+    if ((layout.partial & bit) != 0) return partial_by(static_cast<monoid>(kinds >> (4 * axis) & 15U));
+    if ((layout.replica & bit) != 0) return {state::replica};
+    if ((constant & bit) != 0) return {state::constant};
+    for (const auto& use : layout.splits)
+      if (use.axis == axis) return shard_of(use.dim);
+    const int dim = parts.dim_of(axis);
+    return dim < 0 ? axis_state{state::invariant} : shard_of(dim);
   }
   /// Sets the state on an axis of the global view; one that shards a dim is minor to those that do so already.
   constexpr void set(int axis, axis_state s) {
-    leave(axis);
-    on[axis] = s;
-    if (s.is != state::shard) return;
-    int at = 0;
-    while (at < splits.count && splits[at].dim <= s.dim) ++at;
-    splits.insert(at, axis_use{static_cast<std::int8_t>(axis), s.dim});
+    inline_vec<axis_use, max_axes> kept;
+    for (const auto& use : layout.splits)
+      if (use.axis != axis) kept.push_back(use);
+    layout.splits = kept;
+    if (s.is == state::shard) layout.add_split(axis, s.dim);
+    hold(axis, s);
   }
-  /// The rule of transitions and reshards of the global view: an axis moves only where it is the innermost of its dim (local_parts.hpp has
-  /// that of the local one). Returns, of axes that are to leave their dims, one whose parts an axis that stays cuts further; -1: none.
-  [[nodiscard]] constexpr int cut_further(axis_mask leaving) const {
-    for (int k = 0; k + 1 < splits.count; ++k)
-      if ((leaving & axis_bit(splits[k].axis)) != 0 && splits[k + 1].dim == splits[k].dim &&
-          (leaving & axis_bit(splits[k + 1].axis)) == 0)
-        return splits[k].axis;
-    return -1;
-  }
-  /// The layout that devices know it by.
-  [[nodiscard]] constexpr sharding layout() const {
-    sharding s;
-    s.splits = splits;
-    for (int a = 0; a < on.count; ++a) {
-      if (on[a].is != state::partial) continue;
-      s.partial |= axis_bit(a);
-      s.reduced_by = on[a].reduced_by;
+  /// Sets the state on an axis that splits no dim of the global view, or goes on to split the one that it does.
+  constexpr void hold(int axis, axis_state s) {
+    const axis_mask bit = axis_bit(axis);
+    for (axis_mask* const axes : {&layout.varying, &layout.partial, &layout.replica, &constant}) *axes &= ~bit;
+    kinds &= ~(std::uint64_t{15} << (4 * axis));
+    switch (s.is) {
+      case state::constant: constant |= bit; break;
+      case state::replica: layout.replica |= bit; break;
+      case state::invariant: parts.join(axis); break;
+      case state::varying: layout.varying |= bit; break;
+      case state::shard:
+        if ((layout.split_axes() & bit) == 0 && parts.dim_of(axis) != s.dim) parts.cut(axis, s.dim);
+        break;
+      case state::partial:
+        layout.partial |= bit;
+        kinds |= static_cast<std::uint64_t>(s.reduced_by) << (4 * axis);
+        break;
     }
-    return s;
+    layout.reduced_by = monoid::add;
+    for (int a = 0; a < max_axes && layout.partial != 0; ++a)
+      if ((layout.partial & axis_bit(a)) != 0) layout.reduced_by = on(a).reduced_by;
+  }
+  /// The same type where nothing is said of these axes: along them all is constant.
+  [[nodiscard]] constexpr value_type without(axis_mask axes) const {
+    value_type t = *this;
+    for (int a = 0; axes >> a != 0; ++a)
+      if ((axes & axis_bit(a)) != 0) t.set(a, {state::constant});
+    return t;
+  }
+  /// Changes what is known of the parts. A chunk of a dim that is not known any more varies.
+  template <class Change>
+  constexpr bool change_parts(Change change) {
+    const axis_mask chunks = parts.axes() & ~(layout.varying | layout.partial | layout.replica | constant);
+    const bool result = change(parts);
+    layout.varying |= chunks & ~parts.axes();
+    return result;
+  }
+  /// The axes along which devices hold data of their own, or a part.
+  [[nodiscard]] constexpr axis_mask cut_axes() const {
+    return layout.varying | layout.split_axes() | (parts.axes() & ~(layout.partial | layout.replica | constant));
   }
 };
 
@@ -75,22 +114,22 @@ struct value_type {
   text words;
   bool is_first = true;
   const auto say_local = [&](int a) {
-    words << (is_first ? "" : ", ") << axes_text(mesh, axis_bit(a)) << ": " << short_text(t.on[a]);
+    words << (is_first ? "" : ", ") << axes_text(mesh, axis_bit(a)) << ": " << short_text(t.on(a));
     is_first = false;
   };
-  const bool is_all_local = t.on.count > 0 && local == axis_bit(t.on.count) - 1;
+  const bool is_all_local = local == axis_bit(mesh.shape.axis_count()) - 1;
   if (!is_all_local) {
     sharding s;
-    s.splits = t.splits;
+    s.splits = t.layout.splits;
     words << sharding_text(mesh, s, rank);
     is_first = false;
   }
-  for (int a = 0; a < t.on.count; ++a) {
+  for (int a = 0; a < mesh.shape.axis_count(); ++a) {
     if ((local & axis_bit(a)) != 0) {
       say_local(a);
       continue;
     }
-    const auto is = t.on[a].is;
+    const auto is = t.on(a).is;
     if ((mesh.shape.automatic_axes & axis_bit(a)) != 0) continue;
     if (is == state::shard || is == state::invariant) continue;
     words << (is == state::partial    ? " partial("
@@ -98,7 +137,7 @@ struct value_type {
               : is == state::constant ? " constant("
                                       : " varying(")
           << axes_text(mesh, axis_bit(a));
-    if (is == state::partial && t.on[a].reduced_by != monoid::add) words << ": " << name_of(t.on[a].reduced_by);
+    if (is == state::partial && t.on(a).reduced_by != monoid::add) words << ": " << name_of(t.on(a).reduced_by);
     words << ')';
   }
   return words;

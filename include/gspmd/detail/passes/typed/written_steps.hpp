@@ -14,7 +14,7 @@ class step_writer {
   [[nodiscard]] constexpr std::int64_t sent(device_action d, int i, axis_mask axes, const value_type& from,
                                             const value_type& to) const {
     const extents& shape = t_.at(i).shape;
-    const sharding before{from.splits}, after{to.splits};
+    const sharding before{from.layout.splits}, after{to.layout.splits};
     const auto size = bytes_of(t_.at(i).type);
     if (d == device_action::sum || d == device_action::gather_sum)
       return bytes_sent(t_.mesh(), reduction{shape, before, after, axes}, size);
@@ -61,12 +61,12 @@ class step_writer {
     for (int a = 0; a < t_.mesh().axis_count(); ++a)
       if ((axes & axis_bit(a)) != 0) t.set(a, is);
     if (order == nullptr || is.is != state::shard) return;
-    for (const auto& use : order->splits)
+    for (const auto& use : order->layout.splits)
       if ((axes & axis_bit(use.axis)) != 0) t.set(use.axis, is);
   }
   /// Whether every device has what it holds after a step of the global view, when only these axes exchange something.
   constexpr bool holds_it(int i, axis_mask exchanged, const value_type& from, const value_type& to) {
-    const axis_mask over = movement_axes(t_.mesh(), t_.at(i).shape, sharding{from.splits}, sharding{to.splits});
+    const axis_mask over = movement_axes(t_.mesh(), t_.at(i).shape, sharding{from.layout.splits}, sharding{to.layout.splits});
     const axis_mask others = over & ~exchanged;
     if (others == 0) return true;
     t_.refuse(mode_mistake::needs_communication, i, 0, -1,
@@ -80,7 +80,7 @@ class step_writer {
   constexpr bool change(int i, int row, const state_change& c, const value_type& from, value_type& to,
                         const value_type* order = nullptr) {
     set_all(to, c.axes, c.to, order);
-    if (const int inner = c.from.is == state::shard ? from.cut_further(c.axes) : -1; inner >= 0) {
+    if (const int inner = c.from.is == state::shard ? cut_further(from.layout.splits, c.axes) : -1; inner >= 0) {
       t_.refuse(mode_mistake::axis_order, i, 0, inner,
                 text("dim ") << c.from.dim << " is split " << t_.words_of(from, t_.at(i).shape.count)
                              << ", and other axes cut the parts of `" << axes_text(t_.on_mesh, axis_bit(inner))

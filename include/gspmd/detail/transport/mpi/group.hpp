@@ -20,6 +20,7 @@
 #include "gspmd/detail/transport/mpi/movements.hpp"
 #include "gspmd/detail/transport/mpi/reductions.hpp"
 #include "gspmd/detail/transport/mpi/started_movements.hpp"
+#include "gspmd/detail/transport/mpi/started_reductions.hpp"
 #include "gspmd/detail/transport/shared_memory.hpp"
 
 namespace gspmd::detail {
@@ -47,7 +48,7 @@ class mpi_group {
     if (m_.size() == 1)
       return move_from_peers(
           mesh, m, m_.me, [&](std::int64_t) { return in; }, out, sizeof(T));
-    finish_movements();
+    finish_all();
     m_.begin(subject_of(mesh, m, dtype_of<T>()));
     if (route.how == movement_route::way::permute) return movements_.permute(route, in, out);
     const auto bytes = route.shard_elems * static_cast<std::int64_t>(sizeof(T));
@@ -79,7 +80,7 @@ class mpi_group {
   template <class T>
   void start(const mesh_shape& mesh, span<const movement> all, const movement_route* const* routes, const T* const* in,
              T* const* out) {
-    finish_movements();
+    finish_all();
     const void* sources[most_moved_together]{};
     void* results[most_moved_together]{};
     std::copy_n(in, all.size(), sources);
@@ -87,21 +88,47 @@ class mpi_group {
     if (started_.start(mesh, all, routes, sources, results, dtype_of<T>(), sizeof(T))) return;
     for (std::size_t k = 0; k < all.size(); ++k) move(mesh, all[k], *routes[k], in[k], out[k]);
   }
+  /// Begins a reduction, or makes it where it is not to be started: several at once, and small ones inside of a node. Those by messages
+  /// may be under way beside each other.
+  template <class T>
+  void start(const mesh_shape& mesh, span<const reduction> all, const reduction_route* const* routes, const T* const* in,
+             T* const* out) {
+    if (all.size() > 1 || m_.size() == 1) return reduce_together(mesh, all, routes, in, out);
+    const auto& r = all[0];
+    const auto& route = *routes[0];
+    if (m_.window() == nullptr) {
+      started_.finish();
+      m_.begin(subject_of(mesh, r, dtype_of<T>()));
+      started_reductions_.start(route, combiner_of<T>(r.reduced_by), in[0], out[0]);
+      return;
+    }
+    if (m_.work.memories.empty() || !is_large(route.elems * static_cast<std::int64_t>(sizeof(T))))
+      return reduce(mesh, r, route, in[0], out[0]);
+    finish_all();
+    m_.begin(subject_of(mesh, r, dtype_of<T>()));
+    started_reductions_.show(mesh, r, route, combiner_of<T>(r.reduced_by), in[0], out[0]);
+  }
   /// Ends what is under way, if anything is.
-  void finish_movements() { started_.finish(); }
-  [[nodiscard]] bool fills(const void* out) const { return started_.fills(out); }
+  void finish_all() {
+    started_.finish();
+    started_reductions_.finish();
+  }
+  /// Ends what fills `out`, and what was started before it.
+  void finish(const void* out) {
+    if (started_.fills(out)) started_.finish();
+    started_reductions_.finish(out);
+  }
+  /// Moves on what is under way, without waiting.
+  void go_on() { started_reductions_.go_on(); }
 
   template <class T>
   void reduce(const mesh_shape& mesh, const reduction& r, const reduction_route& route, const T* in, T* out) {
     if (m_.size() == 1) return reduce_alone(mesh, r, m_.me, in, out, sizeof(T));
-    finish_movements();
+    finish_all();
     const auto bytes = route.elems * static_cast<std::int64_t>(sizeof(T));
-    const auto is_large = [&] {
-      return bytes > m_.work.small_shard_bytes ||
-             (!m_.window()->is_small(bytes) && bytes > static_cast<std::int64_t>(mail_bytes));
-    };
     m_.begin(subject_of(mesh, r, dtype_of<T>()));
-    if (m_.window() != nullptr && !m_.work.memories.empty() && is_large() && m_.find_peers(in, route.scatters ? nullptr : out)) {
+    if (m_.window() != nullptr && !m_.work.memories.empty() && is_large(bytes) &&
+        m_.find_peers(in, route.scatters ? nullptr : out)) {
       if (route.scatters) reduce_scatter_from_peers(combiner_of<T>(r.reduced_by), mesh, r, m_.me, m_.shown(0), out);
       else all_reduce_from_peers(combiner_of<T>(r.reduced_by), route.elems, m_.size(), m_.self, m_.shown(0), m_.shown(1));
       m_.window()->meet();
@@ -119,7 +146,7 @@ class mpi_group {
       for (std::size_t k = 0; k < all.size(); ++k) reduce_alone(mesh, all[k], m_.me, in[k], out[k], sizeof(T));
       return;
     }
-    finish_movements();
+    finish_all();
     m_.begin(subject_of(mesh, all[0], dtype_of<T>()));
     const span<const reduction_route* const> parts(routes, all.size());
     std::int64_t elems = 0;
@@ -149,7 +176,7 @@ class mpi_group {
   }
 
   void shift(const mesh_shape& mesh, const ring& r, const ring_buffers& ahead, const ring_buffers* behind) {
-    finish_movements();
+    finish_all();
     const auto next = r.member_ahead(mesh, m_.me, 1), last = r.member_ahead(mesh, m_.me, -1);
     const auto bytes = static_cast<std::size_t>(r.bytes);
     const void* const sent_ahead = behind != nullptr ? behind->from(0) : nullptr;
@@ -176,10 +203,16 @@ class mpi_group {
   [[nodiscard]] reduction_route new_route(const mesh_shape& mesh, const reduction& r) const { return route_of(mesh, r, m_.me); }
 
  private:
+  /// Too large to go through the window at once.
+  [[nodiscard]] bool is_large(std::int64_t bytes) {
+    return bytes > m_.work.small_shard_bytes || (!m_.window()->is_small(bytes) && bytes > static_cast<std::int64_t>(mail_bytes));
+  }
+
   group_key key_;
   mpi_members m_;
   mpi_movements movements_{m_};
   mpi_started_movements started_{m_};
+  mpi_started_reductions started_reductions_{m_};
   mpi_reductions reductions_{m_, movements_};
   reduction_route joint_blocks_;  // of reduce_together
 };

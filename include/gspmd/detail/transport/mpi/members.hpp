@@ -43,6 +43,7 @@ class mpi_members {
     if (comm() != MPI_COMM_NULL) MPI_Comm_free(&channel_.comm);
   }
 
+  [[nodiscard]] const mpi_channel& channel() const { return channel_; }
   [[nodiscard]] MPI_Comm comm() const { return channel_.comm; }
   [[nodiscard]] const std::vector<int>& devices() const { return channel_.ranks; }
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(devices().size()); }

@@ -96,12 +96,12 @@ class mpi_messages {
       : channel_(channel), work_(work), requests_(requests) {}
 
   template <class T>
-  void send(std::int64_t to, const T* data, std::int64_t elems) {
-    for_each_piece(elems, [&](std::int64_t begin, int count) { send_piece(to, data + begin, count); });
+  void send(std::int64_t to, const T* data, std::int64_t elems, message_kind kind = message_kind::data) {
+    for_each_piece(elems, [&](std::int64_t begin, int count) { send_piece(to, data + begin, count, kind); });
   }
   template <class T>
-  void receive(std::int64_t from, T* data, std::int64_t elems) {
-    for_each_piece(elems, [&](std::int64_t begin, int count) { receive_piece(from, data + begin, count); });
+  void receive(std::int64_t from, T* data, std::int64_t elems, message_kind kind = message_kind::data) {
+    for_each_piece(elems, [&](std::int64_t begin, int count) { receive_piece(from, data + begin, count, kind); });
   }
   /// One that MPI can count.
   template <class T>
@@ -117,12 +117,23 @@ class mpi_messages {
               work_.rank);
   }
   void finish() {
+    for (auto& r : requests_) wait_for(r.peer, [&] { return is_over(r); });
+    requests_.clear();
+  }
+  /// Whether finish() would wait for none. It does not wait.
+  [[nodiscard]] bool are_over() {
     for (auto& r : requests_)
-      wait_for(r.peer, [&] {
-        int is_over = 0;
-        check_mpi(MPI_Test(&r.request, &is_over, MPI_STATUS_IGNORE), "MPI_Test", work_.rank);
-        return is_over != 0;
-      });
+      if (!is_over(r)) return false;
+    return true;
+  }
+  /// MPI writes to no memory for these messages any more.
+  [[gnu::noinline, gnu::cold]] void abandon() {
+    work_.watch.fail();
+    for (auto& r : requests_) {
+      if (r.request == MPI_REQUEST_NULL) continue;
+      if (!r.is_received) MPI_Request_free(&r.request);
+      else if (MPI_Cancel(&r.request) == MPI_SUCCESS) MPI_Wait(&r.request, MPI_STATUS_IGNORE);
+    }
     requests_.clear();
   }
   /// Waits for a message from a member, which is to be received then: whether it is of kind `a`; else it is of kind `b`.
@@ -158,6 +169,11 @@ class mpi_messages {
     requests_.push_back({MPI_REQUEST_NULL, static_cast<int>(peer), is_received});
     return requests_.back();
   }
+  bool is_over(mpi_request& r) {
+    int over = 0;
+    check_mpi(MPI_Test(&r.request, &over, MPI_STATUS_IGNORE), "MPI_Test", work_.rank);
+    return over != 0;
+  }
   template <class IsOver>
   void wait_for(int peer, IsOver is_over) {
     try {
@@ -173,17 +189,6 @@ class mpi_messages {
       throw;
     }
   }
-  /// MPI writes to no memory for these messages any more.
-  [[gnu::noinline, gnu::cold]] void abandon() {
-    work_.watch.fail();
-    for (auto& r : requests_) {
-      if (r.request == MPI_REQUEST_NULL) continue;
-      if (!r.is_received) MPI_Request_free(&r.request);
-      else if (MPI_Cancel(&r.request) == MPI_SUCCESS) MPI_Wait(&r.request, MPI_STATUS_IGNORE);
-    }
-    requests_.clear();
-  }
-
   const mpi_channel& channel_;
   mpi_workspace& work_;
   std::vector<mpi_request>& requests_;

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/elementwise_node.hpp"
+#include "gspmd/detail/ops/gather.hpp"
+#include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/ops/rows.hpp"
+#include "gspmd/detail/ops/scatter.hpp"
+#include "gspmd/detail/ops/transition.hpp"
+#include "gspmd/detail/ops/transpose.hpp"
+
+/// Operators with one dim more, in front of all their tensors: they do for several examples at once what they did for one. What each does
+/// with it is its fact `leading`.
+namespace gspmd::detail {
+
+/// Where the tensors of an operator have the dim of examples: it is their dim 0, or 1 where it stands behind the rows of a loop, or what
+/// devices stack; -1: they have none.
+struct example_places {
+  inline_vec<std::int8_t, max_map_arity> operands;
+  std::int8_t result = 0;
+};
+
+/// Whether a transition stacks what devices hold in front of the dims of a value, or takes it from there.
+struct stacked_dims {
+  bool makes = false, takes = false;
+
+  static constexpr stacked_dims of(const node& n) {
+    if (!state_change::is_one(n) || n.operands.empty()) return {};
+    const state_change c = state_change::of(n);
+    if (n.local_axes == 0 || (c.axes & ~n.local_axes) != 0) return {};
+    const auto is = [&](transition_kind by) {
+      return c.by == by || c.by == transition_kind::all_to_all || c.by == transition_kind::convert;
+    };
+    return {c.from.is == state::varying && is(transition_kind::all_gather),
+            c.to.is == state::varying && is(transition_kind::reduce_scatter)};
+  }
+};
+
+/// The places for a node some of whose operands have the dim, those of `led`.
+constexpr example_places places_of(const node& n, std::uint32_t led) {
+  const leading_dim& fact = facts_of(n.op).leading;
+  example_places p;
+  const auto has = [&](int k) { return (led >> k & 1) != 0; };
+  const int last = n.operands.count - 1;
+  for (int k = 0; k <= last; ++k) p.operands.push_back(0);
+  switch (fact.is) {
+    case leading_dim::way::letters:
+      for (int k = 0; k <= last; ++k) p.operands[k] = has(k) ? 0 : -1;
+      break;
+    case leading_dim::way::indexed:
+      p.operands[fact.first] = has(fact.first) ? 0 : -1;
+      if (fact.step < 0 && !has(0)) p.operands[0] = -1;  // every example looks into one table
+      break;
+    case leading_dim::way::row:
+      if (has(last)) {
+        if (last == 1 && !has(0)) p.operands[0] = -1;
+        break;
+      }
+      p.operands[0] = 1;
+      p.operands[last] = -1;
+      p.result = last == 1 ? 0 : 1;
+      break;
+    case leading_dim::way::states:
+      if (const auto stacked = stacked_dims::of(n); stacked.makes != stacked.takes) {
+        p.operands[0] = stacked.takes ? 1 : 0;
+        p.result = stacked.makes ? 1 : 0;
+      }
+      break;
+    default: break;
+  }
+  return p;
+}
+
+/// Writes the attributes of a node, and its annotation, for a dim more. `n` has its new operands and its old shape.
+class leading_attributes {
+ public:
+  constexpr leading_attributes(graph& g, node& n, const example_places& places, std::int64_t size)
+      : g_(g), n_(n), fact_(facts_of(n.op).leading), places_(places), size_(size) {}
+
+  /// False, with the mistake recorded, where there is no room for it.
+  constexpr bool write() {
+    auto& a = n_.attributes;
+    switch (fact_.is) {
+      case leading_dim::way::numbers:
+        for (int i = fact_.first, k = 0; i < a.count && k < fact_.count; i += fact_.step, ++k) ++a[i];
+        break;
+      case leading_dim::way::in_front:
+        for (auto& d : a) ++d;
+        a.insert(0, 0);
+        break;
+      case leading_dim::way::letters:
+        if (!write_letters()) return false;
+        break;
+      case leading_dim::way::indexed: write_indexing(); break;
+      case leading_dim::way::states: write_states(); break;
+      default: break;
+    }
+    annotate(n_, places_.result);
+    return true;
+  }
+  /// The annotation names the dims of one example; the new one is open.
+  static constexpr void annotate(node& n, int place) {
+    if (!n.annotated) return;
+    for (auto& use : n.annotation.layout.splits)
+      if (use.dim >= place) ++use.dim;
+    const dim_mask before = dim_bit(place) - 1;
+    n.annotation.open = (n.annotation.open & before) | ((n.annotation.open & ~before) << 1) | dim_bit(place);
+  }
+
+ private:
+  [[nodiscard]] constexpr int rank_before(int k) const {
+    return g_.nodes[static_cast<std::size_t>(n_.operands[k])].shape.count - (places_.operands[k] >= 0 ? 1 : 0);
+  }
+  constexpr bool write_letters() {
+    const auto old = n_.attributes;
+    std::int64_t letter = 0;
+    for (const char c : std::string_view("nmlkjihgfedcbazyxwvutsrqpoNMLKJIHGFEDCBAZYXWVUTSRQPO")) {
+      bool is_free = true;
+      for (const auto l : old) is_free = is_free && l != c;
+      if (is_free && letter == 0) letter = c;
+    }
+    int more = 1;
+    for (const auto p : places_.operands) more += p >= 0 ? 1 : 0;
+    if (letter == 0 || old.count + more > old.capacity) {
+      g_.fail(n_.at, name_of(n_.op), mistake::rank,
+              "stands in a vmap and has no room for the dim that this adds: it has too many dims");
+      return false;
+    }
+    n_.attributes.clear();
+    int next = 0;
+    for (int k = 0; k <= n_.operands.count; ++k) {
+      const bool is_result = k == n_.operands.count;
+      if (is_result || places_.operands[k] >= 0) n_.attributes.push_back(letter);
+      for (int d = is_result ? n_.shape.count : rank_before(k); d > 0; --d) n_.attributes.push_back(old[next++]);
+    }
+    while (next < old.count) n_.attributes.push_back(old[next++]);
+    return true;
+  }
+  constexpr void write_indexing() {
+    const int slices = fact_.step < 0 ? n_.shape.count : rank_before(fact_.step);
+    indexing ix = indexing::of(n_, slices);
+    const bool many_indices = places_.operands[fact_.first] >= 0, many_tables = fact_.step >= 0 || places_.operands[0] >= 0;
+    if (many_indices) {
+      if (ix.vector_dim >= 0) ++ix.vector_dim;
+      for (auto& t : ix.table)
+        if (t.index_batch >= 0) ++t.index_batch;
+      for (auto& l : ix.lookup)
+        if (l >= 0) ++l;
+    }
+    ix.lookup.insert(0, static_cast<std::int8_t>(many_indices ? 0 : -1));
+    if (many_tables && many_indices) ix.table.insert(0, {1, -1, 0, 0});  // an example looks into its own
+    else if (many_tables) ix.table.insert(0, {size_, -1, 0, -1});        // a slice has all of them
+    ix.keep(n_);
+  }
+  constexpr void write_states() {
+    if (!state_change::is_one(n_)) return;
+    state_change c = state_change::of(n_);
+    const device_shift shift = device_shift::of(n_);
+    const auto stacked = stacked_dims::of(n_);
+    for (auto* const s : {&c.from, &c.to})  // dims behind a stacked one, which stays in front
+      if (s->is == state::shard && (stacked.makes == stacked.takes || s->dim > 0)) ++s->dim;
+    n_.attributes.clear();
+    c.keep(n_);
+    if (shift.is != device_shift::kind::none) shift.keep(n_);
+  }
+
+  graph& g_;
+  node& n_;
+  const leading_dim& fact_;
+  const example_places& places_;
+  std::int64_t size_;
+};
+
+/// Adds a row that each example has elsewhere, as what gathers or scatters do. The operands lead with the examples, but for a table that
+/// all of them look into.
+constexpr int add_led_row(graph& g, const node& like, const node& led, const example_places& places, std::int64_t size) {
+  const int table = led.operands[0], index = led.operands[led.operands.count - 1];
+  const bool reads = led.operands.count == 2, adds = led.op == code_of<add_row_op>;
+  const extents& all = g.nodes[static_cast<std::size_t>(table)].shape;
+  const int first = places.operands[0] >= 0 ? 1 : 0;  // the dim of rows
+  indexing ix;
+  if (first == 1) ix.table.push_back({1, -1, 0, 0});
+  ix.table.push_back({1, 0, -1, -1});
+  ix.lookup.push_back(0);
+  for (int d = first + 1; d < all.count; ++d) {
+    ix.table.push_back({all[d], -1, 0, -1});
+    ix.lookup.push_back(-1);
+  }
+  node n = source(reads  ? code_of<gather_op>
+                  : adds ? code_of<scatter_op>
+                         : code_of<scatter_set_op>,
+                  like.type, like.shape, like.at);
+  n.shape.insert(0, size);
+  n.in_gradient = like.in_gradient;
+  if (!adds) n.operands.push_back(table);
+  n.operands.push_back(index);
+  if (!reads) n.operands.push_back(led.operands[1]);
+  ix.keep(n);
+  const int id = g.add_sized(n);
+  return adds && id >= 0 ? add_elementwise(g, opcode::add, {table, id}, like.at) : id;
+}
+
+/// Adds a node like `like`, with other operands, for `size` examples.
+constexpr int add_led(graph& g, const node& like, const inline_vec<int, max_map_arity>& operands, const example_places& places,
+                      std::int64_t size) {
+  const auto fail = [&](mistake rule, const char* what) { return g.fail(like.at, name_of(like.op), rule, what); };
+  for (const int o : operands)
+    if (o < 0) return -1;
+  const leading_dim& fact = facts_of(like.op).leading;
+  if (fact.is == leading_dim::way::refused)
+    return fail(mistake::other,
+                "stands in a vmap, which would give its tensors one dim more, and its function takes the dims that it is written "
+                "for; give "
+                "its rule a letter for the examples, and call it outside of the vmap");
+  if (like.shape.count == max_rank)
+    return fail(mistake::rank, "stands in a vmap and would have 33 dims; a tensor has at most 32");
+  node n = like;
+  n.operands = operands;
+  if (fact.is == leading_dim::way::row && places.operands[operands.count - 1] >= 0) return add_led_row(g, like, n, places, size);
+  if (!leading_attributes(g, n, places, size).write()) return -1;
+  n.shape.insert(places.result, size);
+  return g.add_sized(n);
+}
+
+/// Adds a value that all examples share once for each of them: dim `place` of the result counts them.
+constexpr int add_for_examples(graph& g, int x, std::int64_t size, int place, location at) {
+  if (x < 0) return -1;
+  node n = g.nodes[static_cast<std::size_t>(x)];
+  if (n.shape.count == max_rank)
+    return g.fail(at, "vmap", mistake::rank,
+                  text("a value ") << shape_text(n.shape) << " would have 33 dims; a tensor has at most 32");
+  inline_vec<std::int8_t, max_rank> dims;
+  for (int d = 0; d < n.shape.count; ++d) dims.push_back(static_cast<std::int8_t>(d < place ? d : d + 1));
+  n.shape.insert(place, size);
+  n.annotated = false;
+  return n.op == opcode::constant ? g.add_sized(n) : add_broadcast(g, x, n.shape, dims, at);
+}
+
+/// Adds `x` with its dim `from` at `to`, the others in their order; `x` itself where that is where it is.
+constexpr int add_moved_dim(graph& g, int x, int from, int to, location at) {
+  if (x < 0 || from == to) return x;
+  inline_vec<std::int8_t, max_rank> order;
+  for (int d = 0; d < g.nodes[static_cast<std::size_t>(x)].shape.count; ++d)
+    if (d != from) order.push_back(static_cast<std::int8_t>(d));
+  order.insert(to, static_cast<std::int8_t>(from));
+  return add_transpose(g, x, order, at);
+}
+
+/// Adds, for each example, the one of two values that its bool chooses; the bools are [examples], and dim `place` of the values counts them.
+constexpr int add_chosen_by_example(graph& g, int holds, int on_true, int on_false, int place, location at) {
+  if (holds < 0 || on_true < 0 || on_false < 0) return -1;
+  const extents shape = g.nodes[static_cast<std::size_t>(on_true)].shape;
+  const int chosen = add_broadcast(g, holds, shape, {static_cast<std::int8_t>(place)}, at);
+  return add_elementwise(g, opcode::select, {chosen, on_true, on_false}, at);
+}
+
+/// Adds whether a bool holds for any example.
+constexpr int add_for_any(graph& g, int holds, location at) { return add_reduce(g, holds, 1, monoid::or_, at); }
+
+/// Leaves of the nodes that wrote a function down for one example a loop that nobody reads, at `first`, and nothing in its body. A value that
+/// got out of the function is refused as one out of a loop is.
+constexpr void leave_nothing(graph& g, int first, int last, location at) {
+  for (int i = first; i < last; ++i) {
+    node n = source(i == first ? opcode::loop : opcode::constant, dtype::s64, {}, at);
+    n.integer = i == first ? 1 : 0;
+    n.region = i == first ? g.open_region : first;
+    n.local_axes = g.open_local;
+    n.scope = g.open_scope;
+    g.nodes[static_cast<std::size_t>(i)] = n;
+  }
+  g.has_regions = true;
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "gspmd/detail/ops/leading.hpp"
+#include "gspmd/detail/ops/regions.hpp"
+
+namespace gspmd::detail {
+
+/// Makes of a function that is written for one example one for many. The function is traced for one example, a row of each argument that is
+/// mapped; then its nodes are gone through in order, and each one that depends on the example is added again with a dim for all of them:
+///
+///   h = einsum(x, w)        x is a row, w is not mapped     einsum with one more letter in x and h
+///   y = h + b                                               b, which all examples share, is repeated
+///   c = sum(w)              does not depend on an example   c, once
+///
+/// In a loop all examples go through the trips together; what its trips read and write row by row has the examples behind the rows, so that
+/// it is still one row. A conditional whose predicate is not the same for all examples computes both branches and chooses; a while_loop goes on
+/// while one of them does, and those that are done stay as they are.
+class vectorizer {
+ public:
+  constexpr vectorizer(graph& g, std::int64_t size, location at)
+      : g_(g), at_(at), size_(size), calls_(g.calls.size()), first_(static_cast<int>(g.nodes.size())) {
+    index_ = add_constant(g, dtype::s64, {}, 0, 0, at);  // the number of an example
+  }
+
+  /// The value of one example: row `index` of an argument along its dim `dim`, while the function is traced.
+  constexpr int add_example(int argument, int leading, int dim) {
+    const int row = add_dynamic_index(g_, leading, index_, at_);
+    if (row >= 0) examples_.push_back({row, leading, dim == 1 ? argument : -1});
+    return row;
+  }
+
+  /// Whether a result of the function depends on an example; after `run`.
+  [[nodiscard]] constexpr bool depends(int i) const { return mapped(i); }
+  /// A result for all examples, which its dim 0 counts; after `run`.
+  constexpr int stacked(int i) { return form(i, 0); }
+  /// The same of one that does not depend on the examples: as it is for all of them.
+  [[nodiscard]] constexpr int shared(int i) const { return i < first_ ? i : number_[place(i)]; }
+
+  constexpr void run(const std::vector<int>& results) {
+    last_ = static_cast<int>(g_.nodes.size());
+    const auto count = place(last_);
+    needed_.resize(count, 0);
+    mapped_.resize(count, 0);
+    at_dim_.resize(count, 0);
+    number_.resize(count, -1);
+    region_.resize(count, -1);
+    chosen_.resize(count, -1);
+    end_of_.resize(count, -1);
+    begins_.resize(count, -1);
+    for (auto& f : forms_) f.resize(static_cast<std::size_t>(last_), -1);
+    find_needed(results);
+    find_mapped();
+    for (int i = first_; i < last_ && !g_.failed(); ++i) {
+      begins_[place(i)] = static_cast<int>(g_.nodes.size());
+      if (needed_[place(i)] != 0) emit(i);
+    }
+    renumber_calls();
+  }
+  /// Takes the nodes of the one example away; the values of the function are none any more.
+  constexpr void finish() {
+    leave_nothing(g_, first_, last_, at_);
+    g_.typer = types_so_far{};
+  }
+
+ private:
+  struct example {
+    int row, leading,
+        behind_rows;  // nodes: of the function; the argument with the examples as dim 0, and as dim 1 where it came so
+  };
+  using node_list = inline_vec<int, max_map_arity>;
+
+  [[nodiscard]] constexpr const node& at(int i) const { return g_.nodes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr std::size_t place(int i) const { return static_cast<std::size_t>(i - first_); }
+  [[nodiscard]] constexpr bool mapped(int i) const { return i >= first_ && mapped_[place(i)] != 0; }
+  [[nodiscard]] constexpr int maker(int i) const { return at(i).op == opcode::result ? at(i).operands[0] : i; }
+
+  /// Marks what the results need. A carried value needs what follows it.
+  constexpr void find_needed(const std::vector<int>& results) {
+    for (int i = first_; i < last_; ++i)
+      if (at(i).op == opcode::loop_result) {
+        end_of_[place(at(i).operands[0])] = i;
+        const int next = at(i).operands[1], loop = at(at(i).operands[0]).region;
+        if (!is_while(at(loop)) || at(next).op != opcode::cond_result) continue;
+        const int branch = at(at(next).operands[0]).operands[0];
+        if (at(branch).region == loop) end_of_[place(branch)] = i;  // what ends the loop
+      }
+    std::vector<int> open;
+    const auto mark = [&](int i) {
+      if (i < first_ || needed_[place(i)] != 0) return;
+      needed_[place(i)] = 1;
+      open.push_back(i);
+    };
+    for (const int r : results) mark(r);
+    while (!open.empty()) {
+      const int i = open.back();
+      open.pop_back();
+      for (const int o : at(i).operands) mark(o);
+      mark(at(i).region);
+      if (at(i).op == opcode::carry) mark(end_of_[place(i)]);
+    }
+  }
+
+  /// Finds which values depend on an example, and where they have the dim of the examples. What a loop carries depends on one if it does in
+  /// any trip.
+  constexpr void find_mapped() {
+    std::vector<std::uint8_t> has_rows(place(last_), 0);
+    for (int i = first_; i < last_; ++i)
+      if (needed_[place(i)] != 0 && facts_of(at(i).op).leading.is == leading_dim::way::row)
+        if (const int x = at(i).operands[0]; x >= first_) has_rows[place(x)] = 1;
+    mapped_[place(index_)] = 1;
+    for (const auto& e : examples_) mapped_[place(e.row)] = 1;
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (int i = first_; i < last_; ++i) {
+        if (needed_[place(i)] == 0 || is_example(i)) continue;
+        const bool is = depends_on_example(i);
+        const std::int8_t where = is ? place_of_dim(i, has_rows) : std::int8_t{0};
+        changed = changed || is != mapped(i) || where != at_dim_[place(i)];
+        mapped_[place(i)] = is ? 1 : 0;
+        at_dim_[place(i)] = where;
+      }
+    }
+  }
+  [[nodiscard]] constexpr bool is_example(int i) const {
+    for (const auto& e : examples_)
+      if (e.row == i) return true;
+    return i == index_;
+  }
+  [[nodiscard]] constexpr bool depends_on_example(int i) const {
+    const node& n = at(i);
+    if (mapped(i)) return true;
+    switch (n.op.code) {
+      case opcode::loop:
+      case opcode::branch:
+      case opcode::otherwise: return false;
+      case opcode::carry: return mapped(n.operands[0]) || mapped(at(end_of_[place(i)]).operands[1]) || goes_with_others(i);
+      case opcode::loop_result: return mapped(n.operands[0]);
+      case opcode::cond_result:
+        return mapped(at(at(n.operands[0]).operands[0]).operands[0]) || mapped(n.operands[1]) || mapped(n.operands[2]);
+      default: return led_operands(n) != 0;
+    }
+  }
+  /// Fields that take several sweeps on one exchange have one shape.
+  [[nodiscard]] constexpr bool goes_with_others(int carry) const {
+    const node& n = at(carry);
+    if (ghost_sweeps(at(n.region)) == 1) return false;
+    for (int i = n.region; i < last_; ++i)
+      if (at(i).op == opcode::carry && at(i).region == n.region && at(i).shape == n.shape && mapped(i)) return true;
+    return false;
+  }
+  [[nodiscard]] constexpr std::uint32_t led_operands(const node& n) const {
+    std::uint32_t led = 0;
+    for (int k = 0; k < n.operands.count; ++k)
+      if (mapped(n.operands[k])) led |= std::uint32_t{1} << k;
+    return led;
+  }
+  [[nodiscard]] constexpr std::int8_t place_of_dim(int i, const std::vector<std::uint8_t>& has_rows) const {
+    const node& n = at(i);
+    const auto of = [this](int o) { return o < first_ ? std::int8_t{0} : at_dim_[place(o)]; };
+    switch (n.op.code) {
+      case opcode::carry: return has_rows[place(i)] != 0 ? 1 : 0;
+      case opcode::loop_result: return of(n.operands[0]);
+      case opcode::cond_result: return of(n.operands[mapped(n.operands[2]) ? 2 : 1]);
+      case opcode::result: return of(n.operands[0]);
+      default: return places_of(n, led_operands(n)).result;
+    }
+  }
+
+  /// Nodes that are added while this lives stand where a node of the function stood.
+  class standing {
+   public:
+    constexpr standing(graph& g, int region, axis_mask local, int scope)
+        : g_(g), region_(g.open_region), local_(g.open_local), scope_(g.open_scope) {
+      g.open_region = region;
+      g.open_local = local;
+      g.open_scope = scope;
+    }
+    constexpr ~standing() {
+      g_.open_region = region_;
+      g_.open_local = local_;
+      g_.open_scope = scope_;
+    }
+    standing(const standing&) = delete;
+
+   private:
+    graph& g_;
+    int region_;
+    axis_mask local_;
+    int scope_;
+  };
+  [[nodiscard]] constexpr int region_of(int r) const { return r < first_ ? r : region_[place(r)]; }
+
+  /// A value with the examples as its dim `dim`: made where the value stands, outside of loops that only read it.
+  constexpr int form(int i, int dim) {
+    int& known = forms_[static_cast<std::size_t>(dim)][static_cast<std::size_t>(i)];
+    if (known >= 0 || g_.failed()) return known;
+    if (mapped(i) && at_dim_[place(i)] == dim) return number_[place(i)];
+    const int from = mapped(i) ? form(i, at_dim_[place(i)]) : shared(i);
+    if (from < 0) return -1;
+    const node& n = at(from);
+    const standing here(g_, n.op == opcode::loop ? from : n.region, n.local_axes, n.scope);
+    return known = mapped(i) ? add_moved_dim(g_, from, 1 - dim, dim, at_) : add_for_examples(g_, from, size_, dim, at_);
+  }
+  /// As the new value of node `like` has it.
+  constexpr int form_as(int i, int like) { return mapped(like) ? form(i, at_dim_[place(like)]) : shared(i); }
+
+  constexpr void emit(int i) {
+    const node n = at(i);  // a copy: the graph grows
+    if (n.op == opcode::result) return;
+    if (is_example(i)) return emit_example(i);
+    const standing here(g_, region_of(n.region), n.local_axes, n.scope);
+    if (is_region(n.op)) return emit_region(i, n);
+    if (!mapped(i)) {
+      node again = n;
+      for (auto& o : again.operands) o = shared(o);
+      return note(i, n, g_.add(again));
+    }
+    const auto places = places_of(n, led_operands(n));
+    node_list operands;
+    for (int k = 0; k < n.operands.count; ++k)
+      operands.push_back(places.operands[k] < 0 ? shared(n.operands[k]) : form(n.operands[k], places.operands[k]));
+    if (g_.failed()) return;
+    note(i, n, add_led(g_, n, operands, places, size_));
+    if (!g_.failed()) close_for_regions(i, n);
+  }
+  constexpr void emit_example(int i) {
+    for (const auto& e : examples_)
+      if (e.row == i) {
+        number_[place(i)] = e.leading;
+        forms_[0][static_cast<std::size_t>(i)] = e.leading;
+        forms_[1][static_cast<std::size_t>(i)] = e.behind_rows;
+      }
+    extents shape;
+    shape.push_back(size_);
+    if (i == index_) number_[place(i)] = add_iota(g_, dtype::s64, shape, 0, at_);
+  }
+  /// The results of what was added for node `i` have its number and those that follow.
+  constexpr void note(int i, const node& n, int id) {
+    number_[place(i)] = id;
+    for (int r = 1; r < n.results && id >= 0; ++r) {
+      node more = at(i + r);
+      more.operands[0] = id;
+      if (mapped(i)) {
+        more.shape.insert(at_dim_[place(i)], size_);
+        leading_attributes::annotate(more, at_dim_[place(i)]);
+      }
+      number_[place(i + r)] = g_.add_sized(more);
+    }
+  }
+  /// A manual region of all axes has its arguments whole along what they split of others: of the examples too.
+  constexpr void close_for_regions(int i, const node& n) {
+    if (facts_of(n.op).made != origin::viewed) return;
+    node& argument = g_.nodes[static_cast<std::size_t>(at(number_[place(i)]).operands[0])];
+    if (argument.annotated && argument.closed_axes == 0 && g_.find_types == nullptr) argument.annotation.open &= ~dim_mask{1};
+  }
+
+  constexpr void emit_region(int i, node n) {
+    const auto add = [&](bool opens) {
+      number_[place(i)] = g_.add(n);
+      if (opens) region_[place(i)] = number_[place(i)];
+      if (opens) g_.has_regions = true;
+    };
+    switch (n.op.code) {
+      case opcode::loop:
+        for (int c = i; c < last_; ++c)  // before the loop: its carried values stand together
+          if (at(c).op == opcode::carry && at(c).region == i && needed_[place(c)] != 0)
+            static_cast<void>(form_as(at(c).operands[0], c));
+        return add(true);
+      case opcode::branch: return emit_branch(i, n);
+      case opcode::otherwise:
+        region_[place(i)] = g_.open_region;
+        if (is_flat(n.operands[0])) return;
+        n.operands[0] = number_[place(n.operands[0])];
+        return add(true);
+      case opcode::cond_result: return emit_cond_result(i, n);
+      case opcode::carry: n.operands[0] = form_as(n.operands[0], i); break;
+      default:  // loop_result
+        n.operands[1] = form_as(n.operands[1], i);
+        n.operands[0] = number_[place(n.operands[0])];
+        break;
+    }
+    if (mapped(i)) n.shape.insert(at_dim_[place(i)], size_);
+    if (!g_.failed()) add(false);
+  }
+  /// Whether both branches of a conditional are computed, where it stands.
+  [[nodiscard]] constexpr bool is_flat(int branch) const { return chosen_[place(branch)] >= 0 && end_of_[place(branch)] < 0; }
+  constexpr void emit_branch(int i, node n) {
+    const int pred = n.operands[0];
+    if (mapped(pred)) {
+      chosen_[place(i)] = form(pred, 0);
+      region_[place(i)] = g_.open_region;
+      if (is_flat(i)) return;
+      n.operands[0] = add_for_any(g_, chosen_[place(i)], n.at);
+    } else {
+      n.operands[0] = shared(pred);
+    }
+    if (g_.failed()) return;
+    number_[place(i)] = region_[place(i)] = g_.add(n);
+    g_.has_regions = true;
+  }
+  constexpr void emit_cond_result(int i, node n) {
+    const int branch = at(n.operands[0]).operands[0], holds = chosen_[place(branch)];
+    int on_true = form_as(n.operands[1], i);
+    const int on_false = form_as(n.operands[2], i);
+    if (holds >= 0 && mapped(i)) {
+      const standing inside(g_, region_[place(branch)], n.local_axes, n.scope);
+      on_true = add_chosen_by_example(g_, holds, on_true, on_false, at_dim_[place(i)], n.at);
+    }
+    if (is_flat(branch) || g_.failed()) {
+      number_[place(i)] = on_true;
+      return;
+    }
+    n.operands[0] = number_[place(n.operands[0])];
+    n.operands[1] = on_true;
+    n.operands[2] = on_false;
+    if (mapped(i)) n.shape.insert(at_dim_[place(i)], size_);
+    number_[place(i)] = g_.add(n);
+  }
+
+  /// Calls of functions of several nodes, which messages name, are those of the nodes that were added.
+  constexpr void renumber_calls() {
+    const auto begin = [this](int i) { return i < last_ ? begins_[place(i)] : static_cast<int>(g_.nodes.size()); };
+    for (auto k = calls_; k < g_.calls.size() && !g_.failed(); ++k) {
+      written_call& c = g_.calls[k];
+      c.begin = begin(c.begin);
+      c.end = begin(c.end);
+      for (auto& a : c.arguments) a = a < 0 ? -1 : shared(a);
+    }
+  }
+
+  graph& g_;
+  location at_;
+  std::int64_t size_;
+  std::size_t calls_;
+  int first_, last_ = 0;  // nodes of the function
+  int index_ = -1;
+  std::vector<example> examples_;
+  std::vector<std::uint8_t> needed_, mapped_;
+  std::vector<std::int8_t> at_dim_;  // of a value that depends on an example, which dim counts them
+  std::vector<int> number_;          // the node that was added
+  std::vector<int> region_;          // of what opens one, the one that it is now
+  std::vector<int> chosen_;          // of a branch, the bools of the examples
+  std::vector<int> end_of_;          // of a carried value, its result; of the branch that ends a while_loop, one of these
+  std::vector<int> begins_;          // where what was added for it begins
+  std::array<std::vector<int>, 2> forms_;
+};
+
+}  // namespace gspmd::detail

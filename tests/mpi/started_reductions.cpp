@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// ranks: 2 3 4
+// two nodes: 4
+// Reductions that are started and finished, by every way in which they go, give what they give at once, to the bit in the order of the
+// members; any number of them is under way, and what else is done meanwhile is done right.
+#include "gspmd/comm/mpi.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "../support/started_reductions.hpp"
+
+using namespace oracle;
+
+namespace {
+
+int world_size() {
+  int n = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &n);
+  return n;
+}
+std::vector<mesh_shape> meshes() {
+  const int n = world_size();
+  std::vector<mesh_shape> result{mesh_of({n}), mesh_of({1, n})};
+  if (n == 4) result.push_back(mesh_of({2, 2}));
+  return result;
+}
+int everywhere(int wrong) {
+  int sum = 0;
+  MPI_Allreduce(&wrong, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  return sum;
+}
+using options = gspmd::mpi_options;
+/// By messages, in pieces; through the window of a node; with every shard too large for it.
+const std::vector<options> ways{options{false}, options{false, 50}, options{true}, options{true, 1000, 0}};
+
+}  // namespace
+
+TEST_CASE("mpi: started reductions between all shardings, of every element type and monoid") {
+  for (const auto& how : ways) {
+    gspmd::mpi_communicator comm(MPI_COMM_WORLD, how);
+    by_starting<gspmd::mpi_communicator> started{comm};
+    for (const auto& mesh : meshes()) {
+      const int stride = mesh.axis_count() == 1 ? 1 : 7;
+      for (const auto& shape : {shape_of({0}), shape_of({1}), shape_of({7}), shape_of({64})})
+        CHECK(everywhere(wrong_in_all_pairs<std::int64_t>(started, mesh, shape, stride)) == 0);
+      for (const auto& shape : {shape_of({5, 4}), shape_of({3, 3}), shape_of({80, 100})})
+        CHECK(everywhere(wrong_in_all_pairs<float>(started, mesh, shape, 3 * stride, 1, !how.shared_memory)) == 0);
+    }
+    const auto line = mesh_of({world_size()});
+    CHECK(everywhere(wrong_in_all_monoids<float>(started, line, !how.shared_memory)) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<double>(started, line, !how.shared_memory)) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<std::int32_t>(started, line)) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<bool>(started, line)) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<gspmd::bf16>(started, line)) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<std::uint8_t>(started, line)) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<std::uint32_t>(started, line)) == 0);
+  }
+}
+
+TEST_CASE("mpi: several started reductions at once, with other collectives between") {
+  for (const auto& how : ways) {
+    gspmd::mpi_communicator comm(MPI_COMM_WORLD, how);
+    constexpr std::size_t room = 400'000;
+    const auto shared = comm.allocate(room);
+    for (unsigned seed = 0; seed < 40; ++seed)
+      for (const auto& mesh : meshes()) {
+        CAPTURE(seed);
+        // their buffers are shared; none is; some are, where there is room
+        const std::size_t places = seed % 3 == 0 ? room : seed % 3 == 1 ? 0 : 20'000;
+        CHECK(everywhere(wrong_of_several<std::int64_t>(comm, mesh, seed, {shared.get(), places})) == 0);
+        if (!how.shared_memory) CHECK(everywhere(wrong_of_several<double>(comm, mesh, 1000 + seed, {shared.get(), places})) == 0);
+      }
+  }
+}
