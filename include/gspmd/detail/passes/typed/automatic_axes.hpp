@@ -389,13 +389,13 @@ class automatic_writer {
 };
 
 /// The program of the explicit axes with a plan for the automatic ones, or refused as that plan is.
-template <class Passes>
-constexpr graph with_automatic_plan(const graph& typed, const along_automatic& along, const Passes& passes) {
-  const mistake broken = passes.template of<refuse_pass>();
+template <class Before>
+constexpr graph with_automatic_plan(const graph& typed, const along_automatic& along, const Before& before) {
+  const mistake broken = before.template of<refuse_pass>();
   if (broken == mistake::none)
-    return automatic_writer(typed, along, passes.template of<typename Passes::chosen_by>().best.table).run();
+    return automatic_writer(typed, along, before.template of<typename Before::chosen_by>().best.table).run();
   graph made = typed;
-  made.error = refuse_pass::why(passes);
+  made.error = refuse_pass::why(before);
   made.broken = broken;
   return made;
 }
