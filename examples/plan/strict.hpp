@@ -33,6 +33,7 @@ class strict_reader {
         d_.errors.add("mesh.memory_per_device",
                       "is a limit of what is planned; a document of this mode says itself what is held and sent: leave it out");
     }
+    if (const auto* j = top.find("explicit")) read_explicit(*j, mode.value_or("") == "explicit");
     const auto* inputs = top.require("inputs", "a list");
     const auto* ops = top.find("ops");
     const auto* outputs = top.require("outputs", "a list");
@@ -71,6 +72,29 @@ class strict_reader {
   }
 
  private:
+  /// The axes that a document types, where the planner has the others.
+  void read_explicit(const json& j, bool is_explicit) {
+    const path at(root_, "explicit");
+    if (!is_explicit)
+      return d_.errors.add(at.str(),
+                           "names the axes of a document of the explicit mode; leave it out, or say \"mode\": \"explicit\"");
+    std::vector<std::string> names;
+    bool are_names = j.is_array() && !j.empty();
+    if (are_names)
+      for (const auto& name : j) {
+        are_names = are_names && name.is_string();
+        if (are_names) names.push_back(name.get<std::string>());
+      }
+    if (!are_names)
+      return d_.errors.add(
+          at.str(), "is " + found(j) + "; it is a list of axes, one or more: with none the document is of the automatic mode");
+    if (!d_.mesh) return;
+    for (const auto& name : names)
+      if (d_.mesh->find(name).empty())
+        return d_.errors.add(
+            at.str(), "names " + in_quotes(name) + ", which is not an axis of the mesh; its axes are: " + d_.mesh->names());
+    d_.mesh.emplace(d_.mesh->explicit_axes(names));
+  }
   void read_input(const json& j, const path& at) {
     object_reader reader(j, at, d_.errors);
     if (!reader.is_object()) return;

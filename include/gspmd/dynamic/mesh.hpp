@@ -144,6 +144,18 @@ class mesh {
     looked_at.shape.is_checked = true;
     return with_info(looked_at);
   }
+  /// The same mesh, of which programs type these axes only and leave the others to the planner: see gspmd::explicit_axes. Throws
+  /// gspmd::error: an axis that is not there.
+  [[nodiscard]] mesh explicit_axes(const std::vector<std::string>& names) const {
+    auto typed = info();
+    typed.shape.automatic_axes = detail::axis_bit(typed.shape.axis_count()) - 1;
+    for (const auto& name : names) {
+      const auto found = typed.mask_of(name);
+      if (found == 0) throw error("explicit_axes: `" + name + "` is not an axis of the mesh; its axes are " + this->names());
+      typed.shape.automatic_axes &= ~found;
+    }
+    return with_info(typed);
+  }
   /// The same devices with axes cut so that annotations may name these parts of them: `x:(2)4`. A part that overlaps one before it,
   /// that its axis does not have, or for which there is no room, is left out, and unknown to annotations.
   [[nodiscard]] mesh with_parts(const std::vector<std::string>& names) const {

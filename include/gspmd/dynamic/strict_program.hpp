@@ -65,7 +65,7 @@ class strict_program {
   /// `manual`: the axes of the local view, as "x,y". Along them shapes are those of shards.
   strict_program(builder& b, std::string_view manual) : builder_(b), typer_(b.graph(), b.mesh().info(), 0) {
     set_manual(manual);
-    if (manual.empty()) b.graph().find_types = &detail::find_types;
+    if (manual.empty() && detail::has_typed_axes(mesh().shape)) b.graph().find_types = &detail::find_types;
   }
   strict_program(const strict_program&) = delete;
 
@@ -84,35 +84,36 @@ class strict_program {
 
   /// Sets the states in which an input comes.
   void input(value x, const value_states& s, bool has_gradient = true) {
-    auto t = typed(s);
+    auto says = stated(s);
     if (!has_gradient) {
       without_gradient_.push_back(x.id());
-      for (int a = 0; a < mesh().shape.axis_count(); ++a) t.hold(a, detail::without_gradient(t.on(a)));
+      for (int a = 0; a < mesh().shape.axis_count(); ++a)
+        if (!typer_.is_automatic(a)) says.hold(a, detail::without_gradient(says.on(a)));
     }
     typer_.run();
-    typer_.give(x.id(), t);
+    typer_.give(x.id(), says.without(automatic()));
     if (!is_planned()) return;
     auto& n = builder_.graph().nodes[static_cast<std::size_t>(x.id())];
     n.annotated = true;
-    n.annotation = t.layout;
+    n.annotation = says.layout;
   }
   /// Marks a value that stands for another one: the input or the result of a region. Gradients go through it.
   void stands_for(value x, value other) { links_.push_back({x.id(), other.id()}); }
   /// Requires a result to be in exactly these states. A constant or a replica is cut for it, for which nothing is sent. Returns the value
   /// that is so.
   value want(value x, const value_states& s, location at = location::current()) {
-    const auto t = typed(s);
-    typer_.want(x.id(), t);
+    const auto says = stated(s);
+    typer_.want(x.id(), says.without(automatic()));
     if (!is_planned() || typer_.local() != 0) return x;
     typer_.run();
-    return states(x) ? requested(x, t, at) : x;
+    return states(x) ? requested(x, says, at) : x;
   }
   /// Brings a value to these states.
   value reshard(value x, const value_states& s, location at = location::current()) {
-    const auto t = typed(s);
-    if (is_planned() && typer_.local() == 0) return requested(x, t, at);
+    const auto says = stated(s);
+    if (is_planned() && typer_.local() == 0) return requested(x, says, at);
     const value made = builder_.reshard(x, std::vector<std::string>(static_cast<std::size_t>(x.rank())), at);
-    if (made.is_valid()) typer_.want(made.id(), t);
+    if (made.is_valid()) typer_.want(made.id(), says.without(automatic()));
     return made;
   }
 
@@ -182,13 +183,13 @@ class strict_program {
     if (!is_planned()) throw error("a program with manual axes is checked and not planned");
     return builder_.compile();
   }
-  /// The states of a value; nothing where it was refused.
+  /// The states of a value; nothing where it was refused. Along automatic axes, of which types say nothing, it is called invariant.
   [[nodiscard]] std::optional<value_states> states(value x) const {
     if (!x.is_valid() || static_cast<std::size_t>(x.id()) >= typer_.types.size()) return {};
     const auto& t = typer_.types[static_cast<std::size_t>(x.id())];
     if (!t.is_known) return {};
     value_states s;
-    for (int a = 0; a < mesh().shape.axis_count(); ++a) s.on.push_back(t.on(a));
+    for (int a = 0; a < mesh().shape.axis_count(); ++a) s.on.push_back(seen(t, a));
     for (const auto& use : t.layout.splits) s.order.emplace_back(use.axis, use.dim);
     return s;
   }
@@ -198,7 +199,7 @@ class strict_program {
     tried.run();
     if (!x.is_valid() || !tried.types[static_cast<std::size_t>(x.id())].is_known) return {};
     value_states s;
-    for (int a = 0; a < mesh().shape.axis_count(); ++a) s.on.push_back(tried.types[static_cast<std::size_t>(x.id())].on(a));
+    for (int a = 0; a < mesh().shape.axis_count(); ++a) s.on.push_back(seen(tried.types[static_cast<std::size_t>(x.id())], a));
     return s;
   }
   /// Returns the collectives that the program sends forward, in order.
@@ -271,9 +272,13 @@ class strict_program {
  private:
   [[nodiscard]] const detail::mesh_info& mesh() const { return builder_.mesh().info(); }
   [[nodiscard]] bool is_planned() { return builder_.graph().find_types != nullptr; }
-  value requested(value x, const detail::value_type& t, location at) {
-    const auto& is = t.layout;
-    const auto others = is.split_axes() | is.partial | is.varying | is.replica;
+  [[nodiscard]] detail::axis_mask automatic() const { return mesh().shape.automatic_axes; }
+  [[nodiscard]] axis_state seen(const detail::value_type& t, int a) const {
+    return typer_.is_automatic(a) ? axis_state{state::invariant} : t.on(a);
+  }
+  value requested(value x, const detail::value_type& says, location at) {
+    const auto& is = says.layout;
+    const auto others = is.split_axes() | is.partial | is.varying | is.replica | automatic();
     const auto invariant = (detail::axis_bit(mesh().shape.axis_count()) - 1) & ~others;
     return {x.graph(), detail::add_requested_state(*x.graph(), x.id(), {is, invariant, true}, at)};
   }
@@ -292,7 +297,8 @@ class strict_program {
     }
     return axes;
   }
-  [[nodiscard]] detail::value_type typed(const value_states& s) const {
+  /// What these states say; of automatic axes too, which types leave out.
+  [[nodiscard]] detail::value_type stated(const value_states& s) const {
     auto t = detail::value_type::of({});
     const auto is_local = [&](int a) { return (typer_.local() & detail::axis_bit(a)) != 0; };
     for (const auto& [axis, dim] : s.order)

@@ -131,12 +131,28 @@ struct tensor<T, Dims, place<Mesh, Parts...>> {
     if (!parts.problem.empty()) g.fail(n.at, "input", parts.broken, parts.problem);
     n.annotated = true;
     n.annotation = parts.layout;
-    g.find_types = &detail::find_types;
+    if (detail::has_typed_axes(g.mesh->shape)) {
+      g.find_types = &detail::find_types;
+    } else {
+      if (const auto what = detail::automatic_mistake(*g.mesh, n.shape, parts.layout); !what.empty())
+        g.fail(n.at, "input", detail::mistake::states, what);
+      n.annotated = !parts.layout.splits.empty();
+    }
     return {&g, id};
   }
 };
 
 namespace detail {
+
+/// On a mesh without explicit axes: what is said of a value is an annotation.
+constexpr value annotated_only(value x, const placed_parts& parts, const char* who, location at) {
+  auto& g = *x.graph();
+  sharding s = parts.layout;
+  s.partial |= parts.invariant;
+  if (const text what = automatic_mistake(*g.mesh, x.node().shape, s); !what.empty())
+    return made(g.fail(at, who, mistake::states, what), x);
+  return s.splits.empty() ? x : value{&g, add_reshard(g, x.id(), parts.layout, at)};
+}
 
 /// A value, to be brought to what `Parts` name.
 template <class... Parts>
@@ -145,6 +161,7 @@ constexpr value requested(value x, const char* who, bool is_out, location at) {
   auto& g = *x.graph();
   const auto parts = parts_of_place<Parts...>(*g.mesh, x.rank());
   if (!parts.problem.empty()) return made(g.fail(at, who, parts.broken, parts.problem), x);
+  if (g.find_types == nullptr && !has_typed_axes(g.mesh->shape)) return annotated_only(x, parts, who, at);
   return {&g, add_requested_state(g, x.id(), {parts.layout, parts.invariant, parts.has_splits, is_out}, at)};
 }
 

@@ -167,6 +167,12 @@ struct planned_program {
   using type = typename decltype(find())::type;
 };
 
+/// The program that is planned of one on this mesh: it itself, but where some axes are planned before (modes/explicit_axes.hpp).
+template <class Program, class Mesh>
+struct program_on {
+  using type = Program;
+};
+
 /// The plan of a compiled program, or of its stand-in if it is refused.
 template <auto Callable, class Mesh, class... Inputs>
 struct static_plan {
@@ -177,7 +183,7 @@ struct static_plan {
 
   static auto find_traced() {
     if constexpr (is_constant_program<Callable, Mesh, Inputs...>)
-      return typename planned_program<traced_program<run>, Mesh>::type{};
+      return typename planned_program<typename program_on<traced_program<run>, Mesh>::type, Mesh>::type{};
     else return stand_in<mistake::reported>{};
   }
   using traced = decltype(find_traced());
@@ -203,7 +209,7 @@ struct static_plan {
 
   struct refusal {
     static constexpr text make() {
-      if constexpr (refused_when_traced != mistake::none) return traced_program<run>::error();
+      if constexpr (refused_when_traced != mistake::none) return program_on<traced_program<run>, Mesh>::type::error();
       else if constexpr (refused_when_planned == mistake::memory)
         return too_large(traced::found().holds, traced::mesh::info.shape.most_memory);
       else return refuse_pass::why(typename traced::passes{});

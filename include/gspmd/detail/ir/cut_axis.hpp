@@ -42,6 +42,9 @@ constexpr mesh_info cut_axis(const mesh_info& mesh, axis_cut cut) {
   result.shape.saving = mesh.shape.saving;
   result.shape.is_searched = mesh.shape.is_searched;
   result.shape.is_checked = mesh.shape.is_checked;
+  for (int a = 0; a < mesh.shape.axis_count(); ++a)
+    if ((mesh.shape.automatic_axes & axis_bit(a)) != 0)
+      result.shape.automatic_axes |= (a == cut.axis ? axis_mask{3} : axis_mask{1}) << (a > cut.axis ? a + 1 : a);
   for (int a = 0; a < mesh.shape.axis_count(); ++a) {
     if (a != cut.axis) {
       result.add_axis(mesh.name(a), mesh.shape.sizes[a]);

@@ -30,6 +30,7 @@ struct mesh_shape {
   int saving = 0;                          // what is given up for that, see save_memory.hpp
   bool is_searched = false;                // plans for it are searched (choose/plan_search.hpp)
   bool is_checked = false;                 // runs compare what devices should hold alike (run/equality_check.hpp)
+  axis_mask automatic_axes = 0;            // of a program with types: along which they say nothing (typed/automatic_axes.hpp)
 
   [[nodiscard]] constexpr int axis_count() const { return sizes.count; }
   [[nodiscard]] constexpr std::int64_t device_count() const {

@@ -212,12 +212,19 @@ constexpr int add_cotangent(graph& g, int dy, int x, location at, cotangent is) 
 struct written_step {
   device_action what = device_action::nothing;
   axis_mask axes = 0;
+  bool is_found = false;  // by the planner: what its axes and others do is what the layout of its node says
 
-  constexpr void keep(node& n) const { add_attributes(n, static_cast<int>(what) + 16 * std::int64_t{axes}); }
+  constexpr void keep(node& n) const {
+    add_attributes(n, static_cast<int>(what) + 16 * std::int64_t{axes} + (is_found ? found_bit : 0));
+  }
   static constexpr int count_of(const node& n) { return n.attributes.count; }
   static constexpr written_step of(const node& n, int k) {
-    return {static_cast<device_action>(n.attributes[k] % 16), static_cast<axis_mask>(n.attributes[k] / 16)};
+    const std::int64_t a = n.attributes[k];
+    return {static_cast<device_action>(a % 16), static_cast<axis_mask>(a % found_bit / 16), a >= found_bit};
   }
+
+ private:
+  static constexpr std::int64_t found_bit = std::int64_t{1} << 40;
 };
 
 /// Adds the place of a device along an axis, an s32 of rank 0.

@@ -28,7 +28,7 @@ constexpr sharding layout_after(const written_step& step, const sharding& from, 
 constexpr reshard_step planned_step(const mesh_shape& mesh, const extents& global, const written_step& written,
                                     const sharding& from, const sharding& to) {
   using kind = reshard_step::kind;
-  const sharding after = layout_after(written, from, to);
+  const sharding after = written.is_found ? to : layout_after(written, from, to);
   switch (written.what) {
     case device_action::sum:
     case device_action::gather_sum:

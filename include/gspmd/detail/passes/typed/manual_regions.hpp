@@ -316,7 +316,7 @@ class region_planner {
 constexpr void type_local(graph& g, bool annotate) {
   program_typer typer(g, *g.mesh, 0, g.find_types == nullptr);
   if (g.find_types != nullptr)
-    for (const int i : g.inputs) typer.give(i, type_of_input(g.nodes[static_cast<std::size_t>(i)]));
+    for (const int i : g.inputs) typer.give(i, type_of_input(g.mesh->shape, g.nodes[static_cast<std::size_t>(i)]));
   typer.run();
   if (!typer.mistakes.empty()) {
     if (g.error.empty()) g.error << first_mistake(typer);
@@ -331,6 +331,7 @@ constexpr void type_local(graph& g, bool annotate) {
   }
   graph planned = region_planner(g, noted, typer).run();
   g = std::move(planned);
+  if (g.find_types != nullptr && !g.failed()) plan_automatic_axes(g);
 }
 
 }  // namespace gspmd::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/automatic_axes.hpp"
 #include "gspmd/detail/passes/typed/remedies.hpp"
 #include "gspmd/detail/passes/typed/reshard_step.hpp"
 #include "gspmd/detail/passes/typed/written_steps.hpp"
@@ -17,15 +18,19 @@ class reshard_typer {
     const node& n = t_.at(i);
     const requested_state requested =
         requested_state::is_one(n) ? requested_state::of(n) : requested_state{n.annotation.layout, 0, true};
+    const axis_mask automatic = t_.mesh().automatic_axes;
+    if (automatic != 0 && !leaves_automatic_axes(i, requested)) return;
     if (names_local_axes(
             i, requested.layout.split_axes() | requested.layout.partial | requested.layout.replica | requested.invariant))
       return;
     value_type wanted = t_.type(n.operands[0]);
-    if (requested.has_splits) {
+    if (const axis_mask named = requested.layout.split_axes();
+        requested.has_splits && (named == 0 || (named & ~automatic) != 0)) {
       for (int a = 0; a < t_.mesh().axis_count(); ++a)
         if (wanted.on(a).is == state::shard && !t_.is_local(a) && (n.annotation.open & dim_bit(wanted.on(a).dim)) == 0)
           wanted.set(a, {state::invariant});  // an open dim stays as it is: that of the examples of a vmap
-      for (const auto& use : requested.layout.splits) wanted.set(use.axis, shard_of(use.dim));
+      for (const auto& use : requested.layout.splits)
+        if (!t_.is_automatic(use.axis)) wanted.set(use.axis, shard_of(use.dim));
     }
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
       if ((requested.layout.partial & axis_bit(a)) != 0) wanted.set(a, partial_by(requested.layout.reduced_by));
@@ -164,6 +169,16 @@ class reshard_typer {
   }
 
  private:
+  /// Whether node `i` says of automatic axes only what may be said: that they split dims.
+  constexpr bool leaves_automatic_axes(int i, const requested_state& requested) {
+    sharding s = requested.layout;
+    s.partial |= requested.invariant;
+    const text what = automatic_mistake(t_.on_mesh, t_.at(i).shape, s);
+    if (what.empty()) return true;
+    t_.refuse(((s.partial | s.replica) & t_.mesh().automatic_axes) != 0 ? mode_mistake::axis_mode : mode_mistake::axis_order, i,
+              0, -1, what);
+    return false;
+  }
   /// Whether node `i` names axes that are local where it stands, which is refused.
   constexpr bool names_local_axes(int i, axis_mask named) {
     const axis_mask local = named & t_.at(i).local_axes;

@@ -9,6 +9,14 @@
 
 namespace gspmd::detail {
 
+/// A mesh without the axes of which types say nothing: they have one device.
+constexpr mesh_shape along_types(const mesh_shape& mesh) {
+  mesh_shape typed = mesh;
+  for (int a = 0; a < mesh.axis_count(); ++a)
+    if ((mesh.automatic_axes & axis_bit(a)) != 0) typed.sizes[a] = 1;
+  return typed;
+}
+
 /// The type of a value: what devices hold of it, in programs that state it, and what else is known of it there.
 struct value_type {
   sharding layout;          // its splits are those of the global view
@@ -80,6 +88,13 @@ struct value_type {
     for (int a = 0; a < max_axes && layout.partial != 0; ++a)
       if ((layout.partial & axis_bit(a)) != 0) layout.reduced_by = on(a).reduced_by;
   }
+  /// The same type where nothing is said of these axes: along them all is constant.
+  [[nodiscard]] constexpr value_type without(axis_mask axes) const {
+    value_type t = *this;
+    for (int a = 0; axes >> a != 0; ++a)
+      if ((axes & axis_bit(a)) != 0) t.set(a, {state::constant});
+    return t;
+  }
   /// Changes what is known of the parts. A chunk of a dim that is not known any more varies.
   template <class Change>
   constexpr bool change_parts(Change change) {
@@ -115,6 +130,7 @@ struct value_type {
       continue;
     }
     const auto is = t.on(a).is;
+    if ((mesh.shape.automatic_axes & axis_bit(a)) != 0) continue;
     if (is == state::shard || is == state::invariant) continue;
     words << (is == state::partial    ? " partial("
               : is == state::replica  ? " replica("

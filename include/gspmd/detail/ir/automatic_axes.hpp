@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ir/annotation.hpp"
+#include "gspmd/detail/ir/mesh_info.hpp"
+#include "gspmd/detail/support/text.hpp"
+
+/// Layouts on a mesh of which a program types some axes, the explicit ones, and leaves the others to the planner, the automatic ones. Of a dim
+/// that both split the explicit ones are major: the automatic ones cut what they leave, evenly, so that no part leaves its device for them.
+///
+///     12 elements, data:2 explicit, model:3 automatic     [data] [data,model]: parts of 6, and of 2 inside of these
+///     12 elements, data:2 explicit, model:4 automatic     [data] only: model would cut parts of 2 that do not end where those of 6 do
+namespace gspmd::detail {
+
+/// The part of a layout on these axes.
+constexpr sharding part_along(const sharding& all, axis_mask axes) {
+  sharding s;
+  for (const auto& use : all.splits)
+    if ((axes & axis_bit(use.axis)) != 0) s.splits.push_back(use);
+  s.partial = all.partial & axes;
+  if (s.partial != 0) s.reduced_by = all.reduced_by;
+  return s;
+}
+
+/// Whether the axes that split a dim under `minor` cut the parts that those of `major` leave of it evenly.
+constexpr bool cuts_evenly(const mesh_shape& mesh, const extents& shape, const sharding& major, const sharding& minor, int dim) {
+  const auto parts = parts_of(mesh, major, dim);
+  return parts == 1 || shard_extent(shape[dim], parts) % parts_of(mesh, minor, dim) == 0;
+}
+/// Both together; an automatic axis that does not cut a dim evenly does not split it.
+constexpr sharding put_behind(const mesh_shape& mesh, const extents& shape, const sharding& major, const sharding& minor) {
+  sharding s;
+  for (int d = 0; d < shape.count; ++d) {
+    const bool is_even = cuts_evenly(mesh, shape, major, minor, d);
+    for (const auto* const part : {&major, &minor})
+      for (const auto& use : part->splits)
+        if (use.dim == d && (part == &major || is_even)) s.splits.push_back(use);
+  }
+  s.partial = major.partial | minor.partial;
+  s.reduced_by = major.partial != 0 ? major.reduced_by : minor.reduced_by;
+  return s;
+}
+
+/// A mistake in what a user says of a value on such a mesh; empty if there is none.
+[[gnu::cold]] constexpr text automatic_mistake(const mesh_info& mesh, const extents& shape, const sharding& s) {
+  const axis_mask automatic = mesh.shape.automatic_axes;
+  text what;
+  if (const axis_mask named = (s.partial | s.replica) & automatic; named != 0)
+    return what << "names `" << axes_text(mesh, named)
+                << "`, which is automatic: where a value is a sum along it is for the planner to find; name it in a split only";
+  for (int k = 1; k < s.splits.count; ++k) {
+    const auto &major = s.splits[k - 1], &minor = s.splits[k];
+    if (major.dim != minor.dim || (automatic & axis_bit(major.axis)) == 0 || (automatic & axis_bit(minor.axis)) != 0) continue;
+    return what << "dim " << int{minor.dim} << " is split by `" << axes_text(mesh, axis_bit(major.axis))
+                << "`, which is automatic, before `" << axes_text(mesh, axis_bit(minor.axis))
+                << "`, which is explicit: explicit axes come first, and automatic ones cut what they leave";
+  }
+  const sharding by_types = part_along(s, ~automatic), rest = part_along(s, automatic);
+  for (int d = 0; d < shape.count; ++d)
+    if (!cuts_evenly(mesh.shape, shape, by_types, rest, d))
+      return what << "dim " << d << ", " << shape[d] << " elements, is cut into parts of "
+                  << shard_extent(shape[d], parts_of(mesh.shape, by_types, d)) << " by `" << axes_text(mesh, by_types.axes_of(d))
+                  << "`, which is explicit, and these by `" << axes_text(mesh, rest.axes_of(d)) << "`, which is automatic, into "
+                  << parts_of(mesh.shape, rest, d) << " that are not equal; let it split another dim, or pad this one";
+  return what;
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <type_traits>
+
+#include "gspmd/detail/driver/static_plan.hpp"
+#include "gspmd/detail/passes/typed/automatic_axes.hpp"
+#include "gspmd/modes/tensor.hpp"
+
+namespace gspmd {
+
+/// A mesh of which a program types these axes only, the explicit ones, and leaves all others to the planner: in the place of a mesh, for
+/// `compile`. Along the explicit axes it is a program of the explicit mode, and what it accepts, refuses and sends is as if the mesh had no
+/// other axes. Along the others, the automatic ones, it is a program of the automatic mode: completion finds how values lie, and the planner
+/// what is sent. With all axes explicit it is `compile<f, Mesh, ...>`. At run time: dynamic::mesh::explicit_axes.
+///
+///     using pod = mesh<axis<"data", 2>, axis<"model", 4>>;
+///     using x = tensor<float, dims<64, 512>, place<pod, split<"data", _>>>;
+///     using w = tensor<float, dims<512, 2048>, place<pod, replica<"data">, split<_, "model">>>;
+///     using step = compile<train, explicit_axes<pod, "data">, x, w>;
+///
+/// A `split` of an input, of reshard or of `out` may name automatic axes: then it says how the value lies along all of these, and one that
+/// names none of them leaves that to completion. Types do not have them: typed_result names explicit axes only. Where both kinds split a dim,
+/// explicit axes come first, and what they leave of it is cut evenly.
+///
+/// Errors, at compile time: those of the explicit mode along explicit axes and of the automatic mode along the others; a split that names an
+/// automatic axis before an explicit one, or cuts unevenly; a replica, an invariant or a partial sum along an automatic axis; an axis that is
+/// not there.
+template <class Mesh, dim_spec... Axes>
+struct explicit_axes {
+ private:
+  struct unknown {
+    static constexpr detail::text make() {
+      detail::text what("explicit_axes: ");
+      bool is_first = true;
+      const auto say = [&](std::string_view name) {
+        if (Mesh::info.mask_of(name) != 0) return;
+        what << (is_first ? "`" : ", `") << name << '`';
+        is_first = false;
+      };
+      (say(Axes.view()), ...);
+      return what << " is not an axis of the mesh; its axes are " << detail::names_text(Mesh::info);
+    }
+  };
+  static constexpr detail::mesh_info make_info() {
+    if constexpr (!((Mesh::info.mask_of(Axes.view()) != 0) && ...)) detail::refuse<detail::mistake::unknown_axis, unknown>();
+    auto m = Mesh::info;
+    m.shape.automatic_axes =
+        (detail::axis_bit(m.shape.axis_count()) - 1) & ~(detail::axis_mask{0} | ... | m.mask_of(Axes.view()));
+    return m;
+  }
+
+ public:
+  static constexpr detail::mesh_info info = make_info();
+  static constexpr int device_count = info.shape.axis_count() > 0 ? Mesh::device_count : 0;
+};
+
+namespace detail {
+
+template <class Mesh, dim_spec... Axes>
+inline constexpr bool accepts_meshes<explicit_axes<Mesh, Axes...>> = accepts_meshes<Mesh>;
+
+template <class Mesh, class Of, dim_spec... Axes>
+inline constexpr bool is_view_of<Mesh, explicit_axes<Of, Axes...>> =
+    std::is_same_v<Mesh, explicit_axes<Of, Axes...>> || is_view_of<Mesh, Of>;
+
+/// A program whose explicit axes are typed, with the plan of the automatic ones, which is an evaluation of its own for each pass.
+template <class Program, class Mesh>
+struct automatic_plan {
+ private:
+  struct seen {
+    static constexpr mesh_info info = [] {
+      auto m = Mesh::info;
+      m.shape = without_explicit_axes(m.shape);
+      return m;
+    }();
+  };
+  struct make_along {
+    static constexpr accepted_program run() { return {along_automatic(Program::frozen().thaw().program).program}; }
+    static constexpr auto guess() { return with_room(list_sizes<accepted_program>(Program::frozen().sizes)); }
+  };
+  using passes = static_passes<frozen_program<make_along>, seen>;
+  static constexpr graph planned() {
+    const graph typed = Program::frozen().thaw().program;
+    return with_automatic_plan(typed, along_automatic(typed), passes());
+  }
+  struct make {
+    static constexpr accepted_program run() {
+      graph g = planned();
+      const mistake broken = g.broken;
+      return {std::move(g), broken};
+    }
+    static constexpr auto guess() { return with_room(list_sizes<accepted_program>(frozen_result<make_along>::value().sizes)); }
+  };
+  /// Reshards stand among the operators.
+  static constexpr list_sizes<accepted_program> with_room(list_sizes<accepted_program> sizes) {
+    sizes.of[0] += sizes.of[0] / 2 + 8;
+    return sizes;
+  }
+
+ public:
+  static constexpr const auto& frozen() { return frozen_result<make>::value(); }
+  static constexpr text error() { return planned().error; }
+};
+template <class Program, class Mesh>
+  requires(Mesh::info.shape.automatic_axes != 0)
+struct program_on<Program, Mesh> {
+  static auto find() {
+    constexpr const auto& rest = Program::frozen().rest;
+    if constexpr (item<3>(rest) != mistake::none || item<5>(rest) == nullptr) return std::type_identity<Program>{};
+    else return std::type_identity<automatic_plan<Program, Mesh>>{};
+  }
+  using type = typename decltype(find())::type;
+};
+
+}  // namespace detail
+}  // namespace gspmd
