@@ -297,7 +297,7 @@ class strict_program {
     }
     return axes;
   }
-  /// What these states say; of automatic axes too, which types leave out.
+  /// The layout that these states describe, along automatic axes too, which types leave out.
   [[nodiscard]] detail::value_type stated(const value_states& s) const {
     auto t = detail::value_type::of({});
     const auto is_local = [&](int a) { return (typer_.local() & detail::axis_bit(a)) != 0; };
