@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistakes of programs that type some axes of a mesh and leave the others to the planner: each is one error.
-// mistakes: 7
+// mistakes: 8
 // expect: explicit_axes: `z` is not an axis
 // expect: which is automatic, before `data`
 // expect: explicit, and these by `model`
 // expect: a value is a sum along it is for
+// expect: input 0: names `data,model`
 // expect: and a region takes explicit axes
 // expect: reshard<replica<`data`>>(operand
 // expect: which forbid_reshard does not
@@ -33,9 +34,11 @@ constexpr int axis_name = explicit_axes<pod, "z">::device_count;                
 constexpr int order = compile<doubled, mixed, vector<split<"model,data">>>::device_count;                               // <- here
 constexpr int uneven = compile<doubled, mixed, tensor<float, dims<6>, place<pod, split<"data,model">>>>::device_count;  // <- here
 constexpr int sum_along = compile<terms, mixed, vector<split<"data">>>::device_count;                                   // <- here
-constexpr int local = compile<region, mixed, vector<split<"data">>>::device_count;                                      // <- here
-constexpr int typed = compile<squares, mixed, vector<split<"data">>>::device_count;                                     // <- here
-constexpr int kept_as_is = compile<kept, mixed, table<split<"model", _>>, table<split<_, "model">>>::device_count;      // <- here
+constexpr int all_found =
+    compile<doubled, explicit_axes<pod>, vector<replica<"data">, gspmd::partial<"model">>>::device_count;           // <- here
+constexpr int local = compile<region, mixed, vector<split<"data">>>::device_count;                                  // <- here
+constexpr int typed = compile<squares, mixed, vector<split<"data">>>::device_count;                                 // <- here
+constexpr int kept_as_is = compile<kept, mixed, table<split<"model", _>>, table<split<_, "model">>>::device_count;  // <- here
 #endif
 
 int main() {}
