@@ -14,6 +14,7 @@
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/passes/complete/complete.hpp"
+#include "gspmd/detail/passes/pass_list.hpp"
 #include "gspmd/detail/report/scope_names.hpp"
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/dynamic/placed_tensor.hpp"
@@ -21,22 +22,6 @@
 
 /// The result of each stage of the planner for a program, for tools that show it: the sharding of every value and where it came from, and
 /// the program that every device runs. It speaks of values by the labels that builder::label gave them.
-namespace gspmd::detail {
-
-/// Returns what a pass is called, by its type: `compose written` for compose_written_pass.
-template <class Pass>
-std::string name_of_pass() {
-  std::string name = __PRETTY_FUNCTION__;
-  name.erase(0, name.find("Pass = ") + 7);
-  name.resize(name.find_first_of(";]"));
-  if (const auto space = name.rfind("::"); space != std::string::npos) name.erase(0, space + 2);  // GCC leaves its own out
-  if (const auto end = name.find("_pass"); end != std::string::npos) name.erase(end, 5);
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
-}
-
-}  // namespace gspmd::detail
-
 namespace gspmd::dynamic {
 
 /// A value of the program that every device runs: what a label's operator computed, under one sharding.
@@ -63,11 +48,6 @@ struct instruction {
   int dim = -1;            // that is gathered or scattered, where it is one
   std::int64_t bytes = 0;  // that one device sends
   int loop = 0;            // operators with the same number are one loop; 0: none
-};
-
-/// A pass of the planner, and what it made of a program: empty where it had nothing to do.
-struct pass_made {
-  std::string name, made;
 };
 
 /// How a split came to a value: from an annotation, through operators.
@@ -129,21 +109,7 @@ class inspection {
   [[nodiscard]] std::vector<int> outputs() const { return {local_.outputs.begin(), local_.outputs.end()}; }
 
   /// All passes, in the order in which programs of all modes go through them, with what each made of this one.
-  [[nodiscard]] std::vector<pass_made> passes() const {
-    std::vector<pass_made> list;
-    boost::mp11::mp_for_each<detail::program_passes>([&]<class Pass>(Pass) {
-      list.push_back({detail::name_of_pass<Pass>(), {}});
-    });
-    detail::program_to_plan(written_, [&]<class Pass>(Pass, const detail::graph& g) {
-      list[boost::mp11::mp_find<detail::program_passes, Pass>::value].made = counted(g.nodes.size(), "value");
-    });
-    const auto shape = planned_shape();
-    const detail::pass_results results(graph_, shape);
-    boost::mp11::mp_for_each<detail::passes>([&]<class Pass>(Pass) {
-      list.push_back({detail::name_of_pass<Pass>(), made_by<Pass>(results)});
-    });
-    return list;
-  }
+  [[nodiscard]] std::vector<pass_made> passes() const { return detail::list_of_passes(written_, graph_, planned_shape()); }
 
   /// How a value lies on the devices: an input as it is given, an output as it is left in the end, another one as its operator
   /// leaves it, or would leave it if it were not one movement with its readers. Axes of size 1, which split nothing, stand where the
@@ -248,34 +214,6 @@ class inspection {
     for (const auto& v : local_.values)
       values_.push_back({node(v.node).tag, placed_tensor(mesh_.shared_info(), v.type, v.global, v.layout)});
     list_instructions();
-  }
-  static std::string counted(std::size_t count, const char* what) {
-    return count == 0 ? "" : std::to_string(count) + ' ' + what + (count == 1 ? "" : "s");
-  }
-  /// Of the passes before a plan, in their order: who takes what another one made comes after it.
-  template <class Pass>
-  static std::string made_by(const detail::pass_results& results) {
-    using namespace detail;
-    const auto& made = results.of<std::conditional_t<
-        std::is_same_v<Pass, join_pass>, emit_pass,
-        std::conditional_t<std::is_same_v<Pass, row_blocks_pass>, steps_pass,
-                           std::conditional_t<std::is_same_v<Pass, overlap_pass>, place_pass<false>, Pass>>>>();
-    if constexpr (requires { made.axis; } || std::is_enum_v<std::decay_t<decltype(made)>>) return {};  // of a planned program
-    else if constexpr (requires { made.reads; }) return counted(made.reads.size(), "read");
-    else if constexpr (std::is_same_v<Pass, search_pass>) return results.mesh().is_searched ? "a search" : "";
-    else if constexpr (requires { made.best.table; }) return counted(made.best.table.nodes.size(), "choice");
-    else if constexpr (std::is_same_v<Pass, emit_pass>) return counted(made.ops.size(), "instruction");
-    else if constexpr (std::is_same_v<Pass, steps_pass>) return counted(made.steps.steps.size(), "step");
-    else if constexpr (std::is_same_v<Pass, row_blocks_pass>) return counted(table_of<row_blocks>(made.steps).size(), "run");
-    else if constexpr (std::is_same_v<Pass, order_pass>) return made.is_any ? counted(made.of.size(), "step") : "";
-    else if constexpr (std::is_same_v<Pass, join_pass>)
-      return counted(
-          static_cast<std::size_t>(std::count_if(made.ops.begin(), made.ops.end(), [](const auto& op) { return op.joined; })),
-          "collective");
-    else if constexpr (std::is_same_v<Pass, overlap_pass>) return {};
-    else if constexpr (requires { made.arena_bytes; })
-      return made.steps.empty() ? "" : counted(static_cast<std::size_t>(made.arena_bytes), "byte");
-    else return counted(made.of.size(), "sharding");
   }
   [[nodiscard]] const detail::graph::composed_value* composed_of(int label) const {
     for (const auto& c : graph_.composed)

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "gspmd/detail/passes/make_plan.hpp"
+
+/// The passes of the planner as a list that can be shown.
+namespace gspmd {
+
+namespace dynamic {
+
+/// A pass of the planner, and what it made of a program: empty where it had nothing to do.
+struct pass_made {
+  std::string name, made;
+};
+
+}  // namespace dynamic
+
+namespace detail {
+
+/// Returns what a pass is called, by its type: `compose written` for compose_written_pass.
+template <class Pass>
+std::string name_of_pass() {
+  std::string name = __PRETTY_FUNCTION__;
+  name.erase(0, name.find("Pass = ") + 7);
+  name.resize(name.find_first_of(";]"));
+  if (const auto space = name.rfind("::"); space != std::string::npos) name.erase(0, space + 2);  // GCC leaves its own out
+  if (const auto end = name.find("_pass"); end != std::string::npos) name.erase(end, 5);
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
+
+inline std::string counted(std::size_t count, const char* what) {
+  return count == 0 ? "" : std::to_string(count) + ' ' + what + (count == 1 ? "" : "s");
+}
+// The results of the passes, in words.
+inline std::string words_of(const layouts& made) { return counted(made.of.size(), "sharding"); }
+inline std::string words_of(const value_uses& made) { return counted(made.reads.size(), "read"); }
+inline std::string words_of(const whole_plans& made) { return counted(made.best.table.nodes.size(), "choice"); }
+inline std::string words_of(const local_program& made) { return counted(made.ops.size(), "instruction"); }
+inline std::string words_of(const steps_result& made) { return counted(made.steps.steps.size(), "step"); }
+inline std::string words_of(const step_order& made) { return made.is_any ? counted(made.of.size(), "step") : ""; }
+inline std::string words_of(const plan& made) {
+  return made.steps.empty() ? "" : counted(static_cast<std::size_t>(made.arena_bytes), "byte");
+}
+
+/// Of the passes before a plan, in their order: who takes what another one made comes after it. One that changes what the pass before it
+/// makes has no result of its own, and of a program that is planned nothing is refused, and no axis left to cut.
+template <class Pass>
+std::string made_by(const pass_results& results) {
+  if constexpr (std::is_same_v<Pass, join_pass>) {
+    const auto& ops = results.of<emit_pass>().ops;
+    return counted(static_cast<std::size_t>(std::count_if(ops.begin(), ops.end(), [](const auto& op) { return op.joined; })),
+                   "collective");
+  } else if constexpr (std::is_same_v<Pass, row_blocks_pass>) {
+    return counted(table_of<row_blocks>(results.of<steps_pass>().steps).size(), "run");
+  } else if constexpr (std::is_same_v<Pass, search_pass>) {
+    return results.mesh().is_searched ? "a search" : "";
+  } else if constexpr (requires { words_of(results.of<Pass>()); } && !std::is_same_v<Pass, overlap_pass>) {
+    return words_of(results.of<Pass>());
+  } else {
+    return {};
+  }
+}
+
+/// Returns all passes, with what each made of a program: as it was written, and as it is planned.
+inline std::vector<dynamic::pass_made> list_of_passes(const graph& written, const graph& planned, const mesh_shape& mesh) {
+  std::vector<dynamic::pass_made> list;
+  boost::mp11::mp_for_each<program_passes>([&]<class Pass>(Pass) { list.push_back({name_of_pass<Pass>(), {}}); });
+  program_to_plan(written, [&]<class Pass>(Pass, const graph& g) {
+    list[boost::mp11::mp_find<program_passes, Pass>::value].made = counted(g.nodes.size(), "value");
+  });
+  const pass_results results(planned, mesh);
+  boost::mp11::mp_for_each<passes>([&]<class Pass>(Pass) { list.push_back({name_of_pass<Pass>(), made_by<Pass>(results)}); });
+  return list;
+}
+
+}  // namespace detail
+}  // namespace gspmd
