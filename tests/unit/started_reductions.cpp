@@ -52,7 +52,7 @@ TEST_CASE("started reductions on threads: all shardings, element types and monoi
               wrong += wrong_in_all_pairs<double>(started, mesh, shape, mesh.axis_count() == 1 ? 1 : 5);
             return wrong;
           }) == 0);
-  for (unsigned seed = 0; seed < 60; ++seed)
+  for (unsigned seed = 0; seed < 25; ++seed)
     for (const auto& mesh : {mesh_of({2}), mesh_of({2, 2}), mesh_of({3, 2})}) {
       CAPTURE(seed);
       CHECK(wrong_on_threads(mesh, [&](auto& comm) { return wrong_of_several<double>(comm, mesh, seed, {nullptr, 0}); }) == 0);
@@ -264,13 +264,13 @@ int try_random(unsigned seed) {
 }
 TEST_CASE("random regions that start reductions give what loops over elements give") {
   int found = 0;
-  for (unsigned seed = 0; seed < 150; ++seed) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
     found += try_random<double>(seed);
     if (seed % 3 == 0) found += try_random<float>(1000 + seed);
     if (seed % 3 == 1) found += try_random<std::int32_t>(2000 + seed);
     if (seed % 3 == 2) found += try_random<std::complex<float>>(3000 + seed);
   }
-  CHECK(found > 400);
+  CHECK(found > 200);
 }
 
 /// A training step of three layers, on the rows of this device: the sum of each weight's gradient is under way from where its terms are
