@@ -23,12 +23,12 @@ class automatic_writer {
       : typed_(typed),
         along_(along),
         mesh_(typed.mesh->shape),
-        seen_(without_explicit_axes(mesh_)),
-        by_types_(along_types(mesh_)),
-        automatic_(mesh_.automatic_axes),
+        seen_(without_explicit_axes(*typed.mesh)),
+        by_types_(along_types(*typed.mesh)),
+        automatic_(typed.mesh->automatic_axes),
         table_(table),
         book_(along.program),
-        walk_(along.program, seen_, book_, given_, *this),
+        walk_(along.program, seen_, 0, book_, given_, *this),
         made_(typed.without_nodes()) {
     number_.resize(typed.nodes.size(), -1);
     book_.as_written = table.as_written;
@@ -243,10 +243,11 @@ class automatic_writer {
     along.partial &= begins.partial;
     vec<reshard_step> steps;
     bool is_even = true;
-    for_each_step(seen_, shape, begins, along, bytes_of(at(x).type), [&](const sharding&, const reshard_step& step) {
-      steps.push_back(step);
-      for (int d = 0; d < shape.count; ++d) is_even = is_even && cuts_evenly(mesh_, shape, is, step.to, d);
-    });
+    for_each_step(seen_, typed_.mesh->request.network, shape, begins, along, bytes_of(at(x).type),
+                  [&](const sharding&, const reshard_step& step) {
+                    steps.push_back(step);
+                    for (int d = 0; d < shape.count; ++d) is_even = is_even && cuts_evenly(mesh_, shape, is, step.to, d);
+                  });
     if (!is_even) {
       sharding summed = begins;
       summed.partial = along.partial;
@@ -403,10 +404,10 @@ constexpr graph with_automatic_plan(const graph& typed, const along_automatic& a
 /// Plans the automatic axes of a program whose types are noted, if it has any. While compiling it is left to modes/explicit_axes.hpp: it may
 /// take longer than one evaluation.
 constexpr void plan_automatic_axes(graph& g) {
-  if (g.mesh->shape.automatic_axes == 0 || std::is_constant_evaluated()) return;
+  if (g.mesh->automatic_axes == 0 || std::is_constant_evaluated()) return;
   const along_automatic along(g);
-  const mesh_shape mesh = without_explicit_axes(g.mesh->shape);
-  g = with_automatic_plan(g, along, pass_results(along.program, mesh));
+  const mesh_shape mesh = without_explicit_axes(*g.mesh);
+  g = with_automatic_plan(g, along, pass_results(along.program, mesh, {g.mesh->request.network}));
 }
 
 }  // namespace gspmd::detail
