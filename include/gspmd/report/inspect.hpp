@@ -74,7 +74,7 @@ class completion_of {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i)
       canonical_of_[static_cast<std::size_t>(graph_.nodes[i].tag)] = static_cast<int>(i);
     for (const auto& also : graph_.also_tagged) canonical_of_[static_cast<std::size_t>(also.tag)] = also.node;
-    completed_ = detail::complete_graph(graph_, mesh_.info().shape, mesh_.info().request);
+    completed_ = detail::pass_results(graph_, mesh_.info().shape, mesh_.info().request).take<detail::complete_pass>().of;
   }
   /// Returns the sharding of a value; nothing for a value that no output needs.
   [[nodiscard]] std::optional<placed_tensor> of(value x) const {
@@ -133,7 +133,8 @@ class inspection {
   [[nodiscard]] std::optional<placed_tensor> completed(int label) const {
     const int i = node_of(label);
     if (i < 0) return {};
-    return placed_tensor(mesh_.shared_info(), node(i).type, node(i).shape, completed_[static_cast<std::size_t>(i)]);
+    return placed_tensor(mesh_.shared_info(), node(i).type, node(i).shape,
+                         program_.view().completed[static_cast<std::size_t>(i)]);
   }
   /// Whether it is annotated and no dim is open.
   [[nodiscard]] bool is_fixed(int label) const {
@@ -210,9 +211,7 @@ class inspection {
     }
     nodes_.erase(-1);
     for (const auto& also : graph_.also_tagged) nodes_[also.tag] = also.node;
-    const auto asked = request();
-    completed_ = detail::complete_graph(graph_, mesh_.info().shape, asked, &origins_);
-    local_ = detail::pass_results(graph_, mesh_.info().shape, asked).take<detail::emit_pass>();
+    local_ = detail::pass_results(graph_, mesh_.info().shape, request(), &origins_).take<detail::emit_pass>();
     for (const auto& v : local_.values)
       values_.push_back({node(v.node).tag, placed_tensor(mesh_.shared_info(), v.type, v.global, v.layout)});
     list_instructions();
@@ -230,7 +229,7 @@ class inspection {
   }
   [[nodiscard]] detail::sharding sharding_of(int i) const {
     const auto& n = node(i);
-    detail::sharding s = completed_[at(i)];
+    detail::sharding s = program_.view().completed[at(i)];
     if (const int v = local_.results[at(i)]; v >= 0) s = local_.value(v).layout;
     for (std::size_t k = 0; k < graph_.outputs.size() && detail::facts_of(n.op).made != detail::origin::given; ++k)
       if (node(graph_.outputs[k]).tag == n.tag) s = local_.value(local_.outputs[k]).layout;
@@ -422,7 +421,6 @@ class inspection {
   dynamic::program program_;
   std::map<int, int> nodes_;  // by label
   std::vector<detail::split_origin> origins_;
-  detail::vec<detail::sharding> completed_;  // by node
   detail::local_program local_;
   std::vector<device_value> values_;
   std::vector<instruction> instructions_;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <vector>
 
 #include "gspmd/detail/passes/pipeline.hpp"
 #include "gspmd/detail/support/frozen.hpp"
@@ -28,6 +29,7 @@ struct static_passes {
   static constexpr const mesh_shape& mesh() { return Mesh::info.shape; }
   static constexpr const plan_request& request() { return Mesh::info.request; }
   static constexpr std::size_t node_count() { return Program::frozen().sizes.of[0]; }
+  static constexpr std::vector<split_origin>* origins() { return nullptr; }
   /// Whether no evaluation may take as long as a pass does.
   static constexpr bool is_long() { return node_count() > longest_in_one_evaluation; }
   static constexpr std::size_t input_count() { return Program::frozen().sizes.of[1]; }

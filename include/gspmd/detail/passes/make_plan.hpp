@@ -6,6 +6,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "gspmd/detail/ir/peak_memory.hpp"
 #include "gspmd/detail/passes/pipeline.hpp"
@@ -21,11 +22,13 @@ class results_without {
  public:
   using off = Off;
   using chosen_by = search_pass;  // of any mesh: it does nothing where none asks for it
-  constexpr results_without(const graph& g, const mesh_shape& mesh, const plan_request& request = {})
-      : graph_(g), mesh_(mesh), request_(request) {}
+  constexpr results_without(const graph& g, const mesh_shape& mesh, const plan_request& request = {},
+                            std::vector<split_origin>* origins = nullptr)
+      : graph_(g), mesh_(mesh), request_(request), origins_(origins) {}
   [[nodiscard]] constexpr const graph& program() const { return graph_; }
   [[nodiscard]] constexpr const mesh_shape& mesh() const { return mesh_; }
   [[nodiscard]] constexpr const plan_request& request() const { return request_; }
+  [[nodiscard]] constexpr std::vector<split_origin>* origins() const { return origins_; }
   static constexpr bool is_long() { return false; }  // no limit of a compiler holds
   template <class Pass>
   [[nodiscard]] constexpr const typename Pass::result& of() const {
@@ -67,6 +70,7 @@ class results_without {
   const graph& graph_;
   const mesh_shape& mesh_;
   plan_request request_;
+  std::vector<split_origin>* origins_;
   mutable boost::mp11::mp_rename<boost::mp11::mp_transform<result_of, passes>, std::tuple> results_;
 };
 

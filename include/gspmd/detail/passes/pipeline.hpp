@@ -26,7 +26,8 @@
 /// result, which can be frozen, and
 ///
 ///   run(before)            makes it from what the passes before it made: before.program(), before.mesh(), before.request(),
-///                          before.template of<pass>(), before.template take<pass>(), which no later pass asks for; Before::chosen_by is the pass that chose last
+///                          before.template of<pass>(), before.template take<pass>(), which no later pass asks for, before.origins(), in which
+///                          completion notes how it came by each split; Before::chosen_by is the pass that chose last
 ///   guess(before)          how long its lists will be, from the lengths before: before.template lengths<pass>(); not of a plain number
 ///   run(made...)           of one that changes what the pass before it makes, in the same evaluation: see `then`
 ///
@@ -50,7 +51,9 @@ struct layouts {
 /// A sharding for every value (GSPMD 3.5).
 struct complete_pass {
   using result = layouts;
-  static constexpr layouts run(const auto& before) { return {complete_graph(before.program(), before.mesh(), before.request())}; }
+  static constexpr layouts run(const auto& before) {
+    return {complete_graph(before.program(), before.mesh(), before.request(), before.origins())};
+  }
   static constexpr list_sizes<layouts> guess(const auto& before) { return {before.node_count()}; }
 };
 
