@@ -20,6 +20,7 @@
 #include "gspmd/detail/ir/kernels/windows.hpp"
 #include "gspmd/detail/ir/ring.hpp"
 #include "gspmd/detail/support/frozen.hpp"
+#include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -173,6 +174,14 @@ constexpr reduction list_reduction_of(const plan_view& p, const plan_step& s) {
   all.from.partial = all.axes;
   all.from.reduced_by = all.reduced_by;
   return all;
+}
+
+/// The bytes of inputs, outputs and the arena, per device.
+constexpr std::int64_t peak_bytes(const plan_view& p) {
+  std::int64_t total = p.arena_bytes;
+  for (const auto* list : {&p.inputs, &p.outputs})
+    for (const int v : *list) total = saturating_add(total, elements(p.value(v).local) * bytes_of(p.value(v).type));
+  return total;
 }
 
 }  // namespace gspmd::detail

@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/detail/ir/peak_memory.hpp"
+#include "gspmd/detail/passes/next_try.hpp"
 #include "gspmd/detail/passes/pipeline.hpp"
-#include "gspmd/detail/passes/save_memory.hpp"
 #include "gspmd/detail/passes/search_pass.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 

@@ -26,8 +26,9 @@
 /// result, which can be frozen, and
 ///
 ///   run(before)            makes it from what the passes before it made: before.program(), before.mesh(), before.request(),
-///                          before.template of<pass>(), before.template take<pass>(), which no later pass asks for, before.origins(), in which
-///                          completion notes how it came by each split; Before::chosen_by is the pass that chose last
+///                          before.template of<pass>(), before.template take<pass>(), which no later pass asks for;
+///                          in before.origins() completion notes how it came by each split; Before::chosen_by: the pass that
+///                          chose last
 ///   guess(before)          how long its lists will be, from the lengths before: before.template lengths<pass>(); not of a plain number
 ///   run(made...)           of one that changes what the pass before it makes, in the same evaluation: see `then`
 ///
@@ -57,7 +58,7 @@ struct complete_pass {
   static constexpr list_sizes<layouts> guess(const auto& before) { return {before.node_count()}; }
 };
 
-/// Finds the cut of an axis that a reshape needs: then planning begins again, on a mesh with that cut (save_memory.hpp).
+/// Finds the cut of an axis that a reshape needs: then planning begins again, on a mesh with that cut (next_try.hpp).
 struct cut_pass {
   using result = axis_cut;
   static constexpr axis_cut run(const auto& before) { return find_cut(before.program(), before.template of<complete_pass>().of); }
