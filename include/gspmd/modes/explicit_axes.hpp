@@ -72,7 +72,7 @@ struct automatic_plan {
       auto m = Mesh::info;
       m.shape = without_explicit_axes(m);
       m.automatic_axes = 0;
-      m.request = {m.request.network};
+      m.request = asked_of_automatic(m);
       return m;
     }();
   };

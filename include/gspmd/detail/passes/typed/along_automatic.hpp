@@ -16,6 +16,14 @@ constexpr mesh_shape without_explicit_axes(const mesh_info& mesh) {
   return seen;
 }
 
+/// What the planner is told of the automatic axes. What a device may hold is looked at in the plan of the program on all axes.
+constexpr plan_request asked_of_automatic(const mesh_info& mesh) {
+  plan_request asked;
+  asked.network = mesh.request.network;
+  asked.is_searched = mesh.request.is_searched;
+  return asked;
+}
+
 /// A program whose explicit axes are typed, as the automatic ones see it: an automatic program on a mesh without the explicit axes, in which
 /// what the types move is an operator of its own (ops/explicit_change.hpp).
 struct along_automatic {
