@@ -70,7 +70,7 @@ template <int A, int B>
 void complete(benchmark::State& state) {
   const auto mesh = mesh_of(A, B);
   const graph g = mlp(mesh, state.range(0));
-  for (auto _ : state) benchmark::DoNotOptimize(detail::complete_graph(g, mesh.shape).data());
+  for (auto _ : state) benchmark::DoNotOptimize(detail::complete_graph(g, mesh.shape, mesh.request).data());
   report_per_operator(state, g);
 }
 template <int A, int B>

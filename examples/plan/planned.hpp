@@ -25,7 +25,11 @@ struct planned_program {
 
   [[nodiscard]] const gspmd::dynamic::mesh& mesh() const { return plan.mesh(); }
   [[nodiscard]] const gspmd::dynamic::program& program() const { return plan.program(); }
-  [[nodiscard]] const named_value& value(int v) const { return built.values[static_cast<std::size_t>(v)]; }
+  /// A value of the document. -1 is the label of what the planner made for none of them.
+  [[nodiscard]] const named_value& value(int v) const {
+    static const named_value unnamed{"(unnamed)", "made by the planner", "", dtype::f32, {}, false};
+    return v < 0 ? unnamed : built.values[static_cast<std::size_t>(v)];
+  }
   [[nodiscard]] const gspmd::dynamic::device_value& on_device(int v) const { return plan.values()[static_cast<std::size_t>(v)]; }
 
   /// How a value lies on the devices; nothing where no output needs it, though another node of its loop may bear its label.

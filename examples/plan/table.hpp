@@ -36,6 +36,7 @@ struct shown_values {
   bool collectives_only = false;
   std::vector<bool> in_scope;  // by value; empty: all are
   [[nodiscard]] bool holds(int v) const {
+    if (v < 0) return !is_part();
     return first <= v && v <= last && (in_scope.empty() || in_scope[static_cast<std::size_t>(v)]);
   }
   [[nodiscard]] bool is_part() const { return first > 0 || last < std::numeric_limits<int>::max() || !in_scope.empty(); }
@@ -66,7 +67,7 @@ class plan_table {
     std::vector<row> table{{{"value", "operator", "type", "global shape", "sharding", "local shape", ""}, -1}};
     std::vector<bool> sends(p_.built.values.size(), false);
     for (const auto& i : p_.plan.instructions())
-      if (i.communicates) sends[static_cast<std::size_t>(i.sake)] = true;
+      if (i.communicates && i.sake >= 0) sends[static_cast<std::size_t>(i.sake)] = true;
     for (int v = 0; v < static_cast<int>(p_.built.values.size()); ++v)
       if (shown_.holds(v) && (!shown_.collectives_only || sends[static_cast<std::size_t>(v)])) table.push_back({cells_of(v), v});
     std::vector<std::size_t> widths(table[0].cells.size(), 0);
@@ -74,8 +75,10 @@ class plan_table {
       for (std::size_t c = 0; c < r.cells.size(); ++c)
         widths[c] = std::max(widths[c], std::min(width_of(r.cells[c]), std::size_t{60}));
     std::vector<std::vector<const instruction*>> under(p_.built.values.size());
+    std::vector<const instruction*> nobodys;
     for (const auto& i : p_.plan.instructions())
-      if (i.moves || (i.kind == "copy" && i.result < 0)) under[static_cast<std::size_t>(i.sake)].push_back(&i);
+      if (i.moves || (i.kind == "copy" && i.result < 0))
+        (i.sake < 0 ? nobodys : under[static_cast<std::size_t>(i.sake)]).push_back(&i);
     std::string t;
     for (const auto& r : table) {
       std::string line;
@@ -88,6 +91,8 @@ class plan_table {
       if (r.value < 0) continue;
       for (const auto* i : under[static_cast<std::size_t>(r.value)]) t += movement_line(*i);
     }
+    if (!shown_.is_part())
+      for (const auto* i : nobodys) t += movement_line(*i);
     return t + '\n';
   }
 

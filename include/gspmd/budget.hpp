@@ -8,7 +8,7 @@
 
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/kernel_facts.hpp"
-#include "gspmd/detail/ir/peak_memory.hpp"
+#include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/vec.hpp"

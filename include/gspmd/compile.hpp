@@ -103,7 +103,7 @@ class compile {
 
   /// The program and the mesh that were planned, for those who plan them again (why.hpp).
   static detail::graph planned_graph() { return program::passes::program(); }
-  static const detail::mesh_shape& planned_shape() { return program::passes::mesh(); }
+  static const detail::plan_request& request() { return program::passes::request(); }
 
   static constexpr int device_count = Mesh::device_count;
   static constexpr std::size_t input_count = view.inputs.size();

@@ -24,7 +24,7 @@ struct within {
   static_assert(Bytes > 0, "gspmd: within: a device holds a positive number of bytes");
   static constexpr detail::mesh_info info = [] {
     auto m = Mesh::info;
-    m.shape.most_memory = Bytes;
+    m.request.most_memory = Bytes;
     return m;
   }();
   static constexpr int device_count = Mesh::device_count;

@@ -155,7 +155,7 @@ struct on_network {
   static constexpr bool accepted = is_described;
   static constexpr detail::mesh_info info = [] {
     auto m = Mesh::info;
-    m.shape.network = Network.rates_on(m).rates;
+    m.request.network = Network.rates_on(m).rates;
     return m;
   }();
   static constexpr int device_count = Mesh::device_count;

@@ -20,7 +20,7 @@ template <class Mesh>
 struct searched {
   static constexpr detail::mesh_info info = [] {
     auto m = Mesh::info;
-    m.shape.is_searched = true;
+    m.request.is_searched = true;
     return m;
   }();
   static constexpr int device_count = Mesh::device_count;

@@ -42,7 +42,7 @@ struct small_program : graph_builder {
         annotate(o, a);
       }
     }
-    mesh.network.one_switch.per_kib = std::int64_t{1} << 50;  // each byte takes a second: every plan is worth a search
+    request.network.one_switch.per_kib = std::int64_t{1} << 50;  // each byte takes a second: every plan is worth a search
   }
 
   /// Every sharding of a value with so many dims.
@@ -103,21 +103,21 @@ struct small_program : graph_builder {
     constexpr int no_limit = std::numeric_limits<int>::max();
     const auto uses = uses_of(g);
     choose_state state(g);
-    chooser(g, mesh, uses, std::span<const sharding>(preferred), state).run(no_limit, no_limit);
+    chooser(g, mesh, request, uses, std::span<const sharding>(preferred), state).run(no_limit, no_limit);
     return time_of(state.table);
   }
   [[nodiscard]] std::int64_t time_of(const choice_table& table) const {
-    const auto p = emitter(g, mesh, table).run(uses_of(g));
+    const auto p = emitter(g, mesh, request.saving, table).run(uses_of(g));
     std::int64_t time = 0;
     for (const auto& op : p.ops)
       if (const auto bytes = bytes_of(mesh, p, op); bytes > 0)
-        time = add_times(time, time_of_collective(mesh, op.collective, op.axes, bytes));
+        time = add_times(time, time_of_collective(mesh, request.network, op.collective, op.axes, bytes));
     return time;
   }
   [[nodiscard]] std::int64_t planned_time(bool is_searched) const {
-    mesh_shape planned_on = mesh;
-    planned_on.is_searched = is_searched;
-    return time_of(pass_results(g, planned_on).of<search_pass>().best.table);
+    plan_request asked = request;
+    asked.is_searched = is_searched;
+    return time_of(pass_results(g, mesh, asked).of<search_pass>().best.table);
   }
 
   /// The least time over all shardings of up to `most` free values; of more, over those that one change after the other leads to, from

@@ -14,15 +14,16 @@ namespace layouts {
 using gspmd::dtype;
 
 /// The program that every device runs, all_reduces not yet joined.
-inline local_program emitted(const graph& g, const mesh_shape& mesh) {
-  const pass_results passes(g, mesh);
-  return emitter(g, mesh, passes.of<search_pass>().best.table).run(passes.of<uses_pass>());
+inline local_program emitted(const graph& g, const mesh_shape& mesh, const plan_request& request = {}) {
+  const pass_results passes(g, mesh, request);
+  return emitter(g, mesh, request.saving, passes.of<search_pass>().best.table).run(passes.of<uses_pass>());
 }
 
 /// A program under construction, in f32, on a mesh whose axes are x, y, z.
 struct graph_builder {
   graph g;
   mesh_shape mesh;
+  plan_request request;
 
   explicit graph_builder(const std::vector<int>& mesh_sizes) : mesh(mesh_of(mesh_sizes)) {}
 
@@ -51,7 +52,7 @@ struct graph_builder {
 
   [[nodiscard]] std::vector<sharding> complete() const {
     check();
-    completion c(g, mesh);
+    completion c(g, mesh, request);
     c.run();
     return {c.shardings.begin(), c.shardings.end()};
   }

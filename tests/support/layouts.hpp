@@ -101,7 +101,7 @@ inline std::string text_of(const sharding& s, int rank) {
 /// The bytes that one device sends on the way that the planner takes.
 inline std::int64_t reshard_bytes(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
                                   std::int64_t bytes_per_elem) {
-  return price_of_reshard(mesh, global, from, to, bytes_per_elem).bytes;
+  return price_of_reshard(mesh, {}, global, from, to, bytes_per_elem).bytes;
 }
 
 }  // namespace layouts

@@ -200,7 +200,7 @@ struct path {
 };
 inline path path_of(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   path p;
-  for_each_step(mesh, global, from, to, 1, [&](const sharding&, const reshard_step& step) { p.steps.push_back(step); });
+  for_each_step(mesh, {}, global, from, to, 1, [&](const sharding&, const reshard_step& step) { p.steps.push_back(step); });
   if (p.steps.size() > 8) p.wrong = "more than 8 steps";
   if ((p.steps.empty() ? from : p.steps.back().to) != to) p.wrong = "stops before the target";
   return p;

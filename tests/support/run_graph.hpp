@@ -14,6 +14,7 @@ inline std::string wrong_run(const graph_builder& b) {
   std::vector<int> sizes(b.mesh.sizes.begin(), b.mesh.sizes.end());
   reference::traced program(sizes);
   program.g = b.g;
+  program.mesh.request = b.request;
   program.g.mesh = &program.mesh;
   std::int64_t number = 0;
   for (const int i : b.g.inputs) {

@@ -101,8 +101,8 @@ TEST_CASE("a mesh stays checked, and within its memory, where a reshape cuts an 
       },
       dynamic::mesh({{"x", 4}}).checked().within(1 << 20), dynamic::in<double>({8, 3}, {"x", ""}));
   CHECK(program.view().mesh->axis_count() == 2);
-  CHECK(program.view().mesh->is_checked);
-  CHECK(program.view().mesh->most_memory == 1 << 20);
+  CHECK(program.view().is_checked);
+  CHECK(program.mesh_info().request.most_memory == 1 << 20);
 }
 
 TEST_CASE("on a checked mesh devices that go different ways are asked for nothing") {

@@ -302,7 +302,7 @@ TEST_CASE("the table of choices says what every operator gets and how, and emit 
   other.steps.clear();
   const auto add_path = [&](int form, const sharding& from, const sharding& to, const extents& shape) {
     reshard_path way{form, static_cast<int>(other.steps.size()), 0};
-    for_each_step(b.mesh, shape, from, to, 4, [&](const sharding&, const reshard_step& step) {
+    for_each_step(b.mesh, {}, shape, from, to, 4, [&](const sharding&, const reshard_step& step) {
       other.steps.push_back(step);
       ++way.steps;
     });
@@ -313,7 +313,7 @@ TEST_CASE("the table of choices says what every operator gets and how, and emit 
   forms += add_path(0, split({{0}, {}}), split({{}, {0}}), shape_of({8, 16}));
   forms += add_path(1, split({{0}, {1}}), split({{0}, {1}}), shape_of({16, 4}));
   add_path(forms, other.nodes[o].result, split({{0}, {1}}), shape_of({8, 4}));
-  const auto emitted = emitter(b.g, b.mesh, other).run(uses);
+  const auto emitted = emitter(b.g, b.mesh, 0, other).run(uses);
   std::vector<std::string> collectives;
   for (const auto& op : emitted.ops)
     if (op.what == instruction_kind::move || op.what == instruction_kind::reduce)

@@ -379,7 +379,8 @@ TEST_CASE("random programs: the order of independent lines and what is annotated
     reference::random_program p(seed, options);
     CAPTURE(p.describe());
     const auto complete = [&p](const graph& g) {
-      completion c(g, p.mesh);
+      const plan_request request;
+      completion c(g, p.mesh, request);
       c.run();
       return c.shardings;
     };
@@ -430,7 +431,8 @@ TEST_CASE("random programs: laws of completion") {
     reference::random_program p(seed);
     CAPTURE(p.describe());
     const auto complete = [&p](const graph& g) {
-      completion c(g, p.mesh);
+      const plan_request request;
+      completion c(g, p.mesh, request);
       c.run();
       return c.shardings;
     };

@@ -68,7 +68,7 @@ struct random_reshards : graph_builder {
       }
     }
     g.outputs.push_back(random_.chance(50) ? values.back() : reshard(values.back(), any(2)));
-    mesh.network.one_switch.per_kib = std::int64_t{1} << 50;
+    request.network.one_switch.per_kib = std::int64_t{1} << 50;
   }
 
  private:

@@ -100,8 +100,9 @@ TEST_CASE("network: by a switch each collective takes the least of its algorithm
   const network one_switch(1e12, 1e12, 1e-9), tapered(1e12, 1e12, 1e-9, topology::tapered);
   const auto on = [](const network& net, kind k, int devices, std::int64_t bytes) {
     const auto m = dynamic::mesh({{"x", devices}}).on(net);
-    const auto times = detail::times_of_collective(m.info().shape, m.info().shape.network, k, detail::axis_bit(0), bytes);
-    CHECK(times[0] == detail::time_of_collective(m.info().shape, k, detail::axis_bit(0), bytes));  // plans are chosen by that
+    const auto times = detail::times_of_collective(m.info().shape, m.info().request.network, k, detail::axis_bit(0), bytes);
+    CHECK(times[0] == detail::time_of_collective(m.info().shape, m.info().request.network, k, detail::axis_bit(0),
+                                                 bytes));  // plans are chosen by that
     return times[0];
   };
   const auto takes = [&](kind k, int devices, std::int64_t bytes) { return on(one_switch, k, devices, bytes); };
@@ -137,7 +138,7 @@ TEST_CASE("network: all_reduce over several axes scatters along the fast ones, a
   const auto m = dynamic::mesh({{"x", 8}, {"y", 2}})
                      .on(network(1e12, {{"x", topology::switched, 1e12, 1e-9}, {"y", topology::switched, 1e10, 1e-9}}));
   const auto takes = [&](std::int64_t bytes) {
-    const auto times = detail::times_of_collective(m.info().shape, m.info().shape.network, collective_kind::all_reduce,
+    const auto times = detail::times_of_collective(m.info().shape, m.info().request.network, collective_kind::all_reduce,
                                                    detail::axis_bit(0) | detail::axis_bit(1), bytes);
     return std::pair{times[0], times[1]};
   };
@@ -147,9 +148,10 @@ TEST_CASE("network: all_reduce over several axes scatters along the fast ones, a
   CHECK(takes(3'000'000) == pair{6 * 1000 + 2 * 1'400'000, 1000 + 200'000 * 100});  // two devices have the same bytes either way
   // Along a ring no message goes by others: whole sums are gathered by all.
   const auto ring = dynamic::mesh({{"x", 8}}).on(network(1e12, {{"x", topology::torus, 1e12, 1e-9}}));
-  const auto& shape = ring.info().shape;
-  CHECK(detail::time_of_collective(shape, collective_kind::all_reduce, 1, 14) == 4 * 1000 + 7 * 8 / 2);
-  CHECK(detail::time_of_collective(shape, collective_kind::all_reduce, 1, 14000) == 2 * (4 * 1000 + 7000 / 2));
+  CHECK(detail::time_of_collective(ring.info().shape, ring.info().request.network, collective_kind::all_reduce, 1, 14) ==
+        4 * 1000 + 7 * 8 / 2);
+  CHECK(detail::time_of_collective(ring.info().shape, ring.info().request.network, collective_kind::all_reduce, 1, 14000) ==
+        2 * (4 * 1000 + 7000 / 2));
 }
 
 TEST_CASE("network: small sums are added up, none is gathered to save messages, on a cluster") {

@@ -185,7 +185,7 @@ TEST_CASE("a weight is updated as soon as its gradient is there") {
 TEST_CASE("the compiler orders steps as the program at run time does") {
   const auto g =
       ir::trace_program<four_layers, pod, in<float, dims<64, 256>, split<"data", _>>, weight, weight, weight, weight>();
-  CHECK(reference::difference(four::view, ir::plan_view(ir::make_plan(g, pod::info.shape))) == "");
+  CHECK(reference::difference(four::view, ir::plan_view(ir::make_plan(g, pod::info.shape, pod::info.request))) == "");
 }
 
 TEST_CASE("what is reduced at once is made one after the other") {
@@ -234,7 +234,7 @@ TEST_CASE("random programs: steps that are made a few operators at a time are th
     if (g.failed()) continue;
     const auto local = ir::pass_results(g, r.mesh).take<ir::emit_pass>();
     const auto finished = [&](std::size_t most) {
-      ir::step_state state(g, r.mesh, local);
+      ir::step_state state(g, r.mesh, {}, local);
       while (!state.is_done_) {
         ir::scheduler(state).go_on(most);
         ir::step_state next;  // what goes from one evaluation of a compiler to the next one

@@ -224,7 +224,7 @@ struct walk {
 walk walk_of(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to) {
   walk w;
   for (; w.steps <= 6; ++w.steps) {
-    const auto step = next_step(mesh, global, from, to);
+    const auto step = next_step(mesh, {}, global, from, to);
     if (step.what == reshard_step::kind::none) {
       if (from != to) w.wrong = "stopped before the target";
       return w;
@@ -559,7 +559,8 @@ TEST_CASE("random programs: every operation of the local program is legal") {
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
     reference::random_program r(seed, options);
     CAPTURE(r.describe());
-    completion c(r.g, r.mesh);
+    const plan_request request;
+    completion c(r.g, r.mesh, request);
     c.run();
     REQUIRE(wrong_program(r.g, r.mesh, c.shardings, emitted(r.g, r.mesh)) == "");
   }

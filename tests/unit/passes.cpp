@@ -40,7 +40,7 @@ struct result_without {
   template <class... Inputs>
   explicit result_without(const dynamic::builder& b, const Inputs&... inputs) {
     const auto g = detail::program_to_plan<detail::program_passes, Off>(b.graph());
-    plan = std::make_shared<const detail::plan>(detail::plan_again<Off>(g, b.mesh().info().shape));
+    plan = std::make_shared<const detail::plan>(detail::plan_again<Off>(g, b.mesh().info().shape, b.mesh().info().request));
     const dynamic::program p(b.mesh(), plan, b.functions());
     for (auto& y : p.run(simulated{}, inputs...)) outputs.push_back(std::move(y.bytes));
   }
@@ -164,9 +164,9 @@ TEST_CASE("passes: random programs without one of them") {
     const auto written = [&]<class Off>(Off) {
       return detail::make_plan(detail::program_to_plan<detail::program_passes, Off>(program.g), program.mesh);
     };
-    reordered += check(detail::plan_again<without<detail::order_pass>>(plain, program.mesh));
-    joined += check(detail::plan_again<without<detail::join_pass>>(plain, program.mesh));
-    check(detail::plan_again<without<detail::row_blocks_pass, detail::overlap_pass>>(plain, program.mesh));
+    reordered += check(detail::plan_again<without<detail::order_pass>>(plain, program.mesh, {}));
+    joined += check(detail::plan_again<without<detail::join_pass>>(plain, program.mesh, {}));
+    check(detail::plan_again<without<detail::row_blocks_pass, detail::overlap_pass>>(plain, program.mesh, {}));
     composed += check(written(without<detail::compose_pass>()));
     check(written(without<detail::defer_pass>()));
   }

@@ -82,9 +82,10 @@ namespace {
 choice_table chosen(const graph& g, const mesh_shape& mesh, gspmd::detail::span<const sharding> preferred, int at_once,
                     int& prices) {
   const auto uses = uses_of(g);
+  const plan_request request;
   choose_state state(g);
   while (!state.is_complete) {
-    chooser choices(g, mesh, uses, {preferred.data(), preferred.size()}, state);
+    chooser choices(g, mesh, request, uses, {preferred.data(), preferred.size()}, state);
     choices.run(at_once, std::numeric_limits<int>::max());
     prices += choices.prices();
   }
@@ -119,7 +120,7 @@ graph repeated(const graph& g, int times) {
 TEST_CASE("an operator that finds everything as an equal one found it gets what that got") {
   int prices = 0, prices_apart = 0;
   const auto check = [&](const graph& g, const mesh_shape& mesh) {
-    const auto completed = complete_graph(g, mesh);
+    const auto completed = complete_graph(g, mesh, {});
     const auto narrow = narrowed(g, mesh, uses_of(g), completed);
     const std::vector<sharding> preferred(narrow.begin(), narrow.end());
     return equal(chosen(g, mesh, preferred, std::numeric_limits<int>::max(), prices),
@@ -144,7 +145,7 @@ TEST_CASE("an operator that finds everything as an equal one found it gets what 
 TEST_CASE("what is searched for gives the same numbers") {
   for (unsigned seed = 0; seed < 24; ++seed) {
     small_program p({2, 2}, 1000 + seed, 1 + static_cast<int>(seed) % 6, seed % 2 == 0);
-    p.mesh.is_searched = true;
+    p.request.is_searched = true;
     CHECK(wrong_run(p) == "");
   }
 }

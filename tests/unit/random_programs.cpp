@@ -19,10 +19,11 @@ TEST_CASE("random programs on simulated devices equal the naive reference") {
   std::uint64_t collectives = 0, in_bodies = 0, large_meshes = 0, narrow = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed);
-    auto mesh = program.mesh;
-    if (seed % 8 == 3) mesh.saving = 1 + static_cast<int>(seed / 8 % 4);         // as where memory is short
-    if (seed % 8 == 5) mesh.network.one_switch.per_kib = std::int64_t{1} << 40;  // bytes are dear: another plan is searched for
-    const auto plan = gspmd::detail::make_plan(program.g, mesh);
+    gspmd::detail::plan_request request;
+    if (seed % 8 == 3) request.saving = 1 + static_cast<int>(seed / 8 % 4);  // as where memory is short
+    if (seed % 8 == 5)
+      request.network.one_switch.per_kib = std::int64_t{1} << 40;  // bytes are dear: another plan is searched for
+    const auto plan = gspmd::detail::make_plan(program.g, program.mesh, request);
     const gspmd::detail::plan_view view(plan);
     for (const auto& s : plan.steps) {
       collectives += s.bytes_sent > 0 ? 1 : 0;

@@ -99,7 +99,7 @@ TEST_CASE("pairs with a name") {
     const auto mesh = mesh_of({2, 4});
     CHECK(steps_between(mesh, shape_of({2, 8, 4}), split({{x}, {}, {y}}), split({{}, {x, y}, {}})) == texts{"all_to_all xy 7"});
     const auto large = shape_of({16, 4096, 1024});
-    const auto step = next_step(mesh, large, split({{x}, {}, {y}}), split({{}, {x, y}, {}}));
+    const auto step = next_step(mesh, {}, large, split({{x}, {}, {y}}), split({{}, {x, y}, {}}));
     CHECK(step_bytes(mesh, large, split({{x}, {}, {y}}), step, 4) == 4 * (16 * 4096 * 1024 / 8) / 8 * 7);
   }
   SUBCASE("several dims move in one grouped all_to_all") {

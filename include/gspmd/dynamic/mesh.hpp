@@ -121,7 +121,7 @@ class mesh {
     const auto found = connected.rates_on(info());
     if (!found.problem.empty()) throw error("network: " + std::string(found.problem.view()));
     auto described = info();
-    described.shape.network = found.rates;
+    described.request.network = found.rates;
     return with_info(described);
   }
   /// The same mesh, whose devices hold `bytes` each at most: see `within`. Throws gspmd::error: a number that is not positive. `compile`
@@ -129,30 +129,30 @@ class mesh {
   [[nodiscard]] mesh within(std::int64_t bytes) const {
     if (bytes <= 0) throw error("within: a device holds a positive number of bytes");
     auto limited = info();
-    limited.shape.most_memory = bytes;
+    limited.request.most_memory = bytes;
     return with_info(limited);
   }
   /// The same mesh, for which better plans are searched for: see gspmd::searched.
   [[nodiscard]] mesh searched() const {
     auto sought = info();
-    sought.shape.is_searched = true;
+    sought.request.is_searched = true;
     return with_info(sought);
   }
   /// The same mesh, on which runs look whether devices hold the same of what is the same on all of them: see `checked`.
   [[nodiscard]] mesh checked() const {
     auto looked_at = info();
-    looked_at.shape.is_checked = true;
+    looked_at.request.is_checked = true;
     return with_info(looked_at);
   }
   /// The same mesh, of which programs type these axes only and leave the others to the planner: see gspmd::explicit_axes. Throws
   /// gspmd::error: an axis that is not there.
   [[nodiscard]] mesh explicit_axes(const std::vector<std::string>& names) const {
     auto typed = info();
-    typed.shape.automatic_axes = detail::axis_bit(typed.shape.axis_count()) - 1;
+    typed.automatic_axes = detail::axis_bit(typed.shape.axis_count()) - 1;
     for (const auto& name : names) {
       const auto found = typed.mask_of(name);
       if (found == 0) throw error("explicit_axes: `" + name + "` is not an axis of the mesh; its axes are " + this->names());
-      typed.shape.automatic_axes &= ~found;
+      typed.automatic_axes &= ~found;
     }
     return with_info(typed);
   }

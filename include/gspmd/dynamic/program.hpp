@@ -39,7 +39,7 @@ std::shared_ptr<const plan> planned(dynamic::mesh& m, const graph& g, std::optio
           std::string((graph::place(n.at, name_of(n.op)) << ": has an element type of your own, which the run-time path has no "
                                                             "kernels for; use gspmd::compile")
                           .view()));
-  auto made = std::make_shared<plan>(plan_again(g, m.info().shape, [&](axis_cut cut) {
+  auto made = std::make_shared<plan>(plan_again(g, m.info().shape, m.info().request, [&](axis_cut cut) {
     if (!refined) refined = g;
     m = m.with_cut(cut);
     cut_axis(*refined, m.info(), cut.axis);

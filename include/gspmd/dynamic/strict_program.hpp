@@ -65,7 +65,7 @@ class strict_program {
   /// `manual`: the axes of the local view, as "x,y". Along them shapes are those of shards.
   strict_program(builder& b, std::string_view manual) : builder_(b), typer_(b.graph(), b.mesh().info(), 0) {
     set_manual(manual);
-    if (manual.empty() && detail::has_typed_axes(mesh().shape)) b.graph().find_types = &detail::find_types;
+    if (manual.empty() && detail::has_typed_axes(mesh())) b.graph().find_types = &detail::find_types;
   }
   strict_program(const strict_program&) = delete;
 
@@ -272,7 +272,7 @@ class strict_program {
  private:
   [[nodiscard]] const detail::mesh_info& mesh() const { return builder_.mesh().info(); }
   [[nodiscard]] bool is_planned() { return builder_.graph().find_types != nullptr; }
-  [[nodiscard]] detail::axis_mask automatic() const { return mesh().shape.automatic_axes; }
+  [[nodiscard]] detail::axis_mask automatic() const { return mesh().automatic_axes; }
   [[nodiscard]] axis_state seen(const detail::value_type& t, int a) const {
     return typer_.is_automatic(a) ? axis_state{state::invariant} : t.on(a);
   }

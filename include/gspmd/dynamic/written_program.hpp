@@ -139,7 +139,7 @@ class written_program {
     detail::axis_mask invariant = 0;
     for (std::size_t a = 0; a < s.on.size(); ++a)
       if (s.on[a].is == state::invariant) invariant |= detail::axis_bit(static_cast<int>(a));
-    return {layout(s, global), invariant & global & ~b_.mesh().info().shape.automatic_axes, true};
+    return {layout(s, global), invariant & global & ~b_.mesh().info().automatic_axes, true};
   }
 
   builder& b_;

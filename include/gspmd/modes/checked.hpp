@@ -23,7 +23,7 @@ template <class Mesh>
 struct checked {
   static constexpr detail::mesh_info info = [] {
     auto m = Mesh::info;
-    m.shape.is_checked = true;
+    m.request.is_checked = true;
     return m;
   }();
   static constexpr int device_count = Mesh::device_count;

@@ -45,8 +45,7 @@ struct explicit_axes {
   static constexpr detail::mesh_info make_info() {
     if constexpr (!((Mesh::info.mask_of(Axes.view()) != 0) && ...)) detail::refuse<detail::mistake::unknown_axis, unknown>();
     auto m = Mesh::info;
-    m.shape.automatic_axes =
-        (detail::axis_bit(m.shape.axis_count()) - 1) & ~(detail::axis_mask{0} | ... | m.mask_of(Axes.view()));
+    m.automatic_axes = (detail::axis_bit(m.shape.axis_count()) - 1) & ~(detail::axis_mask{0} | ... | m.mask_of(Axes.view()));
     return m;
   }
 
@@ -71,7 +70,9 @@ struct automatic_plan {
   struct seen {
     static constexpr mesh_info info = [] {
       auto m = Mesh::info;
-      m.shape = without_explicit_axes(m.shape);
+      m.shape = without_explicit_axes(m);
+      m.automatic_axes = 0;
+      m.request = asked_of_automatic(m);
       return m;
     }();
   };
@@ -103,7 +104,7 @@ struct automatic_plan {
   static constexpr text error() { return planned().error; }
 };
 template <class Program, class Mesh>
-  requires(Mesh::info.shape.automatic_axes != 0)
+  requires(Mesh::info.automatic_axes != 0)
 struct program_on<Program, Mesh> {
   static auto find() {
     constexpr const auto& rest = Program::frozen().rest;

@@ -148,7 +148,7 @@ struct manual_region {
       if (found == 0)
         g.fail(at, "manual", mistake::unknown_axis,
                text("`") << name << "` is not an axis of the mesh; its axes are " << names_text(*g.mesh));
-      if (g.find_types != nullptr && (g.mesh->shape.automatic_axes & found) != 0)
+      if (g.find_types != nullptr && (g.mesh->automatic_axes & found) != 0)
         g.fail(at, "manual", mistake::states,
                text("axis_mode: `") << name << "` is automatic, and a region takes explicit axes; name it in explicit_axes too");
       if ((axes & found) != 0 || (g.open_local & found) != 0)

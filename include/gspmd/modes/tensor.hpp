@@ -131,7 +131,7 @@ struct tensor<T, Dims, place<Mesh, Parts...>> {
     if (!parts.problem.empty()) g.fail(n.at, "input", parts.broken, parts.problem);
     n.annotated = true;
     n.annotation = parts.layout;
-    if (detail::has_typed_axes(g.mesh->shape)) {
+    if (detail::has_typed_axes(*g.mesh)) {
       g.find_types = &detail::find_types;
     } else {
       if (const auto what = detail::automatic_mistake(*g.mesh, n.shape, parts.layout); !what.empty())
@@ -161,7 +161,7 @@ constexpr value requested(value x, const char* who, bool is_out, location at) {
   auto& g = *x.graph();
   const auto parts = parts_of_place<Parts...>(*g.mesh, x.rank());
   if (!parts.problem.empty()) return made(g.fail(at, who, parts.broken, parts.problem), x);
-  if (g.find_types == nullptr && !has_typed_axes(g.mesh->shape)) return annotated_only(x, parts, who, at);
+  if (g.find_types == nullptr && !has_typed_axes(*g.mesh)) return annotated_only(x, parts, who, at);
   return {&g, add_requested_state(g, x.id(), {parts.layout, parts.invariant, parts.has_splits, is_out}, at)};
 }
 

@@ -74,7 +74,7 @@ class completion_of {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i)
       canonical_of_[static_cast<std::size_t>(graph_.nodes[i].tag)] = static_cast<int>(i);
     for (const auto& also : graph_.also_tagged) canonical_of_[static_cast<std::size_t>(also.tag)] = also.node;
-    completed_ = detail::complete_graph(graph_, mesh_.info().shape);
+    completed_ = detail::pass_results(graph_, mesh_.info().shape, mesh_.info().request).take<detail::complete_pass>().of;
   }
   /// Returns the sharding of a value; nothing for a value that no output needs.
   [[nodiscard]] std::optional<placed_tensor> of(value x) const {
@@ -109,7 +109,9 @@ class inspection {
   [[nodiscard]] std::vector<int> outputs() const { return {local_.outputs.begin(), local_.outputs.end()}; }
 
   /// All passes, in the order in which programs of all modes go through them, with what each made of this one.
-  [[nodiscard]] std::vector<pass_made> passes() const { return detail::list_of_passes(written_, graph_, planned_shape()); }
+  [[nodiscard]] std::vector<pass_made> passes() const {
+    return detail::list_of_passes(written_, graph_, mesh_.info().shape, request());
+  }
 
   /// How a value lies on the devices: an input as it is given, an output as it is left in the end, another one as its operator
   /// leaves it, or would leave it if it were not one movement with its readers. Axes of size 1, which split nothing, stand where the
@@ -131,7 +133,8 @@ class inspection {
   [[nodiscard]] std::optional<placed_tensor> completed(int label) const {
     const int i = node_of(label);
     if (i < 0) return {};
-    return placed_tensor(mesh_.shared_info(), node(i).type, node(i).shape, completed_[static_cast<std::size_t>(i)]);
+    return placed_tensor(mesh_.shared_info(), node(i).type, node(i).shape,
+                         program_.view().completed[static_cast<std::size_t>(i)]);
   }
   /// Whether it is annotated and no dim is open.
   [[nodiscard]] bool is_fixed(int label) const {
@@ -184,11 +187,11 @@ class inspection {
 
   /// The program as it was planned, and where a label stands in it; -1: nowhere.
   [[nodiscard]] const detail::graph& graph() const { return graph_; }
-  /// Returns the mesh that the program was planned on, with the level of saving by which the plan fits into the memory of a device.
-  [[nodiscard]] detail::mesh_shape planned_shape() const {
-    auto shape = mesh_.info().shape;
-    shape.saving = program_.view().mesh->saving;
-    return shape;
+  /// Returns what the planner was told, with the level of saving by which the plan fits into the memory of a device.
+  [[nodiscard]] detail::plan_request request() const {
+    auto asked = mesh_.info().request;
+    asked.saving = program_.view().saving;
+    return asked;
   }
   [[nodiscard]] int node_of(int label) const {
     const auto it = nodes_.find(label);
@@ -208,9 +211,7 @@ class inspection {
     }
     nodes_.erase(-1);
     for (const auto& also : graph_.also_tagged) nodes_[also.tag] = also.node;
-    const auto shape = planned_shape();
-    completed_ = detail::complete_graph(graph_, shape, &origins_);
-    local_ = detail::pass_results(graph_, shape).take<detail::emit_pass>();
+    local_ = detail::pass_results(graph_, mesh_.info().shape, request(), &origins_).take<detail::emit_pass>();
     for (const auto& v : local_.values)
       values_.push_back({node(v.node).tag, placed_tensor(mesh_.shared_info(), v.type, v.global, v.layout)});
     list_instructions();
@@ -228,7 +229,7 @@ class inspection {
   }
   [[nodiscard]] detail::sharding sharding_of(int i) const {
     const auto& n = node(i);
-    detail::sharding s = completed_[at(i)];
+    detail::sharding s = program_.view().completed[at(i)];
     if (const int v = local_.results[at(i)]; v >= 0) s = local_.value(v).layout;
     for (std::size_t k = 0; k < graph_.outputs.size() && detail::facts_of(n.op).made != detail::origin::given; ++k)
       if (node(graph_.outputs[k]).tag == n.tag) s = local_.value(local_.outputs[k]).layout;
@@ -420,7 +421,6 @@ class inspection {
   dynamic::program program_;
   std::map<int, int> nodes_;  // by label
   std::vector<detail::split_origin> origins_;
-  detail::vec<detail::sharding> completed_;  // by node
   detail::local_program local_;
   std::vector<device_value> values_;
   std::vector<instruction> instructions_;

@@ -27,16 +27,16 @@ namespace detail {
 /// goes over.
 class annotation_trials {
  public:
-  /// `shape`: the mesh that the program was planned on; `plan`: what that gave.
-  annotation_trials(const graph& g, const plan_view& plan, const mesh_info& mesh, const mesh_shape& shape, const network& net)
-      : graph_(g), plan_(plan), mesh_(mesh), shape_(shape), net_(net), now_(price_of(plan)) {}
+  /// `request`: what the planner was told; `plan`: what that gave.
+  annotation_trials(const graph& g, const plan_view& plan, const mesh_info& mesh, const plan_request& request, const network& net)
+      : graph_(g), plan_(plan), mesh_(mesh), request_(request), net_(net), now_(price_of(plan)) {}
 
   /// Returns what to write to avoid the collective, with the time of the step then, the best first; then the other ways to run the
   /// operator.
   [[nodiscard, gnu::cold]] std::vector<std::string> remarks(const plan_step& s) {
     auto lines = of(s);
     if (graph_.find_types != nullptr || graph_.type_local != nullptr) return lines;
-    if (!why_) why_.emplace(graph_, mesh_, shape_);
+    if (!why_) why_.emplace(graph_, mesh_, request_);
     for (auto& line : why_->cheapest(s.node, most_ways)) lines.push_back(std::move(line));
     return lines;
   }
@@ -147,7 +147,7 @@ class annotation_trials {
     node& n = other.nodes[static_cast<std::size_t>(c.node)];
     n.annotated = c.is_annotated;
     n.annotation = c.lies;
-    const plan made = plan_at_run_time(other, shape_);
+    const plan made = plan_at_run_time(other, mesh_.shape, request_);
     if (made.error.empty()) it->second = price_of(plan_view(made));
     return it->second;
   }
@@ -155,7 +155,7 @@ class annotation_trials {
   const graph& graph_;
   const plan_view& plan_;
   const mesh_info& mesh_;
-  mesh_shape shape_;
+  plan_request request_;
   const network& net_;
   price now_;
   std::size_t most_trials_ = std::clamp(most_planned / (graph_.nodes.size() + 1), least_trials, most_trials);
@@ -176,7 +176,7 @@ class annotation_trials {
 template <class Step>
 std::string what_would_avoid(const network& net = default_network, std::size_t most = 10, std::string_view scope = {}) {
   const detail::graph g = Step::planned_graph();
-  detail::annotation_trials trials(g, Step::view, Step::mesh_type::info, Step::planned_shape(), net);
+  detail::annotation_trials trials(g, Step::view, Step::mesh_type::info, Step::request(), net);
   return detail::cost_report(Step::view, Step::mesh_type::info, net, scope).dearest(most, [&](const detail::plan_step& s) {
     return trials.remarks(s);
   });
@@ -191,7 +191,7 @@ inline std::string what_would_avoid(const inspection& plan, const network& net =
                                     std::string_view scope = {}) {
   const auto& program = plan.program();
   const detail::plan_view& view = program.view();
-  detail::annotation_trials trials(plan.graph(), view, program.mesh_info(), plan.planned_shape(), net);
+  detail::annotation_trials trials(plan.graph(), view, program.mesh_info(), plan.request(), net);
   return detail::cost_report(view, program.mesh_info(), net, scope).dearest(most, [&](const detail::plan_step& s) {
     return trials.remarks(s);
   });

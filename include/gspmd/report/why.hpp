@@ -21,8 +21,9 @@ namespace detail {
 
 class why_text {
  public:
-  /// `shape`: the mesh that the program was planned on.
-  why_text(const graph& g, const mesh_info& mesh, const mesh_shape& shape) : graph_(g), mesh_(mesh), reasons_(g, shape) {}
+  /// `request`: what the planner was told.
+  why_text(const graph& g, const mesh_info& mesh, const plan_request& request)
+      : graph_(g), mesh_(mesh), reasons_(g, mesh.shape, request) {}
 
   /// Returns the lines about the value of node `i`, called `name`; empty if nothing was compared for it.
   [[nodiscard, gnu::cold]] std::string of(int i, const std::string& name) {
@@ -139,7 +140,7 @@ template <class Step>
 std::string why(int row) {
   const detail::graph g = Step::planned_graph();
   if (row < 0 || row >= static_cast<int>(g.nodes.size())) throw error("why: the program has no row " + std::to_string(row));
-  return detail::why_text(g, Step::mesh_type::info, Step::planned_shape()).of(row, '#' + std::to_string(row));
+  return detail::why_text(g, Step::mesh_type::info, Step::request()).of(row, '#' + std::to_string(row));
 }
 
 namespace dynamic {
@@ -150,7 +151,7 @@ namespace dynamic {
 inline std::string why(const inspection& plan, int label, const std::string& name = {}) {
   const int i = plan.node_of(label);
   if (i < 0) throw error("why: no output needs the value with the label " + std::to_string(label));
-  return detail::why_text(plan.graph(), plan.program().mesh_info(), plan.planned_shape()).of(i, name);
+  return detail::why_text(plan.graph(), plan.program().mesh_info(), plan.request()).of(i, name);
 }
 
 }  // namespace dynamic

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <vector>
 
 #include "gspmd/detail/passes/pipeline.hpp"
 #include "gspmd/detail/support/frozen.hpp"
@@ -23,10 +24,12 @@ inline constexpr std::size_t longest_in_one_evaluation = 4096;
 template <class Program, class Mesh>
 struct static_passes {
   using off = without<>;
-  using chosen_by = std::conditional_t<Mesh::info.shape.is_searched, search_pass, choose_pass>;
+  using chosen_by = std::conditional_t<Mesh::info.request.is_searched, search_pass, choose_pass>;
   static constexpr graph program() { return Program::frozen().thaw().program; }
   static constexpr const mesh_shape& mesh() { return Mesh::info.shape; }
+  static constexpr const plan_request& request() { return Mesh::info.request; }
   static constexpr std::size_t node_count() { return Program::frozen().sizes.of[0]; }
+  static constexpr std::vector<split_origin>* origins() { return nullptr; }
   /// Whether no evaluation may take as long as a pass does.
   static constexpr bool is_long() { return node_count() > longest_in_one_evaluation; }
   static constexpr std::size_t input_count() { return Program::frozen().sizes.of[1]; }

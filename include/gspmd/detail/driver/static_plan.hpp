@@ -7,8 +7,7 @@
 
 #include "gspmd/detail/driver/static_passes.hpp"
 #include "gspmd/detail/driver/trace_program.hpp"
-#include "gspmd/detail/ir/peak_memory.hpp"
-#include "gspmd/detail/passes/save_memory.hpp"
+#include "gspmd/detail/passes/next_try.hpp"
 
 namespace gspmd::detail {
 
@@ -124,7 +123,7 @@ template <class Mesh, int Saving>
 struct mesh_that_saves {
   static constexpr mesh_info info = [] {
     auto m = Mesh::info;
-    m.shape.saving = Saving;
+    m.request.saving = Saving;
     return m;
   }();
 };
@@ -143,7 +142,7 @@ struct planned_program {
   }();
   static constexpr bool is_refused = passes::template of<refuse_pass>() != mistake::none;
   static constexpr planned_try found() {
-    if constexpr (cut.axis >= 0 || Mesh::info.shape.most_memory <= 0) return {cut};
+    if constexpr (cut.axis >= 0 || Mesh::info.request.most_memory <= 0) return {cut};
     else if constexpr (is_refused) return {cut, true};
     else return {cut, false, peak_bytes(plan_view(passes::plan()))};
   }
@@ -152,7 +151,7 @@ struct planned_program {
       if constexpr (std::is_void_v<Best>) return std::int64_t{0};
       else return Best::found().holds;
     }();
-    constexpr next_try next = after(found(), passes::mesh(), least);
+    constexpr next_try next = after(found(), passes::request(), least);
     using best = std::conditional_t<next.was_best, planned_program, Best>;
     // Not where it is no constant: compilers take the last branch then, and the others would not end.
     if constexpr (next.is == next_try::way::on_cut_mesh) {
@@ -189,7 +188,7 @@ struct static_plan {
   using traced = decltype(find_traced());
   static constexpr mistake refused_when_traced = item<3>(traced::program::frozen().rest);
   static constexpr mistake refused_when_planned = [] {
-    constexpr auto most = traced::mesh::info.shape.most_memory;
+    constexpr auto most = traced::mesh::info.request.most_memory;
     if constexpr (traced::is_refused) return traced::passes::template of<refuse_pass>();
     return most > 0 && traced::found().holds > most ? mistake::memory : mistake::none;
   }();
@@ -211,7 +210,7 @@ struct static_plan {
     static constexpr text make() {
       if constexpr (refused_when_traced != mistake::none) return program_on<traced_program<run>, Mesh>::type::error();
       else if constexpr (refused_when_planned == mistake::memory)
-        return too_large(traced::found().holds, traced::mesh::info.shape.most_memory);
+        return too_large(traced::found().holds, traced::mesh::info.request.most_memory);
       else return refuse_pass::why(typename traced::passes{});
     }
   };

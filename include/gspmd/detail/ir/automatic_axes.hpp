@@ -43,7 +43,7 @@ constexpr sharding put_behind(const mesh_shape& mesh, const extents& shape, cons
 
 /// A mistake in what a user says of a value on such a mesh; empty if there is none.
 [[gnu::cold]] constexpr text automatic_mistake(const mesh_info& mesh, const extents& shape, const sharding& s) {
-  const axis_mask automatic = mesh.shape.automatic_axes;
+  const axis_mask automatic = mesh.automatic_axes;
   text what;
   if (const axis_mask named = (s.partial | s.replica) & automatic; named != 0)
     return what << "names `" << axes_text(mesh, named)

@@ -41,11 +41,6 @@ constexpr axis_state dual(const axis_state& a) {
   return a;
 }
 
-/// Data without a gradient: whether it is equal is all there is to know of it.
-constexpr axis_state without_gradient(const axis_state& a) {
-  return a.is == state::replica || a.is == state::invariant ? axis_state{state::constant} : a;
-}
-
 /// `C`, `R`, `I`, `V`, `S(0)`, `P`, `P<max>`, as a document writes them.
 constexpr text short_text(const axis_state& a) {
   switch (a.is) {
@@ -60,19 +55,6 @@ constexpr text short_text(const axis_state& a) {
   if (a.reduced_by == monoid::maximum) return "P<max>";
   if (a.reduced_by == monoid::minimum) return "P<min>";
   return text("P<") << name_of(a.reduced_by) << '>';
-}
-/// `sharded along dim 0`, after the word `is`.
-constexpr text long_text(const axis_state& a) {
-  switch (a.is) {
-    case state::constant: return "constant";
-    case state::replica: return "a replica";
-    case state::invariant: return "invariant";
-    case state::varying: return "varying";
-    case state::shard: return text("sharded (dim ") << a.dim << ')';
-    case state::partial: break;
-  }
-  if (a.reduced_by == monoid::add) return "a partial sum";  // as a conditional expression, GCC 12 frees what it returns
-  return text("partial by ") << name_of(a.reduced_by);
 }
 
 }  // namespace gspmd::detail

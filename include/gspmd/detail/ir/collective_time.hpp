@@ -168,8 +168,8 @@ constexpr axis_times times_of_collective(const mesh_shape& mesh, const network_r
   return times;
 }
 
-constexpr std::int64_t time_of_collective(const mesh_shape& mesh, collective_kind kind, axis_mask axes, std::int64_t bytes) {
-  const network_rates& net = mesh.network;
+constexpr std::int64_t time_of_collective(const mesh_shape& mesh, const network_rates& net, collective_kind kind, axis_mask axes,
+                                          std::int64_t bytes) {
   if (bytes == 0) return 0;
   if (net.is_by_bytes()) return net.one_switch.time_of(bytes);
   if (net.links.empty()) {
@@ -193,8 +193,9 @@ constexpr axis_times times_round_ring(const mesh_shape& mesh, const network_rate
   times[slowest] = ring_time(link, mesh.size_of(axes), bytes);
   return times;
 }
-constexpr std::int64_t time_round_ring(const mesh_shape& mesh, axis_mask axes, bool both_ways, std::int64_t bytes) {
-  return sum_of_times(times_round_ring(mesh, mesh.network, axes, both_ways, bytes));
+constexpr std::int64_t time_round_ring(const mesh_shape& mesh, const network_rates& net, axis_mask axes, bool both_ways,
+                                       std::int64_t bytes) {
+  return sum_of_times(times_round_ring(mesh, net, axes, both_ways, bytes));
 }
 
 }  // namespace gspmd::detail

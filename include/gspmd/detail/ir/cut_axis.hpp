@@ -38,13 +38,10 @@ constexpr axis_list cut_axis(const axis_list& axes, int axis) {
 /// `x` -> `x:(1)2`, `x:(2)2`; `x:(2)4` -> `x:(2)2`, `x:(4)2`
 constexpr mesh_info cut_axis(const mesh_info& mesh, axis_cut cut) {
   mesh_info result;
-  result.shape.most_memory = mesh.shape.most_memory;
-  result.shape.saving = mesh.shape.saving;
-  result.shape.is_searched = mesh.shape.is_searched;
-  result.shape.is_checked = mesh.shape.is_checked;
+  result.request = mesh.request;
   for (int a = 0; a < mesh.shape.axis_count(); ++a)
-    if ((mesh.shape.automatic_axes & axis_bit(a)) != 0)
-      result.shape.automatic_axes |= (a == cut.axis ? axis_mask{3} : axis_mask{1}) << (a > cut.axis ? a + 1 : a);
+    if ((mesh.automatic_axes & axis_bit(a)) != 0)
+      result.automatic_axes |= (a == cut.axis ? axis_mask{3} : axis_mask{1}) << (a > cut.axis ? a + 1 : a);
   for (int a = 0; a < mesh.shape.axis_count(); ++a) {
     if (a != cut.axis) {
       result.add_axis(mesh.name(a), mesh.shape.sizes[a]);
@@ -59,8 +56,7 @@ constexpr mesh_info cut_axis(const mesh_info& mesh, axis_cut cut) {
   for (auto& v : result.views) v.parts = cut_axis(v.parts, cut.axis);
   result.shape.order = mesh.shape.order;  // row-major over the same digits
   result.shape.position = mesh.shape.position;
-  result.shape.network = mesh.shape.network;
-  auto& links = result.shape.network.links;
+  auto& links = result.request.network.links;
   if (cut.axis < links.count && links.count < max_axes) links.insert(cut.axis, link_rate(links[cut.axis]));
   return result;
 }

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "gspmd/detail/ir/network_rates.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
@@ -25,12 +24,6 @@ struct mesh_shape {
   inline_vec<std::int32_t, max_axes> sizes;
   const std::int32_t* order = nullptr;     // device id at each position, row-major over the axes; null: the identity
   const std::int32_t* position = nullptr;  // its inverse
-  network_rates network;                   // what plans for it are chosen by
-  std::int64_t most_memory = 0;            // bytes that a device may hold; 0: any number
-  int saving = 0;                          // what is given up for that, see save_memory.hpp
-  bool is_searched = false;                // plans for it are searched (choose/plan_search.hpp)
-  bool is_checked = false;                 // runs compare what devices should hold alike (run/equality_check.hpp)
-  axis_mask automatic_axes = 0;            // of a program with types: along which they say nothing (typed/automatic_axes.hpp)
 
   [[nodiscard]] constexpr int axis_count() const { return sizes.count; }
   [[nodiscard]] constexpr std::int64_t device_count() const {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ir/network_rates.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/detail/support/text.hpp"
 
@@ -49,9 +50,20 @@ struct view_axis {
 };
 inline constexpr int max_view_axes = 32;
 
-/// A mesh with the names of its axes: what annotations and messages speak of.
+/// What the planner is told besides the mesh.
+struct plan_request {
+  network_rates network;         // what plans are chosen by
+  std::int64_t most_memory = 0;  // bytes that a device may hold; 0: any number
+  int saving = 0;                // what is given up for that, see save_memory.hpp
+  bool is_searched = false;      // plans are searched (choose/plan_search.hpp)
+  bool is_checked = false;       // runs compare what devices should hold alike (run/equality_check.hpp)
+};
+
+/// A mesh with the names of its axes, what annotations and messages speak of, and what is asked of plans for it.
 struct mesh_info {
   mesh_shape shape;
+  plan_request request;
+  axis_mask automatic_axes = 0;  // of a program with types: along which they say nothing (typed/automatic_axes.hpp)
   inline_vec<inline_vec<char, static_cast<int>(max_name)>, max_axes> names;
   inline_vec<view_axis, max_view_axes> views;  // other names for runs of axes; each has at least one
 

@@ -20,6 +20,7 @@
 #include "gspmd/detail/ir/kernels/windows.hpp"
 #include "gspmd/detail/ir/ring.hpp"
 #include "gspmd/detail/support/frozen.hpp"
+#include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -59,6 +60,8 @@ constexpr auto lists_of_plan(Plan& p, F f) {
 /// table_of<contraction_plan>(p).
 struct plan : owned_tables<kernel_tables> {
   mesh_shape mesh;
+  int saving = 0;           // its level (save_memory.hpp)
+  bool is_checked = false;  // runs compare what devices should hold alike
   vec<planned_node> nodes;
   vec<sharding> completed;  // by node
   vec<planned_value> values;
@@ -74,7 +77,7 @@ struct plan : owned_tables<kernel_tables> {
   mistake broken = mistake::none;  // the rule it breaks
 
   static constexpr auto lists(auto& s, auto f) { return lists_of_plan(s, f); }
-  static constexpr auto rest(auto& s, auto f) { return f(s.mesh, s.arena_bytes, s.broken); }
+  static constexpr auto rest(auto& s, auto f) { return f(s.mesh, s.arena_bytes, s.broken, s.saving, s.is_checked); }
 };
 
 /// How long these tables are, by their names.
@@ -87,6 +90,8 @@ struct table_views : viewed_tables<kernel_tables> {};
 
 struct plan_view : table_views {
   const mesh_shape* mesh = nullptr;
+  int saving = 0;
+  bool is_checked = false;
   span<const planned_node> nodes;
   span<const sharding> completed;
   span<const planned_value> values;
@@ -100,14 +105,16 @@ struct plan_view : table_views {
   std::int64_t arena_bytes = 0;
 
   constexpr plan_view() = default;
-  constexpr explicit plan_view(const plan& p) : mesh(&p.mesh), arena_bytes(p.arena_bytes) {
+  constexpr explicit plan_view(const plan& p)
+      : mesh(&p.mesh), saving(p.saving), is_checked(p.is_checked), arena_bytes(p.arena_bytes) {
     lists_of_plan(*this, [&](auto&... view) {
       lists_of_plan(
           p, [&](const auto&... list) { ((view = std::remove_reference_t<decltype(view)>(list.data(), list.size())), ...); });
     });
   }
   template <list_sizes<plan> Room>
-  constexpr explicit plan_view(const frozen<plan, Room>& p) : mesh(&item<0>(p.rest)), arena_bytes(item<1>(p.rest)) {
+  constexpr explicit plan_view(const frozen<plan, Room>& p)
+      : mesh(&item<0>(p.rest)), saving(item<3>(p.rest)), is_checked(item<4>(p.rest)), arena_bytes(item<1>(p.rest)) {
     std::size_t k = 0;
     lists_of_plan(*this, [&](auto&... view) {
       p.lists.visit(
@@ -167,6 +174,14 @@ constexpr reduction list_reduction_of(const plan_view& p, const plan_step& s) {
   all.from.partial = all.axes;
   all.from.reduced_by = all.reduced_by;
   return all;
+}
+
+/// The bytes of inputs, outputs and the arena, per device.
+constexpr std::int64_t peak_bytes(const plan_view& p) {
+  std::int64_t total = p.arena_bytes;
+  for (const auto* list : {&p.inputs, &p.outputs})
+    for (const int v : *list) total = saturating_add(total, elements(p.value(v).local) * bytes_of(p.value(v).type));
+  return total;
 }
 
 }  // namespace gspmd::detail

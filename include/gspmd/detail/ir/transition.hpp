@@ -49,21 +49,6 @@ constexpr std::int64_t bytes_of(device_action is, std::int64_t n, std::int64_t b
   }
   return 0;
 }
-/// The collective that an action is; empty: nothing is sent.
-constexpr std::string_view collective_of(device_action is) {
-  switch (is) {
-    case device_action::gather: return "all_gather";
-    case device_action::gather_sum: return "reduce_scatter";
-    case device_action::sum: return "all_reduce";
-    case device_action::exchange: return "all_to_all";
-    case device_action::permute: return "collective_permute";
-    case device_action::nothing:
-    case device_action::keep_own:
-    case device_action::keep_first:
-    case device_action::pad_zeros: break;
-  }
-  return {};
-}
 
 struct transition {
   transition_kind by;

@@ -127,14 +127,6 @@ constexpr int add_broadcast(graph& g, int operand, const extents& shape, const i
   return g.add_sized(n);
 }
 
-/// Whether a value is one number above 0 everywhere, and a finite one.
-constexpr bool is_positive_number(const graph& g, int i) {
-  const node* n = &g.nodes[static_cast<std::size_t>(i)];
-  if (n->op != opcode::constant && n->operands.count == 1 && n->op == code_of<broadcast_op>)
-    n = &g.nodes[static_cast<std::size_t>(n->operands[0])];
-  return n->op == opcode::constant && is_floating(n->type) && n->real > 0 && n->real <= 1e300;
-}
-
 }  // namespace gspmd::detail
 
 #include "gspmd/detail/ops/reduce.hpp"  // each is the gradient of the other

@@ -6,10 +6,10 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
-#include "gspmd/detail/ir/peak_memory.hpp"
+#include "gspmd/detail/passes/next_try.hpp"
 #include "gspmd/detail/passes/pipeline.hpp"
-#include "gspmd/detail/passes/save_memory.hpp"
 #include "gspmd/detail/passes/search_pass.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
@@ -21,9 +21,13 @@ class results_without {
  public:
   using off = Off;
   using chosen_by = search_pass;  // of any mesh: it does nothing where none asks for it
-  constexpr results_without(const graph& g, const mesh_shape& mesh) : graph_(g), mesh_(mesh) {}
+  constexpr results_without(const graph& g, const mesh_shape& mesh, const plan_request& request = {},
+                            std::vector<split_origin>* origins = nullptr)
+      : graph_(g), mesh_(mesh), request_(request), origins_(origins) {}
   [[nodiscard]] constexpr const graph& program() const { return graph_; }
   [[nodiscard]] constexpr const mesh_shape& mesh() const { return mesh_; }
+  [[nodiscard]] constexpr const plan_request& request() const { return request_; }
+  [[nodiscard]] constexpr std::vector<split_origin>* origins() const { return origins_; }
   static constexpr bool is_long() { return false; }  // no limit of a compiler holds
   template <class Pass>
   [[nodiscard]] constexpr const typename Pass::result& of() const {
@@ -64,6 +68,8 @@ class results_without {
   }
   const graph& graph_;
   const mesh_shape& mesh_;
+  plan_request request_;
+  std::vector<split_origin>* origins_;
   mutable boost::mp11::mp_rename<boost::mp11::mp_transform<result_of, passes>, std::tuple> results_;
 };
 
@@ -72,52 +78,55 @@ using pass_results = results_without<without<>>;
 /// The best plan of a program: on a mesh with axes cut, which `cut_axis(cut)` gives the program on, and at the first level of saving that
 /// fits into the memory of a device. No axis is cut where that is null.
 template <class Off = without<>, class CutAxis = std::nullptr_t>
-constexpr plan plan_again(const graph& g, const mesh_shape& shape, CutAxis cut_axis = nullptr) {
+constexpr plan plan_again(const graph& g, mesh_shape mesh, plan_request request, CutAxis cut_axis = nullptr) {
   const graph* program = &g;
-  mesh_shape mesh = shape;
   plan best;
   std::int64_t least = 0;
   for (auto next = next_try::way::on_cut_mesh; next != next_try::way::none;) {
-    const results_without<Off> results(*program, mesh);
+    const results_without<Off> results(*program, mesh, request);
     planned_try found;
     plan made;
     if constexpr (!std::is_null_pointer_v<CutAxis>)
-      if (mesh.saving == 0 && may_cut_axes(program->nodes)) found.cut = results.template of<cut_pass>();
+      if (request.saving == 0 && may_cut_axes(program->nodes)) found.cut = results.template of<cut_pass>();
     if (found.cut.axis < 0) {
       made.broken = results.template of<refuse_pass>();
       found.is_refused = made.broken != mistake::none;
       if (found.is_refused) made.error = refuse_pass::why(results);
       else made = results.take_plan();
-      found.holds = mesh.most_memory > 0 ? peak_bytes(plan_view(made)) : 0;
+      found.holds = request.most_memory > 0 ? peak_bytes(plan_view(made)) : 0;
     }
-    const auto after_it = after(found, mesh, least);
+    const auto after_it = after(found, request, least);
     next = after_it.is;
     if (after_it.was_best) {
       best = std::move(made);
       least = found.holds;
     }
     if constexpr (!std::is_null_pointer_v<CutAxis>)
-      if (next == next_try::way::on_cut_mesh) mesh = (program = cut_axis(found.cut))->mesh->shape;
-    if (next == next_try::way::saving_more) ++mesh.saving;
+      if (next == next_try::way::on_cut_mesh) {
+        program = cut_axis(found.cut);
+        mesh = program->mesh->shape;
+        request = program->mesh->request;
+      }
+    if (next == next_try::way::saving_more) ++request.saving;
   }
-  if (best.broken == mistake::none && mesh.most_memory > 0 && least > mesh.most_memory) {
-    best.error = too_large(least, mesh.most_memory);
+  if (best.broken == mistake::none && request.most_memory > 0 && least > request.most_memory) {
+    best.error = too_large(least, request.most_memory);
     best.broken = mistake::memory;
   }
   return best;
 }
 
 template <class = once>
-plan plan_at_run_time(const graph& g, const mesh_shape& mesh) {
-  return plan_again(g, mesh);
+plan plan_at_run_time(const graph& g, const mesh_shape& mesh, const plan_request& request) {
+  return plan_again(g, mesh, request);
 }
-GSPMD_PLANNED_ONCE(plan plan_at_run_time<once>(const graph&, const mesh_shape&));
+GSPMD_PLANNED_ONCE(plan plan_at_run_time<once>(const graph&, const mesh_shape&, const plan_request&));
 
 /// The whole way from a graph to what every device runs, on the mesh as it is.
 // Apart from pipeline.hpp, because it instantiates much that a program compiled for a mesh does without.
-constexpr plan make_plan(const graph& g, const mesh_shape& mesh) {
-  if (std::is_constant_evaluated()) return plan_again(g, mesh);
-  return plan_at_run_time(g, mesh);
+constexpr plan make_plan(const graph& g, const mesh_shape& mesh, const plan_request& request = {}) {
+  if (std::is_constant_evaluated()) return plan_again(g, mesh, request);
+  return plan_at_run_time(g, mesh, request);
 }
 
 }  // namespace gspmd::detail

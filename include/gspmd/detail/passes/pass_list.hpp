@@ -60,7 +60,7 @@ std::string made_by(const pass_results& results) {
   } else if constexpr (std::is_same_v<Pass, row_blocks_pass>) {
     return counted(table_of<row_blocks>(results.of<steps_pass>().steps).size(), "run");
   } else if constexpr (std::is_same_v<Pass, search_pass>) {
-    return results.mesh().is_searched ? "a search" : "";
+    return results.request().is_searched ? "a search" : "";
   } else if constexpr (requires { words_of(results.of<Pass>()); } && !std::is_same_v<Pass, overlap_pass>) {
     return words_of(results.of<Pass>());
   } else {
@@ -69,13 +69,14 @@ std::string made_by(const pass_results& results) {
 }
 
 /// Returns all passes, with what each made of a program: as it was written, and as it is planned.
-inline std::vector<dynamic::pass_made> list_of_passes(const graph& written, const graph& planned, const mesh_shape& mesh) {
+inline std::vector<dynamic::pass_made> list_of_passes(const graph& written, const graph& planned, const mesh_shape& mesh,
+                                                      const plan_request& request) {
   std::vector<dynamic::pass_made> list;
   boost::mp11::mp_for_each<program_passes>([&]<class Pass>(Pass) { list.push_back({name_of_pass<Pass>(), {}}); });
   program_to_plan(written, [&]<class Pass>(Pass, const graph& g) {
     list[boost::mp11::mp_find<program_passes, Pass>::value].made = counted(g.nodes.size(), "value");
   });
-  const pass_results results(planned, mesh);
+  const pass_results results(planned, mesh, request);
   boost::mp11::mp_for_each<passes>([&]<class Pass>(Pass) { list.push_back({name_of_pass<Pass>(), made_by<Pass>(results)}); });
   return list;
 }

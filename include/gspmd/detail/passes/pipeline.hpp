@@ -25,8 +25,10 @@
 /// The passes between a program and its plan, in their order; those before them stand in program_to_plan.hpp. Each is a struct with its
 /// result, which can be frozen, and
 ///
-///   run(before)            makes it from what the passes before it made: before.program(), before.mesh(), before.template of<pass>(),
-///                          before.template take<pass>(), which no later pass asks for; Before::chosen_by is the pass that chose last
+///   run(before)            makes it from what the passes before it made: before.program(), before.mesh(), before.request(),
+///                          before.template of<pass>(), before.template take<pass>(), which no later pass asks for;
+///                          in before.origins() completion notes how it came by each split; Before::chosen_by: the pass that
+///                          chose last
 ///   guess(before)          how long its lists will be, from the lengths before: before.template lengths<pass>(); not of a plain number
 ///   run(made...)           of one that changes what the pass before it makes, in the same evaluation: see `then`
 ///
@@ -50,11 +52,13 @@ struct layouts {
 /// A sharding for every value (GSPMD 3.5).
 struct complete_pass {
   using result = layouts;
-  static constexpr layouts run(const auto& before) { return {complete_graph(before.program(), before.mesh())}; }
+  static constexpr layouts run(const auto& before) {
+    return {complete_graph(before.program(), before.mesh(), before.request(), before.origins())};
+  }
   static constexpr list_sizes<layouts> guess(const auto& before) { return {before.node_count()}; }
 };
 
-/// Finds the cut of an axis that a reshape needs: then planning begins again, on a mesh with that cut (save_memory.hpp).
+/// Finds the cut of an axis that a reshape needs: then planning begins again, on a mesh with that cut (next_try.hpp).
 struct cut_pass {
   using result = axis_cut;
   static constexpr axis_cut run(const auto& before) { return find_cut(before.program(), before.template of<complete_pass>().of); }
@@ -99,7 +103,7 @@ struct choose_pass {
     const layouts& asked = before.template of<narrow_pass>();
     const layouts& completed = before.template of<complete_pass>();
     const value_uses& uses = before.template of<uses_pass>();
-    plan_chooser(g, before.mesh(), uses, completed.of, asked.of, state).run(most.nodes, most.prices);
+    plan_chooser(g, before.mesh(), before.request(), uses, completed.of, asked.of, state).run(most.nodes, most.prices);
   }
   /// Whether a state is complete, as a constant too.
   static constexpr bool is_complete(const auto& frozen) { return item<0>(frozen.rest); }
@@ -154,15 +158,15 @@ struct refuse_pass {
   static constexpr refusal find(const Before& before) {
     const graph& g = before.program();
     const auto& chosen = before.template of<typename Before::chosen_by>();
-    return refusals(g, before.mesh(), chosen.best.table).find(before.template of<uses_pass>());
+    return refusals(g, before.mesh(), before.request().saving, chosen.best.table).find(before.template of<uses_pass>());
   }
 };
 
 /// Makes one message of small collectives; not where the user wrote what is sent.
 struct join_pass {
   using result = local_program;
-  static constexpr void run(const graph& g, const mesh_shape& mesh, local_program& p) {
-    if (g.find_types == nullptr) collective_joiner(g, mesh, p).run();
+  static constexpr void run(const graph& g, const mesh_shape& mesh, int saving, local_program& p) {
+    if (g.find_types == nullptr) collective_joiner(g, mesh, saving, p).run();
   }
 };
 /// The program that every device runs.
@@ -172,8 +176,8 @@ struct emit_pass {
   static constexpr local_program run(const Before& before) {
     const graph& g = before.program();
     const auto& chosen = before.template of<typename Before::chosen_by>();
-    local_program p = emitter(g, before.mesh(), chosen.best.table).run(before.template of<uses_pass>());
-    then<join_pass>(before, g, before.mesh(), p);
+    local_program p = emitter(g, before.mesh(), before.request().saving, chosen.best.table).run(before.template of<uses_pass>());
+    then<join_pass>(before, g, before.mesh(), before.request().saving, p);
     return p;
   }
   template <class Before>
@@ -226,7 +230,7 @@ constexpr steps_result::lengths lengths_of_steps(const auto& before) {
 struct schedule_pass {
   using result = step_state;
   static constexpr step_state begin(const auto& before) {
-    return step_state(before.program(), before.mesh(), before.template take<emit_pass>());
+    return step_state(before.program(), before.mesh(), before.request(), before.template take<emit_pass>());
   }
   static constexpr void go_on(const auto& before, step_state& state, effort most) {
     if (state.is_done_) return;
@@ -256,7 +260,7 @@ struct schedule_pass {
 struct row_blocks_pass {
   using result = step_state;
   static constexpr void run(step_state& state) {
-    if (!state.out.mesh.is_checked) row_blocker(state).run();
+    if (!state.out.is_checked) row_blocker(state).run();
   }
 };
 struct steps_pass {

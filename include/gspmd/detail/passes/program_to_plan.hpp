@@ -79,7 +79,8 @@ constexpr graph program_to_plan(graph g, Seen seen = nullptr) {
   boost::mp11::mp_for_each<Passes>([&]<class Pass>(Pass pass) {
     if (Off::template has<Pass> || g.failed() || !Pass::applies(g)) return;
     bool is_unordered = false;
-    if constexpr (requires { Pass::run(g, vec<sharding>()); }) is_unordered = Pass::run(g, complete_graph(g, g.mesh->shape));
+    if constexpr (requires { Pass::run(g, vec<sharding>()); })
+      is_unordered = Pass::run(g, complete_graph(g, g.mesh->shape, g.mesh->request));
     else if constexpr (std::is_void_v<decltype(Pass::run(g))>) Pass::run(g);
     else is_unordered = Pass::run(g);
     if (is_unordered && !g.failed()) g = canonical_order(g);

@@ -17,11 +17,11 @@ struct search_pass {
   }
   template <class Before>
   static constexpr void go_on(const Before& before, search_state& state, effort most) {
-    if (!before.mesh().is_searched) return;
+    if (!before.request().is_searched) return;
     const graph& g = before.program();
     const layouts& asked = before.template of<narrow_pass>();
     const value_uses& uses = before.template of<uses_pass>();
-    plan_search(g, before.mesh(), uses, asked.of, state).run(most.nodes, most.prices);
+    plan_search(g, before.mesh(), before.request(), uses, asked.of, state).run(most.nodes, most.prices);
   }
   static constexpr bool is_complete(const auto& frozen) { return item<0>(frozen.rest) == search_phase::done; }
   /// One plan is the other's neighbour, and takes its place.

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gspmd/comm/communicator.hpp"
-#include "gspmd/detail/ir/peak_memory.hpp"
+#include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/run/checked_memory.hpp"
 #include "gspmd/detail/support/no_memory.hpp"
 #include "gspmd/detail/support/precompiled.hpp"

@@ -89,7 +89,7 @@ class interpreter {
       for (std::size_t i = 0; i < ready_.size(); ++i) ready_[i].joint = joint_function_of<Comm>(plan_.steps[i]);
     }
     const devices_here here{devices, comm.local_count(), from, to, &comm, go_on<Comm>};
-    if (!plan_.mesh->is_checked || named_ == nullptr) return run_plan(plan_, ready_.data(), here);
+    if (!plan_.is_checked || named_ == nullptr) return run_plan(plan_, ready_.data(), here);
     plan_step words;
     words.kernel = id_of<kernels::move>;
     words.type = dtype::s64;

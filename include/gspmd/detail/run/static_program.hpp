@@ -372,7 +372,7 @@ struct frozen_steps {
 template <class Program, class Comm>
 void run_static(Comm& comm, const device_memory* devices, const void** from, void** to) {
   const devices_here here{devices, comm.local_count(), from, to, &comm, go_on<Comm>};
-  if constexpr (Program::view.mesh->is_checked)
+  if constexpr (Program::view.is_checked)
     run_plan_checked(Program::view, Program::mesh::info, frozen_steps<Program, Comm>::list.data(), here,
                      run_jointly<kernels::move, std::int64_t, movement, Comm>);
   else run_plan(Program::view, frozen_steps<Program, Comm>::list.data(), here);

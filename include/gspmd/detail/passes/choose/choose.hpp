@@ -20,12 +20,12 @@ namespace gspmd::detail {
 /// 5. an einsum that the user set a limit for takes an operand that would be gathered beyond it in parts (ring_choice.hpp).
 class chooser {
  public:
-  constexpr chooser(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> preferred,
-                    choose_state& state, replay* known = nullptr)
-      : known_{g, mesh, uses, preferred, state.book},
+  constexpr chooser(const graph& g, const mesh_shape& mesh, const plan_request& request, const value_uses& uses,
+                    span<const sharding> preferred, choose_state& state, replay* known = nullptr)
+      : known_{g, mesh, request, uses, preferred, state.book},
         state_(state),
         operators_(known_, readers_),
-        walk_(g, mesh, state.book, state.given, *this),
+        walk_(g, mesh, request.saving, state.book, state.given, *this),
         replay_(known) {
     state.book.as_written = state.table.as_written;
   }
@@ -91,7 +91,7 @@ class chooser {
     static_cast<void>(next);
     const auto note = [&](const mesh_shape& mesh) {
       const auto bytes = step_bytes(mesh, n.shape, from.layout, step, bytes_of(n.type));
-      add_time(step_time(mesh, n.shape, from.layout, step, bytes), level);
+      add_time(step_time(mesh, known_.net(), n.shape, from.layout, step, bytes), level);
     };
     known_.has_hidden_axes(from.node) ? note(known_.mesh_of(from.node)) : note(known_.mesh);
   }
@@ -115,8 +115,8 @@ class chooser {
   constexpr reshard_path found_path(const form_prices& known, int i, const sharding& wanted) {
     reshard_path way{known.best_form(i, wanted).value, static_cast<int>(state_.table.steps.size()), 0};
     if (way.from >= 0)
-      for_each_step(known.mesh, known.shape_of(i), state_.book.layout_of(way.from), wanted, bytes_of(known.at(i).type),
-                    [&](const sharding&, const reshard_step& step) {
+      for_each_step(known.mesh, known.net(), known.shape_of(i), state_.book.layout_of(way.from), wanted,
+                    bytes_of(known.at(i).type), [&](const sharding&, const reshard_step& step) {
                       state_.table.steps.push_back(step);
                       ++way.steps;
                     });
@@ -186,7 +186,7 @@ class chooser {
     choice.moved = use.moved;
     further_.clear();
     for (int r = 1; r < n.results; ++r) further_.push_back(further_result(known.mesh, rule, use.uses, r));
-    if (gather_limit_of(known.mesh, n) >= 0) {
+    if (gather_limit_of(known.request, n) >= 0) {
       const auto round = ring_choice(known, n, use).find();
       choice.ring = round.how;
       if (round.how.operand >= 0) use.wanted[round.how.operand] = round.form;
@@ -240,7 +240,7 @@ class chooser {
     add(rule.operand(0), n.operands[0], true, written);
     add(rule.result(), i, true, written);
     const use_search::preferences none;
-    const use_search search(known_.mesh, rule, none);
+    const use_search search(known_.mesh, known_.net(), rule, none);
     operator_prices prices(known_, i, n, rule);
     const sharding& preferred = known_.preferred_of(i);
     auto held = held_partial(known_, n);

@@ -25,11 +25,13 @@ constexpr bool is_made_from(const graph& g, const mesh_shape& mesh, const node& 
 struct form_prices {
   const graph& program;
   const mesh_shape& mesh;
+  const plan_request& request;
   const value_uses& uses;
   span<const sharding> preferred;
   const form_book& book;
   axis_mask hidden = 0;  // axes that the mesh is without: of values of the local view nothing is known along these
 
+  [[nodiscard]] constexpr const network_rates& net() const { return request.network; }
   /// The mesh that the values of node `i` are planned on.
   [[nodiscard]] constexpr mesh_shape mesh_of(int i) const {
     mesh_shape visible = mesh;
@@ -39,7 +41,7 @@ struct form_prices {
   }
   /// The same on that mesh.
   [[nodiscard]] constexpr form_prices inside(int i, const mesh_shape& visible) const {
-    return {program, visible, uses, preferred, book, at(i).hidden_axes};
+    return {program, visible, request, uses, preferred, book, at(i).hidden_axes};
   }
   [[nodiscard]] constexpr bool has_hidden_axes(int i) const { return at(i).hidden_axes != 0 && hidden == 0; }
 
@@ -67,7 +69,7 @@ struct form_prices {
       const sharding& layout = book.values[v].layout;
       if (layout == wanted) return {v, {}};
       if ((wanted.partial & ~layout.partial) != 0) continue;
-      const auto price = price_of_reshard(mesh, n.shape, layout, wanted, bytes_of(n.type));
+      const auto price = price_of_reshard(mesh, net(), n.shape, layout, wanted, bytes_of(n.type));
       if (best.value < 0 || price.is_less_than(best.price)) best = {v, price};
     }
     if (best.value < 0 || best.price.bytes == 0 || !facts_of(n.op).is_made_again(n)) return best;

@@ -29,8 +29,8 @@ struct purpose {
 template <class Client>
 class form_walk {
  public:
-  constexpr form_walk(const graph& g, const mesh_shape& mesh, form_book& book, vec<int>& given, Client& client)
-      : graph_(g), mesh_(mesh), book_(book), given_(given), client_(client) {}
+  constexpr form_walk(const graph& g, const mesh_shape& mesh, int saving, form_book& book, vec<int>& given, Client& client)
+      : graph_(g), mesh_(mesh), saving_(saving), book_(book), given_(given), client_(client) {}
 
   constexpr void visit(int i) {
     const node& n = at(i);
@@ -72,7 +72,7 @@ class form_walk {
     int form = way.from;
     for (int k = 0; k < way.steps; ++k) {
       const reshard_step step = client_.step(way, k);
-      const bool is_for_one = is_gathered_again(mesh_, at(book_.root_of(i)), book_.layout_of(form), step.to);
+      const bool is_for_one = is_gathered_again(mesh_, saving_, at(book_.root_of(i)), book_.layout_of(form), step.to);
       const int next = is_for_one ? book_.add_value(i, step.to) : book_.add(graph_, i, step.to);
       client_.moved(why, form, step, next, level);
       form = next;
@@ -187,6 +187,7 @@ class form_walk {
 
   const graph& graph_;
   const mesh_shape& mesh_;
+  int saving_;
   form_book& book_;
   vec<int>& given_;  // what the open conditionals give
   Client& client_;

@@ -83,8 +83,8 @@ class later_preferences {
       const auto& form = p.wanted[operand];
       if ((preference.wanted.partial & ~form.partial) != 0) continue;
       const int o = n_.operands[operand];
-      const auto then =
-          price_of_reshard(known_.mesh, known_.shape_of(o), form, preference.wanted, bytes_of(known_.at(o).type)).time;
+      const auto size = bytes_of(known_.at(o).type);
+      const auto then = price_of_reshard(known_.mesh, known_.net(), known_.shape_of(o), form, preference.wanted, size).time;
       const auto gain = preference.time - known_.time_in_all_trips(then, known_.level_of(o));
       if (gain > most) most = gain;
     }

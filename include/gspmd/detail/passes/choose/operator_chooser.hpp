@@ -27,7 +27,7 @@ class operator_chooser {
     std::int64_t all = 0, least = 0;
   };
   [[nodiscard]] constexpr own_times own_time(int i, const node& n, const op_rule& rule, const operator_use& use) const {
-    const use_search search(known_.mesh, rule, use_search::no_preferences);
+    const use_search search(known_.mesh, known_.net(), rule, use_search::no_preferences);
     const auto work = use.moved ? 0 : search.work_of(use.uses);
     const auto least = use.moved ? 0 : search.work_of({}) / known_.mesh.device_count();
     return {add_times(operator_prices(known_, i, n, rule).own(use).time, time_of_work(work)), time_of_work(least)};
@@ -65,7 +65,7 @@ class operator_chooser {
     for (int t = asked.count - 1; t >= 0; --t)
       for (const auto& use : asked[t])
         if (rule.factors[use.dim].kind != factor_kind::whole) first[use.axis] = use.dim;
-    use_search search(mesh, rule, asked);
+    use_search search(mesh, known_.net(), rule, asked);
     operator_use best = use_of(known_, n, rule, search.assemble(first), held);
     operator_prices known(known_, i, n, rule);
     cost least = known.of(best, use_search::no_limit);
@@ -182,7 +182,7 @@ class operator_chooser {
     return known_.time_in_all_trips(time_of_work(products), known_.book.depth());
   }
   [[nodiscard]] constexpr std::int64_t time_of_work(std::int64_t products) const {
-    const auto time = known_.mesh.network.time_of_flops(saturating_multiply(2, products));
+    const auto time = known_.net().time_of_flops(saturating_multiply(2, products));
     return time <= picoseconds_to_begin ? 0 : time - picoseconds_to_begin;
   }
 

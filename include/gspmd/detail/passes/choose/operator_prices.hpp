@@ -51,7 +51,7 @@ class operator_prices {
     const int depth = known_.book.depth();
     cost total;
     int goes_round = -1;
-    if (gather_limit_of(known_.mesh, n_) >= 0) {
+    if (gather_limit_of(known_.request, n_) >= 0) {
       const auto round = ring_choice(known_, n_, p).find();
       goes_round = round.how.operand;
       total.bytes = known_.in_all_trips(round.price.bytes, depth);
@@ -82,7 +82,7 @@ class operator_prices {
       total.time = add_times(total.time, price.time);
       total.bytes += price.bytes;
     };
-    if (gather_limit_of(known_.mesh, n_) >= 0) take(ring_choice(known_, n_, p).find().price);
+    if (gather_limit_of(known_.request, n_) >= 0) take(ring_choice(known_, n_, p).find().price);
     for (int k = movements_of(n_, p.moved); k-- > 0;)
       take(price_of_traffic(traffic_of(known_.program, known_.mesh, n_, k, p.wanted[k], p.result), bytes_of(n_.type)));
     for (int k = facts_of(n_.op).tiles(n_); k-- > 0;) take(of_tile(k, p.wanted[k]));
@@ -98,7 +98,7 @@ class operator_prices {
   template <class Traffic>
   [[nodiscard]] constexpr reshard_price price_of_traffic(const Traffic& traffic, std::int64_t elem_bytes) const {
     const auto bytes = traffic.elems() * elem_bytes;
-    return {time_of_collective(known_.mesh, collective_kind::collective_permute, traffic.axes, bytes), bytes,
+    return {time_of_collective(known_.mesh, known_.net(), collective_kind::collective_permute, traffic.axes, bytes), bytes,
             static_cast<int>(traffic.messages)};
   }
   constexpr void add(cost& total, const reshard_price& price, int level) const {
@@ -132,8 +132,8 @@ class operator_prices {
     if (known_.at(i).keep_partial || wanted.partial != 0) made.partial = 0;  // who needs the sum pays for it, see plan_search
     wanted.partial = 0;
     if (known_.has_hidden_axes(i))
-      return price_of_reshard(known_.mesh_of(i), known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));
-    return price_of_reshard(known_.mesh, known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));
+      return price_of_reshard(known_.mesh_of(i), known_.net(), known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));
+    return price_of_reshard(known_.mesh, known_.net(), known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));
   }
 
   /// Whether it stays partial in the loop: see choose_with_sums.

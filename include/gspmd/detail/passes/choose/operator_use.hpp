@@ -134,7 +134,7 @@ constexpr bool breaks_policy(const form_prices& known, const node& n, int k, con
 constexpr bool must_lose_a_split(const form_prices& known, const node& n, const op_rule& rule, int k) {
   const sharding& had = known.preferred_of(n.operands[k]);
   if (rule.uniform || had.splits.empty()) return false;
-  const use_search search(known.mesh, rule, use_search::no_preferences);
+  const use_search search(known.mesh, known.net(), rule, use_search::no_preferences);
   const auto uses = search.legal(to_factors(known.mesh, rule, rule.operand(k), had.splits));
   return !(to_dims(known.mesh, rule, rule.operand(k), uses) == had.splits);
 }

@@ -12,10 +12,10 @@ namespace gspmd::detail {
 /// The plans that a plan was compared with: the program is planned once more, for those who ask.
 class plan_reasons {
  public:
-  plan_reasons(const graph& g, const mesh_shape& mesh)
+  plan_reasons(const graph& g, const mesh_shape& mesh, const plan_request& request)
       : graph_(g),
         mesh_(mesh),
-        passes_(g, mesh_),
+        passes_(g, mesh_, request),
         uses_(passes_.of<uses_pass>()),
         found_(passes_.of<search_pass>()),
         changes_(g, mesh_, uses_, passes_.of<narrow_pass>().of, found_.preferred) {}
@@ -30,7 +30,7 @@ class plan_reasons {
     if (graph_.find_types != nullptr || facts_of(at(i).op).made != origin::shards || uses_.needed[i] == 0) return found;
     choose_state again(graph_);
     again.table.as_written = found_.best.table.as_written;
-    chooser choices(graph_, mesh_, uses_, span_of(found_.preferred), again);
+    chooser choices(graph_, mesh_, passes_.request(), uses_, span_of(found_.preferred), again);
     if (i > 0) choices.run(i, no_limit);
     choices.record(&found);
     if (again.next == i) choices.run(1, no_limit);
@@ -60,7 +60,7 @@ class plan_reasons {
       for (const int member : run) tried[member] = s;
       choose_state trial(graph_);
       trial.table.as_written = found_.best.table.as_written;
-      chooser(graph_, mesh_, uses_, span_of(tried), trial).run(no_limit, no_limit);
+      chooser(graph_, mesh_, passes_.request(), uses_, span_of(tried), trial).run(no_limit, no_limit);
       found.push_back({s, trial.time, trial.forced});
     }
     return found;

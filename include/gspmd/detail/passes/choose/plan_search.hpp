@@ -80,9 +80,9 @@ struct search_state {
 class plan_search {
  public:
   /// `asked`: what completion found, narrowed; `state` begins with the best plan that is known.
-  constexpr plan_search(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> asked,
-                        search_state& state)
-      : graph_(g), mesh_(mesh), uses_(uses), state_(state), changes_(g, mesh, uses, asked, state.preferred) {}
+  constexpr plan_search(const graph& g, const mesh_shape& mesh, const plan_request& request, const value_uses& uses,
+                        span<const sharding> asked, search_state& state)
+      : graph_(g), mesh_(mesh), request_(request), uses_(uses), state_(state), changes_(g, mesh, uses, asked, state.preferred) {}
 
   /// Goes on until no change helps, or until so many nodes were looked at, or so many prices worked out.
   constexpr void run(int most_nodes, int most_prices) {
@@ -241,7 +241,8 @@ class plan_search {
   }
   constexpr void go_on_trying(int& most_nodes, int& most_prices) {
     replay known{state_.best, state_.differs};
-    chooser choices(graph_, mesh_, uses_, span<const sharding>(state_.tried.data(), state_.tried.size()), state_.trial, &known);
+    chooser choices(graph_, mesh_, request_, uses_, span<const sharding>(state_.tried.data(), state_.tried.size()), state_.trial,
+                    &known);
     choices.run(most_nodes, most_prices);
     const int work = choices.chosen() + choices.replayed() / replay::choice + 1;
     most_nodes -= work;
@@ -267,7 +268,7 @@ class plan_search {
   /// Whether a change of single axes gains what it takes to begin the steps that it adds. By bytes alone many small exchanges would be
   /// better than one.
   [[nodiscard]] constexpr bool pays_for_its_steps() const {
-    if (state_.phase != search_phase::single_axes || !mesh_.network.is_by_bytes()) return true;
+    if (state_.phase != search_phase::single_axes || !request_.network.is_by_bytes()) return true;
     const auto steps = [](const choose_state& s) { return static_cast<std::int64_t>(s.table.steps.size()); };
     const auto added = steps(state_.trial) - steps(state_.best);
     return added <= 0 || state_.best.time - state_.trial.time >= multiply_time(picoseconds_to_begin_collective, added);
@@ -316,7 +317,7 @@ class plan_search {
           for (const int sibling : uses_.readers(o))
             if (sibling < i && sibling != o) note(sibling);
     }
-    if (graph_.has_regions || mesh_.saving > 0) {  // forms went, or were never kept
+    if (graph_.has_regions || request_.saving > 0) {  // forms went, or were never kept
       state_.trial = choose_state(graph_);
       first = 0;
     } else {
@@ -330,6 +331,7 @@ class plan_search {
 
   const graph& graph_;
   const mesh_shape& mesh_;
+  const plan_request& request_;
   const value_uses& uses_;
   search_state& state_;
   plan_changes changes_;

@@ -127,14 +127,14 @@ constexpr sharding renamed(const mesh_shape& mesh, const extents& global, const 
   return best;
 }
 
-constexpr path_cost cost_of_move(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
-                                 std::int64_t bytes_per_elem) {
+constexpr path_cost cost_of_move(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& from,
+                                 const sharding& to, std::int64_t bytes_per_elem) {
   const auto cost_from = [&](const sharding& source, std::int64_t elems) {
     path_cost cost{0, elems, 1};
     if (elems == 0) return path_cost{};
-    if (mesh.network.is_by_bytes()) return cost;
+    if (net.is_by_bytes()) return cost;
     const movement m{global, source, to, movement_axes(mesh, global, source, to)};
-    cost.time = time_of_collective(mesh, classify(mesh, m), m.axes, elems * bytes_per_elem);
+    cost.time = time_of_collective(mesh, net, classify(mesh, m), m.axes, elems * bytes_per_elem);
     return cost;
   };
   const auto elems = cost_as_written(mesh, global, from, to);
@@ -173,16 +173,17 @@ constexpr void spread(const mesh_shape& mesh, const extents& global, const shard
   }
 }
 
-constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
-                                 std::int64_t bytes_per_elem = 1);
+constexpr reshard_step next_step(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& from,
+                                 const sharding& to, std::int64_t bytes_per_elem = 1);
 
 /// The ways from a sharding that is partial over some axes to one that is not, as far as they are compared: which first step they
 /// take, and what all of them send. Where every shard is even the plain way or one with helpers is a cheapest one; with padding the
 /// others stay within a tenth of it for all but small tensors (tests/unit/reshard_uneven.cpp counts them).
 class reduction_ways {
  public:
-  constexpr reduction_ways(const mesh_shape& mesh, const extents& global, const sharding& to, std::int64_t bytes_per_elem)
-      : mesh_(mesh), global_(global), to_(to), bytes_per_elem_(bytes_per_elem) {}
+  constexpr reduction_ways(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& to,
+                           std::int64_t bytes_per_elem)
+      : mesh_(mesh), net_(net), global_(global), to_(to), bytes_per_elem_(bytes_per_elem) {}
 
   /// The first step from `from`, partial over `pending`.
   [[nodiscard]] constexpr reshard_step first_step(const sharding& from, axis_mask pending) const {
@@ -215,15 +216,15 @@ class reduction_ways {
       if ((from.partial & axis_bit(use.axis)) == 0) moved.splits.push_back(use);
     if (!(moved.splits == from.splits) && local_elements(mesh_, global_, moved) <= local_elements(mesh_, global_, from)) {
       path_cost cost = plain(moved, pending).cost;
-      cost.add(cost_of_move(mesh_, global_, from, moved, bytes_per_elem_));
-      if (cost.is_less_than(best.cost)) best.consider(cost, next_step(mesh_, global_, from, moved, bytes_per_elem_));
+      cost.add(cost_of_move(mesh_, net_, global_, from, moved, bytes_per_elem_));
+      if (cost.is_less_than(best.cost)) best.consider(cost, next_step(mesh_, net_, global_, from, moved, bytes_per_elem_));
     }
     sharding sliced = continued(mesh_, global_, from, to_, idle);
     for (const bool help : {false, true}) {
       if (help) spread(mesh_, global_, from, to_, idle & ~sliced.split_axes(), true, sliced);
       path_cost cost;
       cost.add(sent(sliced, whole(sliced, pending), pending));
-      cost.add(cost_of_move(mesh_, global_, sliced, to_, bytes_per_elem_));
+      cost.add(cost_of_move(mesh_, net_, global_, sliced, to_, bytes_per_elem_));
       if (sliced.splits == from.splits) best.consider(cost, {reshard_step::kind::reduce, whole(sliced, pending), pending});
       else best.consider(cost, {reshard_step::kind::slice, sliced, 0});
     }
@@ -254,7 +255,7 @@ class reduction_ways {
     path_cost cost{0, bytes_sent(mesh_, r, 1), 0};
     if (cost.elems == 0) return cost;
     cost.messages = 1;
-    if (!by_bytes_) cost.time = time_of_collective(mesh_, classify(mesh_, r), axes, cost.elems * bytes_per_elem_);
+    if (!by_bytes_) cost.time = time_of_collective(mesh_, net_, classify(mesh_, r), axes, cost.elems * bytes_per_elem_);
     return cost;
   }
 
@@ -276,7 +277,7 @@ class reduction_ways {
     w.is_cheapest = helpers == 0 && arrives && (scattered == 0 || (left == 0 && w.is_even));
     if (scattered != 0) w.cost.add(sent(from, w.ahead, scattered));
     if (left != 0) w.cost.add(sent(w.ahead, whole(w.ahead, left), left));
-    w.cost.add(cost_of_move(mesh_, global_, w.ahead, to_, bytes_per_elem_));
+    w.cost.add(cost_of_move(mesh_, net_, global_, w.ahead, to_, bytes_per_elem_));
     return w;
   }
   /// `from` reduced into `fine` over `first`, then the plain way.
@@ -287,7 +288,7 @@ class reduction_ways {
     if (cost.time > best.cost.time || (cost.time == best.cost.time && cost.elems >= best.cost.elems)) return;
     const axis_mask left = pending & ~first;
     if (left != 0) cost.add(plain(fine, left).cost);
-    else cost.add(cost_of_move(mesh_, global_, fine, to_, bytes_per_elem_));
+    else cost.add(cost_of_move(mesh_, net_, global_, fine, to_, bytes_per_elem_));
     best.consider(cost, {reshard_step::kind::reduce, fine, first});
   }
   /// As much as possible by one reduce_scatter into `start` spread over `axes`. True if no shard has padding then.
@@ -302,10 +303,11 @@ class reduction_ways {
   }
 
   const mesh_shape& mesh_;
+  const network_rates& net_;
   const extents& global_;
   const sharding& to_;
   std::int64_t bytes_per_elem_;
-  bool by_bytes_ = mesh_.network.is_by_bytes();
+  bool by_bytes_ = net_.is_by_bytes();
 };
 
 /// The axes of `to` that split nothing under `from` and cut a dim whose parts trade places. Devices that differ in them hold
@@ -336,8 +338,8 @@ constexpr sharding without_unit_splits(const mesh_shape& mesh, const sharding& s
 
 /// The first step of a cheapest path from `from` to `to`, right for any extents. `to` is partial over no axis over which
 /// `from` is not. A slice may be a mere change of name: see same_data.
-constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
-                                 std::int64_t bytes_per_elem) {
+constexpr reshard_step next_step(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& from,
+                                 const sharding& to, std::int64_t bytes_per_elem) {
   reshard_step step;
   step.to = from;
   if (from == to) return step;
@@ -349,7 +351,7 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
   const sharding target = without_unit_splits(mesh, to);
   const axis_mask pending = from.partial & ~to.partial;
   if (mesh.size_of(pending) > 1) {
-    step = reduction_ways(mesh, global, target, bytes_per_elem).first_step(source, pending);
+    step = reduction_ways(mesh, net, global, target, bytes_per_elem).first_step(source, pending);
   } else {
     step.axes = movement_axes(mesh, global, source, target);
     if (step.axes != 0) {
@@ -382,10 +384,10 @@ constexpr std::int64_t step_bytes(const mesh_shape& mesh, const extents& global,
 
 /// Calls `visit(from, step)` for the steps from one sharding to another, of a tensor of elements of so many bytes.
 template <class Visit>
-constexpr void for_each_step(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to,
-                             std::int64_t bytes_per_elem, Visit visit) {
+constexpr void for_each_step(const mesh_shape& mesh, const network_rates& net, const extents& global, sharding from,
+                             const sharding& to, std::int64_t bytes_per_elem, Visit visit) {
   for (;;) {
-    const auto step = next_step(mesh, global, from, to, bytes_per_elem);
+    const auto step = next_step(mesh, net, global, from, to, bytes_per_elem);
     if (step.what == reshard_step::kind::none) return;
     visit(from, step);
     from = step.to;
@@ -393,14 +395,14 @@ constexpr void for_each_step(const mesh_shape& mesh, const extents& global, shar
 }
 
 /// The time of one step.
-constexpr std::int64_t step_time(const mesh_shape& mesh, const extents& global, const sharding& from, const reshard_step& step,
-                                 std::int64_t bytes) {
+constexpr std::int64_t step_time(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& from,
+                                 const reshard_step& step, std::int64_t bytes) {
   if (bytes == 0) return 0;
-  if (mesh.network.is_by_bytes()) return mesh.network.one_switch.time_of(bytes);
+  if (net.is_by_bytes()) return net.one_switch.time_of(bytes);
   const bool moves = step.what == reshard_step::kind::move;
   const auto kind = moves ? classify(mesh, movement{global, from, step.to, step.axes})
                           : classify(mesh, reduction{global, from, step.to, step.axes, from.reduced_by});
-  return time_of_collective(mesh, kind, step.axes, bytes);
+  return time_of_collective(mesh, net, kind, step.axes, bytes);
 }
 
 /// The price of the whole way from one sharding to another: its time, the bytes that one device sends on it, and its collectives.
@@ -413,17 +415,17 @@ struct reshard_price {
     return time != other.time ? time < other.time : bytes < other.bytes;
   }
 };
-constexpr reshard_price price_of_reshard(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
-                                         std::int64_t bytes_per_elem) {
+constexpr reshard_price price_of_reshard(const mesh_shape& mesh, const network_rates& net, const extents& global,
+                                         const sharding& from, const sharding& to, std::int64_t bytes_per_elem) {
   reshard_price price;
-  const bool by_bytes = mesh.network.is_by_bytes();
-  for_each_step(mesh, global, from, to, bytes_per_elem, [&](const sharding& at, const reshard_step& step) {
+  const bool by_bytes = net.is_by_bytes();
+  for_each_step(mesh, net, global, from, to, bytes_per_elem, [&](const sharding& at, const reshard_step& step) {
     const auto bytes = step_bytes(mesh, global, at, step, bytes_per_elem);
-    if (!by_bytes) price.time = add_times(price.time, step_time(mesh, global, at, step, bytes));
+    if (!by_bytes) price.time = add_times(price.time, step_time(mesh, net, global, at, step, bytes));
     price.bytes += bytes;
     if (step.what != reshard_step::kind::slice) ++price.messages;
   });
-  if (by_bytes) price.time = mesh.network.one_switch.time_of(price.bytes);
+  if (by_bytes) price.time = net.one_switch.time_of(price.bytes);
   return price;
 }
 

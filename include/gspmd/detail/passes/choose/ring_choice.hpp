@@ -29,7 +29,7 @@ class ring_choice {
   };
 
   constexpr ring_choice(const form_prices& known, const node& n, const operator_use& p)
-      : known_(known), n_(n), p_(p), limit_(gather_limit_of(known.mesh, n)) {}
+      : known_(known), n_(n), p_(p), limit_(gather_limit_of(known.request, n)) {}
 
   [[nodiscard]] constexpr ring_form find() const {
     ring_form best;
@@ -100,7 +100,8 @@ class ring_choice {
         if (start.value < 0) continue;
         const auto sent = (members - 1) * shard;
         trial.price.bytes = start.price.bytes + sent;
-        trial.price.time = add_times(start.price.time, time_round_ring(mesh, around.mask(), trial.how.both_ways, sent));
+        trial.price.time =
+            add_times(start.price.time, time_round_ring(mesh, known_.net(), around.mask(), trial.how.both_ways, sent));
         if (best.how.operand < 0 || trial.price.is_less_than(best.price)) best = trial;
       }
   }

@@ -40,8 +40,8 @@ class use_search {
 
   static constexpr preferences no_preferences{};
 
-  constexpr use_search(const mesh_shape& mesh, const op_rule& rule, const preferences& asked)
-      : mesh_(mesh), rule_(rule), asked_(asked), fastest_per_kib_(mesh.network.fastest_per_kib()) {}
+  constexpr use_search(const mesh_shape& mesh, const network_rates& net, const op_rule& rule, const preferences& asked)
+      : mesh_(mesh), rule_(rule), asked_(asked), fastest_per_kib_(net.fastest_per_kib()) {}
 
   /// Makes known what the tensors are: before `run` and `memory_of`.
   constexpr void know(const use_tensors& tensors) {

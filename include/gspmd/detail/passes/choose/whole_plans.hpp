@@ -65,17 +65,17 @@ constexpr bool is_worth_others(const graph& g, const choose_state& plan) {
 class plan_chooser {
  public:
   /// `completed`: what completion found; `asked`: the same, narrowed.
-  constexpr plan_chooser(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> completed,
-                         span<const sharding> asked, whole_plans& state)
-      : graph_(g), mesh_(mesh), uses_(uses), completed_(completed), asked_(asked), state_(state) {}
+  constexpr plan_chooser(const graph& g, const mesh_shape& mesh, const plan_request& request, const value_uses& uses,
+                         span<const sharding> completed, span<const sharding> asked, whole_plans& state)
+      : graph_(g), mesh_(mesh), request_(request), uses_(uses), completed_(completed), asked_(asked), state_(state) {}
 
   /// Goes on until the best plan is known, or until so many nodes were looked at, or so many prices worked out.
   constexpr void run(int most_nodes, int most_prices) {
     while (!state_.is_complete) {
       const bool is_first = state_.rule == plan_rule::completed;
       choose_state& plan = is_first ? state_.best : state_.trial;
-      chooser choices(graph_, mesh_, uses_, is_first ? asked_ : span<const sharding>(state_.tried.data(), state_.tried.size()),
-                      plan);
+      chooser choices(graph_, mesh_, request_, uses_,
+                      is_first ? asked_ : span<const sharding>(state_.tried.data(), state_.tried.size()), plan);
       choices.run(most_nodes, most_prices, is_first ? nullptr : &state_.best);
       most_nodes -= choices.chosen();
       most_prices -= choices.prices();
@@ -160,6 +160,7 @@ class plan_chooser {
 
   const graph& graph_;
   const mesh_shape& mesh_;
+  const plan_request& request_;
   const value_uses& uses_;
   span<const sharding> completed_, asked_;
   whole_plans& state_;

@@ -73,8 +73,9 @@ struct split_origin {
 class completion {
  public:
   /// `record`, if any, gets every split that is passed on, in order.
-  constexpr completion(const graph& g, const mesh_shape& mesh, std::vector<split_origin>* record = nullptr)
-      : graph_(g), mesh_(mesh), rules_(g), record_(record) {
+  constexpr completion(const graph& g, const mesh_shape& mesh, const plan_request& request,
+                       std::vector<split_origin>* record = nullptr)
+      : graph_(g), mesh_(mesh), request_(request), rules_(g), record_(record) {
     const auto count = g.nodes.size();
     states_.resize(count, annotation{});
     nodes_ = g.nodes.data();
@@ -154,9 +155,9 @@ class completion {
   /// Splits inputs to save memory; whether any was.
   constexpr bool split_inputs() {
     bool any = false;
-    for (int i = 0; mesh_.saving > 1 && i < static_cast<int>(dirty_.size()); ++i) {
+    for (int i = 0; request_.saving > 1 && i < static_cast<int>(dirty_.size()); ++i) {
       bool is_split = false;
-      for (int a = 0; a < mesh_.axis_count() && is_split_to_save(mesh_, nodes_[i], found_[i].layout); ++a) {
+      for (int a = 0; a < mesh_.axis_count() && is_split_to_save(mesh_, request_, nodes_[i], found_[i].layout); ++a) {
         if (mesh_.sizes[a] == 1 || (axes_[i] & axis_bit(a)) != 0) continue;
         int dim = -1;
         std::int64_t most = 0;  // of that dim, on a device
@@ -387,6 +388,7 @@ class completion {
 
   const graph& graph_;
   const mesh_shape& mesh_;
+  const plan_request& request_;
   rule_table rules_;
   std::vector<split_origin>* record_ = nullptr;
   const node* nodes_ = nullptr;
@@ -414,9 +416,10 @@ constexpr vec<sharding> written_layouts(const graph& g) {
   return found;
 }
 /// The layout of every value, as completion finds it or as types say.
-constexpr vec<sharding> complete_graph(const graph& g, const mesh_shape& mesh, std::vector<split_origin>* record = nullptr) {
+constexpr vec<sharding> complete_graph(const graph& g, const mesh_shape& mesh, const plan_request& request,
+                                       std::vector<split_origin>* record = nullptr) {
   if (g.find_types != nullptr) return written_layouts(g);
-  completion completed(g, mesh, record);
+  completion completed(g, mesh, request, record);
   completed.run();
   return std::move(completed.shardings);
 }

@@ -9,8 +9,8 @@ namespace gspmd::detail {
 /// Turns a table of choices into the program that every device runs (GSPMD 4.1-4.5); decides nothing.
 class emitter {
  public:
-  constexpr emitter(const graph& g, const mesh_shape& mesh, const choice_table& table)
-      : graph_(g), mesh_(mesh), table_(table), book_(g), walk_(g, mesh, book_, given_, *this) {
+  constexpr emitter(const graph& g, const mesh_shape& mesh, int saving, const choice_table& table)
+      : graph_(g), mesh_(mesh), table_(table), book_(g), walk_(g, mesh, saving, book_, given_, *this) {
     program_.results.resize(g.nodes.size(), -1);
     book_.as_written = table.as_written;
   }

@@ -31,7 +31,8 @@ namespace gspmd::detail {
 /// up to most_joined_bytes_in_all more for each such message.
 class collective_joiner {
  public:
-  constexpr collective_joiner(const graph& g, const mesh_shape& mesh, local_program& p) : graph_(g), mesh_(mesh), program_(p) {}
+  constexpr collective_joiner(const graph& g, const mesh_shape& mesh, int saving, local_program& p)
+      : graph_(g), mesh_(mesh), saving_(saving), program_(p) {}
 
   constexpr void run() {
     if (!any_two()) return;
@@ -46,7 +47,7 @@ class collective_joiner {
     }
     for (const int o : program_.outputs) ++uses_[o];
     group_of_.resize(program_.ops.size(), -1);
-    if (mesh_.saving == 0) list_ready();
+    if (saving_ == 0) list_ready();
     walk(false);
     int last = -1;
     for (const int size : sizes_)
@@ -87,8 +88,8 @@ class collective_joiner {
   [[nodiscard]] constexpr bool is_small(const instruction& op) const {
     if ((op.what != instruction_kind::reduce && op.what != instruction_kind::move) || op.forced || mesh_.size_of(op.axes) == 1)
       return false;
-    if (graph_.nodes[static_cast<std::size_t>(op.node)].local_axes != 0) return false;   // written as it is
-    if (mesh_.saving > 0 && op.collective != collective_kind::all_reduce) return false;  // what waits is held longer
+    if (graph_.nodes[static_cast<std::size_t>(op.node)].local_axes != 0) return false;  // written as it is
+    if (saving_ > 0 && op.collective != collective_kind::all_reduce) return false;      // what waits is held longer
     const auto bytes = size_of(op);
     return bytes > 0 && bytes <= most_joined_bytes;
   }
@@ -320,6 +321,7 @@ class collective_joiner {
 
   const graph& graph_;
   const mesh_shape& mesh_;
+  int saving_;
   local_program& program_;
   vec<int> maker_;                // by value: the op that makes it; -1: an input
   vec<int> uses_;                 // by value

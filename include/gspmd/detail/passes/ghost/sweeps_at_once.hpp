@@ -11,7 +11,7 @@ namespace gspmd::detail {
 constexpr std::int64_t time_of_round(const ghost_reach& reach, std::int64_t sweeps) {
   const ghost_sweep& s = reach.sweep;
   const ghost_round round = reach.round_of(sweeps);
-  const network_rates& net = s.mesh.network;
+  const network_rates& net = s.program.mesh->request.network;
   std::int64_t fields = 0, computed = 0;
   for (const int i : s.body) {
     if (s.at(i).shape.count == 0 || s.varies[i] == 0) continue;
@@ -25,7 +25,8 @@ constexpr std::int64_t time_of_round(const ghost_reach& reach, std::int64_t swee
     for (std::int64_t l = 0; l < fields; ++l) {
       const auto& need = round.needs[static_cast<std::size_t>(l) * round.blocks.size() + b];
       const auto bytes = saturating_multiply(line, need.size() * bytes_of(s.at(reach.leaves[static_cast<std::size_t>(l)]).type));
-      time = add_times(time, time_of_collective(s.mesh, collective_kind::collective_permute, s.layout.axes_of(along.dim), bytes));
+      time = add_times(time,
+                       time_of_collective(s.mesh, net, collective_kind::collective_permute, s.layout.axes_of(along.dim), bytes));
     }
     block = saturating_multiply(line, along.width());
   }

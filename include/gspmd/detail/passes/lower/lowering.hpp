@@ -51,7 +51,7 @@ class step_lowering final : public lowering {
   }
   constexpr combination combined_next(const instruction& op, opcode combine) final {
     const int v = op.result, at = state_.maker_[v] + 1;
-    if (state_.uses_[v] != 1 || at == static_cast<int>(state_.program_.ops.size()) || out.mesh.is_checked) return {};
+    if (state_.uses_[v] != 1 || at == static_cast<int>(state_.program_.ops.size()) || out.is_checked) return {};
     const instruction& next = state_.program_.ops[at];
     if (next.what != instruction_kind::compute || !(node_of(next).op == combine)) return {};
     const int with = next.operands[next.operands[0] == v ? 1 : 0];

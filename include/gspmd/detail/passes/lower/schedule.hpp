@@ -39,7 +39,7 @@ class scheduler {
       } else if (s_.is_lazy(op)) {
         if (s_.step_[op.result] >= 0) continue;  // the step before it has made it
         s_.waiting_[op.result] = 1;
-        if (s_.out.mesh.is_checked && !s_.is_virtual(op)) loops_.need(op.result);  // which is looked at in memory
+        if (s_.out.is_checked && !s_.is_virtual(op)) loops_.need(op.result);  // which is looked at in memory
       } else if (const auto* read = s_.offsets.read_of(op.result); read != nullptr) {
         read_at_offset(op, *read);
       } else if (is_alias(*s_.graph_, s_.out.mesh, s_.program_, op)) {

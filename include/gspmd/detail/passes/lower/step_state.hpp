@@ -54,8 +54,11 @@ struct step_state {
   }
 
   constexpr step_state() = default;
-  constexpr step_state(const graph& g, const mesh_shape& mesh, local_program p) : graph_(&g), program_(std::move(p)) {
+  constexpr step_state(const graph& g, const mesh_shape& mesh, const plan_request& request, local_program p)
+      : graph_(&g), program_(std::move(p)) {
     out.mesh = mesh;
+    out.saving = request.saving;
+    out.is_checked = request.is_checked;
     const auto count = program_.values.size();
     base.resize(count, 0);
     maker_.resize(count, -1);

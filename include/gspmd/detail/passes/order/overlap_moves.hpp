@@ -288,7 +288,7 @@ class move_overlapper {
 };
 
 constexpr void overlap_moves(plan& p, std::int64_t least = least_overlapped_elems) {
-  if (p.mesh.is_checked) return;  // between the two steps nothing else is sent
+  if (p.is_checked) return;  // between the two steps nothing else is sent
   if (!table_of<fused_margin>(p).empty()) move_overlapper(p, least).run();
 }
 

@@ -57,7 +57,7 @@ constexpr void start_early(plan& p, span<const int> base) {
 /// When memory is placed: makes two steps of it, start_move and finish_move, or start_combine and finish_combine, the second before the
 /// first step that reads what it brings, writes where it reads, or begins or ends a body.
 constexpr void overlap_started(plan& p) {
-  if (p.mesh.is_checked || !has_started_steps(p)) return;  // in a checked program what a step brings is looked at after it
+  if (p.is_checked || !has_started_steps(p)) return;  // in a checked program what a step brings is looked at after it
   const int count = static_cast<int>(p.steps.size());
   vec<int> ended_before(p.steps.size(), -1);  // by step
   for (int m = 0; m < count; ++m) {

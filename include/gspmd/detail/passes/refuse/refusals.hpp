@@ -21,11 +21,12 @@ struct refusal {
 ///   limit_gather         an einsum leaves more of an operand on a device than that, where no ring of devices helps
 class refusals {
  public:
-  constexpr refusals(const graph& g, const mesh_shape& mesh, const choice_table& table) : graph_(g), mesh_(mesh), table_(table) {}
+  constexpr refusals(const graph& g, const mesh_shape& mesh, int saving, const choice_table& table)
+      : graph_(g), mesh_(mesh), saving_(saving), table_(table) {}
 
   constexpr refusal find(const value_uses& uses) {
     if (!is_any_possible()) return {};
-    program_ = emitter(graph_, mesh_, table_).run(uses);  // the choices, as what moves from where to where
+    program_ = emitter(graph_, mesh_, saving_, table_).run(uses);  // the choices, as what moves from where to where
     found first;
     for (const auto& op : program_.ops)
       if (const found here = broken_by(op); here.policy < first.policy) first = here;
@@ -127,6 +128,7 @@ class refusals {
 
   const graph& graph_;
   const mesh_shape& mesh_;
+  int saving_;
   const choice_table& table_;
   local_program program_;
 };

@@ -8,15 +8,20 @@
 namespace gspmd::detail {
 
 /// The mesh as the automatic axes see it: one device along all others.
-constexpr mesh_shape without_explicit_axes(const mesh_shape& mesh) {
-  mesh_shape seen = mesh;
-  for (int a = 0; a < mesh.axis_count(); ++a)
+constexpr mesh_shape without_explicit_axes(const mesh_info& mesh) {
+  mesh_shape seen = mesh.shape;
+  for (int a = 0; a < seen.axis_count(); ++a)
     if ((mesh.automatic_axes & axis_bit(a)) == 0) seen.sizes[a] = 1;
   seen.order = seen.position = nullptr;
-  seen.automatic_axes = 0;
-  seen.most_memory = 0;
-  seen.is_searched = false;
   return seen;
+}
+
+/// What the planner is told of the automatic axes. What a device may hold is looked at in the plan of the program on all axes.
+constexpr plan_request asked_of_automatic(const mesh_info& mesh) {
+  plan_request asked;
+  asked.network = mesh.request.network;
+  asked.is_searched = mesh.request.is_searched;
+  return asked;
 }
 
 /// A program whose explicit axes are typed, as the automatic ones see it: an automatic program on a mesh without the explicit axes, in which
@@ -27,7 +32,7 @@ struct along_automatic {
 
   constexpr explicit along_automatic(const graph& g) : program(g.without_nodes()), typed_(g) {
     program.find_types = nullptr;
-    const axis_mask automatic = g.mesh->shape.automatic_axes;
+    const axis_mask automatic = g.mesh->automatic_axes;
     vec<int> number(g.nodes.size(), -1);
     for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
       node n = g.nodes[i];
@@ -55,7 +60,7 @@ struct along_automatic {
   }
   /// How the types have a value lie.
   [[nodiscard]] constexpr sharding by_types(int typed_node) const {
-    return part_along(typed_.nodes[typed_node].annotation.layout, ~typed_.mesh->shape.automatic_axes);
+    return part_along(typed_.nodes[typed_node].annotation.layout, ~typed_.mesh->automatic_axes);
   }
   /// Whether a node brings its operand to another layout along explicit axes.
   [[nodiscard]] constexpr bool is_change(int i) const {

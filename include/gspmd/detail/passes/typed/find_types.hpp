@@ -7,12 +7,12 @@
 namespace gspmd::detail {
 
 /// Whether types say anything of a program: not where all axes of its mesh are automatic.
-constexpr bool has_typed_axes(const mesh_shape& mesh) {
-  return mesh.automatic_axes == 0 || mesh.automatic_axes != axis_bit(mesh.axis_count()) - 1;
+constexpr bool has_typed_axes(const mesh_info& mesh) {
+  return mesh.automatic_axes == 0 || mesh.automatic_axes != axis_bit(mesh.shape.axis_count()) - 1;
 }
 
 /// The type that an input says it has.
-constexpr value_type type_of_input(const mesh_shape& mesh, const node& n) {
+constexpr value_type type_of_input(const mesh_info& mesh, const node& n) {
   return value_type::of(n.annotation.layout).without(mesh.automatic_axes);
 }
 
@@ -22,13 +22,13 @@ constexpr const program_typer& types_up_to_here(graph& g) {
   const auto begin = [&g] { g.typer.set(new program_typer(g, *g.mesh, 0), [](program_typer* typer) { delete typer; }); };
   if (g.typer.get() == nullptr || !g.typer.get()->mistakes.empty()) begin();
   for (const int i : g.inputs)
-    if (i < g.typer.get()->next && !(g.typer.get()->types[static_cast<std::size_t>(i)] ==
-                                     type_of_input(g.mesh->shape, g.nodes[static_cast<std::size_t>(i)])))
+    if (i < g.typer.get()->next &&
+        !(g.typer.get()->types[static_cast<std::size_t>(i)] == type_of_input(*g.mesh, g.nodes[static_cast<std::size_t>(i)])))
       begin();
   program_typer& typer = *g.typer.get();
   typer.types.resize(g.nodes.size());
   for (const int i : g.inputs)
-    if (i >= typer.next) typer.give(i, type_of_input(g.mesh->shape, g.nodes[static_cast<std::size_t>(i)]));
+    if (i >= typer.next) typer.give(i, type_of_input(*g.mesh, g.nodes[static_cast<std::size_t>(i)]));
   typer.run();
   return typer;
 }
@@ -36,7 +36,7 @@ constexpr const program_typer& types_up_to_here(graph& g) {
 /// The types of a program in the explicit mode.
 constexpr program_typer typed_program(const graph& g) {
   program_typer typer(g, *g.mesh, 0);
-  for (const int i : g.inputs) typer.give(i, type_of_input(g.mesh->shape, g.nodes[static_cast<std::size_t>(i)]));
+  for (const int i : g.inputs) typer.give(i, type_of_input(*g.mesh, g.nodes[static_cast<std::size_t>(i)]));
   typer.run();
   return typer;
 }
@@ -50,7 +50,7 @@ constexpr text first_mistake(const program_typer& typer) {
 
 /// Adds to the layout of a value what the user says of it along automatic axes. A value of which he says nothing there is annotated no more.
 constexpr void note_automatic(const mesh_info& mesh, node& n, const annotation& said) {
-  const sharding rest = part_along(said.layout, mesh.shape.automatic_axes);
+  const sharding rest = part_along(said.layout, mesh.automatic_axes);
   n.annotated = !rest.splits.empty();
   n.annotation = put_behind(mesh.shape, n.shape, n.annotation.layout, rest);
   n.annotation.open = n.annotated ? said.open : ~dim_mask{0};
@@ -90,14 +90,14 @@ constexpr bool note_types(graph& g, const program_typer& typer) {
     const origin made = facts_of(n.op).made;
     const bool is_said = n.annotated && (made == origin::given || made == origin::renamed);
     n.annotated = true;
-    if (g.mesh->shape.automatic_axes != 0) note_automatic(*g.mesh, n, is_said ? said : annotation{});
+    if (g.mesh->automatic_axes != 0) note_automatic(*g.mesh, n, is_said ? said : annotation{});
   }
   return true;
 }
 
 /// The mistakes in what is said of inputs along automatic axes; types are silent on them.
 constexpr bool check_automatic_inputs(graph& g) {
-  if (g.mesh->shape.automatic_axes == 0) return true;
+  if (g.mesh->automatic_axes == 0) return true;
   for (const int i : g.inputs) {
     const node& n = g.nodes[static_cast<std::size_t>(i)];
     if (const text what = automatic_mistake(*g.mesh, n.shape, n.annotation.layout); !what.empty()) {

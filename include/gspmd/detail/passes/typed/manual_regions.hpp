@@ -316,7 +316,7 @@ class region_planner {
 constexpr void type_local(graph& g, bool annotate) {
   program_typer typer(g, *g.mesh, 0, g.find_types == nullptr);
   if (g.find_types != nullptr)
-    for (const int i : g.inputs) typer.give(i, type_of_input(g.mesh->shape, g.nodes[static_cast<std::size_t>(i)]));
+    for (const int i : g.inputs) typer.give(i, type_of_input(*g.mesh, g.nodes[static_cast<std::size_t>(i)]));
   typer.run();
   if (!typer.mistakes.empty()) {
     if (g.error.empty()) g.error << first_mistake(typer);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ops/positive_number.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/passes/typed/local_sums.hpp"
 #include "gspmd/detail/passes/typed/operator_mistakes.hpp"

@@ -27,12 +27,7 @@ class program_typer {
   /// `local`: axes that are local in all of the program; those of manual regions are besides. `regions`: only they are typed, the rest of
   /// the program has no types.
   constexpr program_typer(const graph& g, const mesh_info& mesh, axis_mask local, bool regions = false)
-      : program(g),
-        on_mesh(mesh),
-        local_here(local),
-        only_regions(regions),
-        typed_mesh_(along_types(mesh.shape)),
-        base_local_(local) {
+      : program(g), on_mesh(mesh), local_here(local), only_regions(regions), typed_mesh_(along_types(mesh)), base_local_(local) {
     types.resize(g.nodes.size(), value_type{});
     wanted.resize(g.nodes.size(), -1);
   }
@@ -90,7 +85,7 @@ class program_typer {
   [[nodiscard]] constexpr value_type& type(int i) { return types[static_cast<std::size_t>(i)]; }
   /// The mesh as types see it: along axes of which they say nothing there is one device, on which everything is constant.
   [[nodiscard]] constexpr const mesh_shape& mesh() const { return typed_mesh_; }
-  [[nodiscard]] constexpr bool is_automatic(int a) const { return (typed_mesh_.automatic_axes & axis_bit(a)) != 0; }
+  [[nodiscard]] constexpr bool is_automatic(int a) const { return (on_mesh.automatic_axes & axis_bit(a)) != 0; }
 
   [[nodiscard]] constexpr bool is_local(int a) const { return (local_here & axis_bit(a)) != 0; }
   [[nodiscard]] constexpr bool is_all_local() const { return local_here == axis_bit(mesh().axis_count()) - 1; }

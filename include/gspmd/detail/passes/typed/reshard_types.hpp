@@ -18,7 +18,7 @@ class reshard_typer {
     const node& n = t_.at(i);
     const requested_state requested =
         requested_state::is_one(n) ? requested_state::of(n) : requested_state{n.annotation.layout, 0, true};
-    const axis_mask automatic = t_.mesh().automatic_axes;
+    const axis_mask automatic = t_.on_mesh.automatic_axes;
     if (automatic != 0 && !leaves_automatic_axes(i, requested)) return;
     if (names_local_axes(
             i, requested.layout.split_axes() | requested.layout.partial | requested.layout.replica | requested.invariant))
@@ -175,7 +175,7 @@ class reshard_typer {
     s.partial |= requested.invariant;
     const text what = automatic_mistake(t_.on_mesh, t_.at(i).shape, s);
     if (what.empty()) return true;
-    t_.refuse(((s.partial | s.replica) & t_.mesh().automatic_axes) != 0 ? mode_mistake::axis_mode : mode_mistake::axis_order, i,
+    t_.refuse(((s.partial | s.replica) & t_.on_mesh.automatic_axes) != 0 ? mode_mistake::axis_mode : mode_mistake::axis_order, i,
               0, -1, what);
     return false;
   }

@@ -13,7 +13,7 @@ class transition_typer {
   constexpr void visit(int i) {
     const node& n = t_.at(i);
     const state_change c = state_change::of(n);
-    if (const axis_mask automatic = c.axes & t_.mesh().automatic_axes; automatic != 0) {
+    if (const axis_mask automatic = c.axes & t_.on_mesh.automatic_axes; automatic != 0) {
       t_.refuse(
           mode_mistake::axis_mode, i, n.operands.count == 0 ? -1 : 0, -1,
           text("`") << axes_text(t_.on_mesh, automatic) << "` is automatic: what is sent along it is found; name it in a split");

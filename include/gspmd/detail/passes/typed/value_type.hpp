@@ -6,13 +6,14 @@
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/transition.hpp"
 #include "gspmd/detail/passes/typed/local_parts.hpp"
+#include "gspmd/detail/passes/typed/state_words.hpp"
 
 namespace gspmd::detail {
 
 /// A mesh without the axes of which types say nothing: they have one device.
-constexpr mesh_shape along_types(const mesh_shape& mesh) {
-  mesh_shape typed = mesh;
-  for (int a = 0; a < mesh.axis_count(); ++a)
+constexpr mesh_shape along_types(const mesh_info& mesh) {
+  mesh_shape typed = mesh.shape;
+  for (int a = 0; a < typed.axis_count(); ++a)
     if ((mesh.automatic_axes & axis_bit(a)) != 0) typed.sizes[a] = 1;
   return typed;
 }
@@ -130,7 +131,7 @@ struct value_type {
       continue;
     }
     const auto is = t.on(a).is;
-    if ((mesh.shape.automatic_axes & axis_bit(a)) != 0) continue;
+    if ((mesh.automatic_axes & axis_bit(a)) != 0) continue;
     if (is == state::shard || is == state::invariant) continue;
     words << (is == state::partial    ? " partial("
               : is == state::replica  ? " replica("

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include "gspmd/detail/ir/axis_state.hpp"
+#include "gspmd/detail/ir/transition.hpp"
+#include "gspmd/detail/support/text.hpp"
+
+/// What messages of types say of states and of what devices do. Programs without types do not read this.
+namespace gspmd::detail {
+
+/// Data without a gradient: whether it is equal is all there is to know of it.
+constexpr axis_state without_gradient(const axis_state& a) {
+  return a.is == state::replica || a.is == state::invariant ? axis_state{state::constant} : a;
+}
+
+/// `sharded along dim 0`, after the word `is`.
+constexpr text long_text(const axis_state& a) {
+  switch (a.is) {
+    case state::constant: return "constant";
+    case state::replica: return "a replica";
+    case state::invariant: return "invariant";
+    case state::varying: return "varying";
+    case state::shard: return text("sharded (dim ") << a.dim << ')';
+    case state::partial: break;
+  }
+  if (a.reduced_by == monoid::add) return "a partial sum";  // as a conditional expression, GCC 12 frees what it returns
+  return text("partial by ") << name_of(a.reduced_by);
+}
+
+/// The collective that an action is; empty: nothing is sent.
+constexpr std::string_view collective_of(device_action is) {
+  switch (is) {
+    case device_action::gather: return "all_gather";
+    case device_action::gather_sum: return "reduce_scatter";
+    case device_action::sum: return "all_reduce";
+    case device_action::exchange: return "all_to_all";
+    case device_action::permute: return "collective_permute";
+    case device_action::nothing:
+    case device_action::keep_own:
+    case device_action::keep_first:
+    case device_action::pad_zeros: break;
+  }
+  return {};
+}
+
+}  // namespace gspmd::detail
