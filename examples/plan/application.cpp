@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <gspmd/report/html.hpp>
 #include <gspmd/report/report.hpp>
 #include <gspmd/report/what_would_avoid.hpp>
 #include <gspmd/report/why.hpp>
@@ -38,7 +39,8 @@ constexpr const char* help_text =
     "                    ways to run its operator with the time each takes, and the time of the whole plan if it lay otherwise\n"
     "  --collectives     of the table only what sends something\n"
     "  --from V, --to V  of the table only the values from one to another, in the order of the document\n"
-    "  --scope PATH      of the table, --report, --timeline and --layers only the scopes whose path ends so: `attention`,\n"
+    "  --scope PATH      of the table, --report, --timeline, --layers and --html only the scopes whose path ends so: "
+    "`attention`,\n"
     "                    `layer/attention`, and where several have one path `layer[3]/attention`\n"
     "  --compare OTHER   beside this plan that of another document: collectives, totals, and the operators that differ\n"
     "  --dot FILE        the program of one device for Graphviz, collectives coloured\n"
@@ -49,6 +51,9 @@ constexpr const char* help_text =
     "                    `outline`, what is computed between collectives, layers that come again written once\n"
     "  --timeline FILE   the estimated step, computing and each axis: a picture if FILE ends in .svg, else a trace for Perfetto\n"
     "  --layers FILE     the outline as a picture (SVG)\n"
+    "  --html FILE       all of it as one page for a browser: totals, timeline, what would avoid the dearest collectives, and "
+    "the\n"
+    "                    program folded by scopes with the sharding, bytes and time of each operator\n"
     "  --network FILE    JSON in the form of the mesh's `network`, in whose place it is\n"
     "  --seconds N       the processor time that planning may take, 2 unless this says more\n"
     "  --help            this\n"
@@ -128,8 +133,9 @@ class application {
   }
   /// Whether something is asked for that a plan says: of an explicit document that is more than its types.
   [[nodiscard]] bool wants_plan() const {
-    for (const auto* option : {&options_.run, &options_.why, &options_.dot, &options_.svg, &options_.report, &options_.timeline,
-                               &options_.layers, &options_.compare, &options_.from, &options_.to, &options_.scope})
+    for (const auto* option :
+         {&options_.run, &options_.why, &options_.dot, &options_.svg, &options_.report, &options_.timeline, &options_.layers,
+          &options_.html, &options_.compare, &options_.from, &options_.to, &options_.scope})
       if (!option->empty()) return true;
     return options_.check || options_.collectives;
   }
@@ -266,6 +272,10 @@ class application {
                                                      : gspmd::timeline(p.program(), network_of(p), options_.scope));
     if (!options_.layers.empty())
       write_text(options_.layers, "--layers", gspmd::outline_svg(p.program(), network_of(p), options_.scope));
+    if (!options_.html.empty())
+      write_text(options_.html, "--html",
+                 gspmd::report_html(p.program(), network_of(p), options_.scope,
+                                    gspmd::dynamic::what_would_avoid(p.plan, network_of(p), 10, options_.scope)));
     if (!options_.dot.empty()) write_text(options_.dot, "--dot", dot_graph(p));
     if (options_.svg.empty()) return;
     std::vector<int> values;

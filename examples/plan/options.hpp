@@ -26,6 +26,7 @@ struct options {
   std::string report;    // dearest, summary or outline
   std::string timeline;  // files
   std::string layers;
+  std::string html;
   std::string network;
   std::string compare;   // another document
   std::string from, to;  // values
@@ -68,6 +69,7 @@ inline options parse(int argc, char** argv) {
     else if (option == "--report") set(o.report, option, next());
     else if (option == "--timeline") set(o.timeline, option, next());
     else if (option == "--layers") set(o.layers, option, next());
+    else if (option == "--html") set(o.html, option, next());
     else if (option == "--network") set(o.network, option, next());
     else if (option == "--compare") set(o.compare, option, next());
     else if (option == "--from") set(o.from, option, next());
@@ -95,7 +97,7 @@ inline options parse(int argc, char** argv) {
       (o.json || !o.why.empty() || !o.report.empty() || !o.compare.empty()))
     throw usage_error("--collectives, --from and --to say what the table shows, and there is no table");
   if (!o.scope.empty() && (o.json || !o.why.empty() || !o.compare.empty()))
-    throw usage_error("--scope says what the table, --report, --timeline and --layers show, and there is none of these");
+    throw usage_error("--scope says what the table, --report, --timeline, --layers and --html show, and there is none of these");
   if (!o.value.empty() && o.svg.empty()) throw usage_error("--value says what --svg draws, and there is no --svg");
   return o;
 }

@@ -5,11 +5,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/report/html.hpp>
 #include <gspmd/report/report.hpp>
 #include <gspmd/report/what_would_avoid.hpp>
 #include <gspmd/report/why.hpp>
@@ -33,6 +36,61 @@ dynamic::program sums() {
 }
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 }  // namespace
+
+namespace {
+/// Whether every tag of a page is closed, in the order in which they were opened, and no text has what would be a tag.
+bool is_well_formed(const std::string& page) {
+  std::vector<std::string> open;
+  for (auto at = page.find('<', 1); at != std::string::npos; at = page.find('<', at + 1)) {
+    const auto end = page.find('>', at);
+    if (end == std::string::npos || page.find('<', at + 1) < end) return false;
+    if (page[end - 1] == '/') continue;
+    const auto name = page.substr(at + 1, page.find_first_of(" >", at) - at - 1);
+    if (name[0] != '/') {
+      open.push_back(name);
+    } else {
+      if (open.empty() || '/' + open.back() != name) return false;
+      open.pop_back();
+    }
+  }
+  return open.empty();
+}
+dynamic::program layers(int count, int other) {
+  dynamic::builder b{dynamic::mesh({{"x", 2}})};
+  value x = b.input(dynamic::in<float>({64, 32}, {"x", ""}));
+  for (int k = 0; k < count; ++k) {
+    const value w = b.input(dynamic::in<float>({32, 32}, {"x", ""}));
+    const auto body = [&](value h, value v) { return k == other ? tanh(h) : relu(einsum<"bd,df->bf">(h, v)); };
+    x = named<"layer">([&](value h, value v) { return named<"a<b">(body, h, v); }, x, w);
+  }
+  b.output(x);
+  return b.compile();
+}
+std::size_t times_in(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+}  // namespace
+
+TEST_CASE("report: the page has each scope once where neighbours are alike, and every figure of the totals") {
+  const auto page = report_html(layers(5, -1), links());  // the first one has the gather of all five weights
+  CHECK(is_well_formed(page));
+  CHECK(times_in(page, "<details>") == 4);
+  CHECK(contains(page, "4 times, all alike"));
+  CHECK(contains(page, "<span>a&lt;b</span>"));
+  CHECK(contains(page, "all_gather over x"));
+  CHECK(contains(page, "f32 [32,32], sharding [x, _], on a device [16,32]"));
+  CHECK(contains(page, std::to_string(layers(5, -1).flops_per_device())));
+  const auto parted = report_html(layers(5, 2), links());  // one that gathers, one, another one, and two
+  CHECK(is_well_formed(parted));
+  CHECK(times_in(parted, "2 times, all alike") == 1);
+  CHECK(times_in(parted, "<details>") == 8);
+  CHECK(times_in(report_html(layers(5, 2), links(), "layer[2]"), "einsum") == 0);
+  CHECK(contains(report_html(sums(), links(), "", "a < b\nc"), "a &lt; b\nc"));
+  CHECK(is_well_formed(report_html(sums(), links())));
+  CHECK_THROWS_AS(static_cast<void>(report_html(sums(), links(), "nowhere")), error);
+}
 
 TEST_CASE("report: the dearest collectives first, with line and trips, and how many more there are") {
   const auto p = sums();

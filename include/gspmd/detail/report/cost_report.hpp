@@ -54,12 +54,11 @@ class cost_report {
     std::int64_t flops = scopes_.shows_all() ? total_flops(plan_) : 0;  // of a conditional, of one body
     for (std::size_t i = 0; i < plan_.nodes.size() && !scopes_.shows_all(); ++i)
       if (scopes_.is_shown(static_cast<int>(i))) flops = saturating_add(flops, plan_.nodes[i].flops);
-    std::vector<std::pair<std::string, std::string>> rows{
-        {"computing", time_text(static_cast<double>(flops) / flops_per_second_)},
-        {"flops", std::to_string(flops)},
-        {"communication", time_text(all.seconds)},
-        {"collectives", std::to_string(all.count)},
-        {"bytes sent", std::to_string(all.bytes)}};
+    std::vector<std::pair<std::string, std::string>> rows{{"computing", time_text(seconds_of_flops(flops))},
+                                                          {"flops", std::to_string(flops)},
+                                                          {"communication", time_text(all.seconds)},
+                                                          {"collectives", std::to_string(all.count)},
+                                                          {"bytes sent", std::to_string(all.bytes)}};
     if (scopes_.shows_all()) rows.emplace_back("bytes held", std::to_string(peak_bytes(plan_)));
     return rows;
   }
@@ -139,7 +138,7 @@ class cost_report {
         all.bytes += s.bytes_sent * s.times;
         all.seconds += seconds(s);
       }
-    for (auto& [name, k] : in_scopes) k.seconds += static_cast<double>(k.flops) / flops_per_second_;
+    for (auto& [name, k] : in_scopes) k.seconds += seconds_of_flops(k.flops);
 
     text_table table;
     for (const std::size_t column : {1U, 2U, 3U}) table.align_right(column);
@@ -226,7 +225,7 @@ class cost_report {
     };
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const auto& s = plan_.steps[i];
-      if (flops[i] > 0) add({&s, -1, false, 0, static_cast<double>(flops[i]) / flops_per_second_, flops[i]});
+      if (flops[i] > 0) add({&s, -1, false, 0, seconds_of_flops(flops[i]), flops[i]});
       if (!is_sent(s)) continue;
       const auto times = step_times(rates_, plan_, mesh_.shape, s);
       bool goes_on = false;
@@ -340,14 +339,6 @@ class cost_report {
     return text;
   }
 
- private:
-  [[nodiscard]] bool is_sent(const plan_step& s) const { return communicates(s) && scopes_.is_shown(s); }
-  [[nodiscard]] const std::string& path_of(const plan_step& s) const { return scopes_.path(scopes_.scope_of(s)); }
-  [[nodiscard, gnu::cold]] static std::string span_text(double begin, double seconds) {
-    char text[80];  // in microseconds
-    std::snprintf(text, sizeof text, "\"ts\": %.6f, \"dur\": %.6f", begin * 1e6, seconds * 1e6);
-    return text;
-  }
   /// Returns the seconds of a step in one run of the program.
   [[nodiscard]] double seconds(const plan_step& s) const {
     double all = 0;
@@ -358,6 +349,16 @@ class cost_report {
   [[nodiscard, gnu::cold]] static std::string line_of(const location& at) {
     if (at.is_input()) return std::string(graph::input_text(at).view());
     return std::string(graph::base_name(at.file)) + (at.line > 0 ? ':' + std::to_string(at.line) : std::string());
+  }
+  [[nodiscard]] double seconds_of_flops(std::int64_t flops) const { return static_cast<double>(flops) / flops_per_second_; }
+
+ private:
+  [[nodiscard]] bool is_sent(const plan_step& s) const { return communicates(s) && scopes_.is_shown(s); }
+  [[nodiscard]] const std::string& path_of(const plan_step& s) const { return scopes_.path(scopes_.scope_of(s)); }
+  [[nodiscard, gnu::cold]] static std::string span_text(double begin, double seconds) {
+    char text[80];  // in microseconds
+    std::snprintf(text, sizeof text, "\"ts\": %.6f, \"dur\": %.6f", begin * 1e6, seconds * 1e6);
+    return text;
   }
   [[nodiscard, gnu::cold]] std::string name_of_event(const event& e) const {
     return e.axis < 0 ? operator_of(*e.step) : name_of(e.step->collective) + std::string(" for ") + operator_of(*e.step);
