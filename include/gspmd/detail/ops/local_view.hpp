@@ -169,13 +169,11 @@ constexpr int add_enter(graph& g, int operand, axis_mask axes, const sharding& l
   if (operand < 0) return -1;
   node n = view_of(g, operand, at);
   for (int d = 0; d < n.shape.count; ++d) {
-    const auto parts = parts_of(g.mesh->shape, layout, d);
-    if (n.shape[d] % parts != 0)
+    if (!cuts_evenly(g.mesh->shape, n.shape[d], {}, layout, d))
       return g.fail(at, "manual", mistake::states,
-                    text("in_spec_mismatch: dim ")
-                        << d << " of the argument " << shape_text(n.shape) << " has " << n.shape[d] << " elements, which are not "
-                        << parts << " equal parts, and devices run one program; pad it, or split another dim");
-    n.shape[d] /= parts;
+                    text("in_spec_mismatch: of the argument ")
+                        << shape_text(n.shape) << ' ' << uneven_text(*g.mesh, n.shape, {}, layout, d));
+    n.shape[d] /= parts_of(g.mesh->shape, layout, d);
   }
   keep_border(n, true, axes, layout);
   const local_scope inside(g, g.open_local | axes);

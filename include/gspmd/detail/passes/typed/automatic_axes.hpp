@@ -245,7 +245,7 @@ class automatic_writer {
     bool is_even = true;
     for_each_step(seen_, shape, begins, along, bytes_of(at(x).type), [&](const sharding&, const reshard_step& step) {
       steps.push_back(step);
-      for (int d = 0; d < shape.count; ++d) is_even = is_even && cuts_evenly(mesh_, shape, is, step.to, d);
+      is_even = is_even && unevenly_cut(mesh_, shape, is, step.to) < 0;
     });
     if (!is_even) {
       sharding summed = begins;

@@ -131,21 +131,13 @@ class region_planner {
     made_.nodes[i].annotation = s;
     return i;
   }
-  /// Whether axes that are not the region's cut a dim evenly that its axes cut: see is_cut_evenly.
+  /// Whether axes that are not the region's cut a dim evenly that its axes cut, which are major.
   constexpr bool is_even(const extents& shape, const sharding& s, axis_mask local) {
-    for (int d = 0; d < shape.count && !leaves_axes_; ++d) {
-      const axis_mask axes = s.axes_of(d);
-      if ((axes & local) == 0 || (axes & ~local) == 0 || shape[d] % parts_of(made_.mesh->shape, s, d) == 0) continue;
-      made_.fail(at_, "manual", mistake::states,
-                 text("nested_order: dim ") << d << ", " << shape[d]
-                                            << " elements on all devices, is cut into parts that are not equal by `"
-                                            << axes_text(*made_.mesh, axes & ~local)
-                                            << "`, which the region leaves as it is, and by `"
-                                            << axes_text(*made_.mesh, axes & local)
-                                            << "`; reshard the argument so that another dim is split, or pad it");
-      return false;
-    }
-    return true;
+    const sharding major = part_along(s, local), minor = part_along(s, ~local);
+    const int dim = leaves_axes_ ? -1 : unevenly_cut(made_.mesh->shape, shape, major, minor);
+    if (dim >= 0)
+      made_.fail(at_, "manual", mistake::states, text("nested_order: ") << uneven_text(*made_.mesh, shape, major, minor, dim));
+    return dim < 0;
   }
   /// The same memory under another shape and layout.
   constexpr int with_shape(int x, const extents& shape, const sharding& s) {
