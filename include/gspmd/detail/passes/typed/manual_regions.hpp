@@ -99,8 +99,8 @@ class region_planner {
     } else if (!n.annotation.layout.splits.empty()) {
       n.hidden_axes &= ~visible;  // the places of the devices
     }
-    n.closed_axes |= n.local_axes;
-    if (is_border) n.closed_axes |= x->local_axes;
+    n.annotation.closed |= n.local_axes;
+    if (is_border) n.annotation.closed |= x->local_axes;
     if (n.annotated && (visible != 0 || is_border)) n.annotation.open = ~dim_mask{0};
   }
   /// The axes along which a transition is planned in the global view.
