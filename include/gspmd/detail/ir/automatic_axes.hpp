@@ -18,6 +18,7 @@ constexpr sharding part_along(const sharding& all, axis_mask axes) {
   for (const auto& use : all.splits)
     if ((axes & axis_bit(use.axis)) != 0) s.splits.push_back(use);
   s.partial = all.partial & axes;
+  s.replica = all.replica & axes;
   if (s.partial != 0) s.reduced_by = all.reduced_by;
   return s;
 }

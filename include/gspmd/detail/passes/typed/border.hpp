@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ir/automatic_axes.hpp"
 #include "gspmd/detail/ir/mode_mistake.hpp"
 #include "gspmd/detail/ops/local_view.hpp"
 #include "gspmd/detail/passes/typed/value_type.hpp"

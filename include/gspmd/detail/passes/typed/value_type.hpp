@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/automatic_axes.hpp"
 #include "gspmd/detail/ir/axis_state.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
@@ -87,6 +88,11 @@ struct value_type {
     layout.reduced_by = monoid::add;
     for (int a = 0; a < max_axes && layout.partial != 0; ++a)
       if ((layout.partial & axis_bit(a)) != 0) layout.reduced_by = on(a).reduced_by;
+  }
+  /// Returns the request for a value of this type along these axes.
+  [[nodiscard]] constexpr requested_state requested(const mesh_shape& mesh, axis_mask axes) const {
+    const axis_mask others = layout.split_axes() | layout.partial | layout.varying | layout.replica | mesh.automatic_axes;
+    return {part_along(layout, axes), (axis_bit(mesh.axis_count()) - 1) & axes & ~others, true};
   }
   /// The same type where nothing is said of these axes: along them all is constant.
   [[nodiscard]] constexpr value_type without(axis_mask axes) const {
