@@ -105,7 +105,6 @@ constexpr border_crossing leave(const mesh_info& mesh, const node& n, const valu
   }
   if (!leaves_in_order(mesh, n, from.parts, to)) return to;
   to.is.parts.keep_axes(~axes);
-  to.is.terms &= ~axes;
   const sharding others = part_along(to.is.layout, ~axes);
   if (!is_cut_evenly(mesh, n.shape, written.layout, others, to)) return to;
   to.is.layout.splits = written.layout.splits;

@@ -18,12 +18,12 @@ constexpr mesh_shape along_types(const mesh_shape& mesh) {
   return typed;
 }
 
-/// The type of a value: what devices hold of it, in programs that state it, and what else is known of it there.
+/// The type of a value: its layout in programs that state it, and what plans have no word for. Along an axis in `constant` devices hold the
+/// same under every plan, but nobody has a term of its gradient; and plans reduce by one function at a time, where a type may say several.
 struct value_type {
   sharding layout;          // its splits are those of the global view
   axis_mask constant = 0;   // the axes along which devices hold equal data without a gradient
-  local_parts parts;        // of the local view: the axes whose parts of a dim devices are known to hold
-  axis_mask terms = 0;      // of the local view: the axes along which it is a sum of its part of a dim (local_sums.hpp)
+  local_parts parts;        // of the local view
   bool is_known = false;    // false after a mistake: nothing is asked of it
   std::uint64_t kinds = 0;  // 4 bits per axis: what it is reduced by, which may be a sum along one and a maximum along another
 
