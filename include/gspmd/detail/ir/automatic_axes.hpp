@@ -2,8 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/annotation.hpp"
-#include "gspmd/detail/ir/mesh_info.hpp"
-#include "gspmd/detail/support/text.hpp"
+#include "gspmd/detail/ir/even_cuts.hpp"
 
 /// Layouts on a mesh of which a program types some axes, the explicit ones, and leaves the others to the planner, the automatic ones. Of a dim
 /// that both split the explicit ones are major: the automatic ones cut what they leave, evenly, so that no part leaves its device for them.

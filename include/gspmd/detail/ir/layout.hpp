@@ -250,19 +250,6 @@ constexpr std::int64_t local_elements(const mesh_shape& mesh, const extents& glo
   return n;
 }
 
-/// Whether the axes of `minor` cut evenly what those of `major` leave of a dim.
-///     12 elements, x:2 is major       y:3 cuts parts of 6 into 2, 2, 2       y:4 would make parts of 2 of which the second device of x has 3
-constexpr bool cuts_evenly(const mesh_shape& mesh, std::int64_t global_extent, const sharding& major, const sharding& minor,
-                           int dim) {
-  return shard_extent(global_extent, parts_of(mesh, major, dim)) % parts_of(mesh, minor, dim) == 0;
-}
-/// Returns a dim that both split, but unevenly: its parts would not begin where those of the whole dim do. -1: there is none.
-constexpr int unevenly_cut(const mesh_shape& mesh, const extents& global, const sharding& major, const sharding& minor) {
-  for (int d = 0; d < global.count; ++d)
-    if (parts_of(mesh, major, d) > 1 && !cuts_evenly(mesh, global[d], major, minor, d)) return d;
-  return -1;
-}
-
 /// The dims of which some device holds less than a whole shard, the rest being padding.
 constexpr dim_mask padded_dims(const mesh_shape& mesh, const extents& global, const sharding& s) {
   dim_mask dims = 0;

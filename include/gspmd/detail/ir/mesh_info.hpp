@@ -262,16 +262,4 @@ constexpr bool write_dim(text& t, const mesh_info& mesh, const sharding& s, int 
   return t;
 }
 
-/// Says that `minor` does not cut evenly what `major` leaves of a dim (cuts_evenly).
-[[gnu::cold]] constexpr text uneven_text(const mesh_info& mesh, const extents& global, const sharding& major,
-                                         const sharding& minor, int dim) {
-  text t("dim ");
-  t << dim << ", " << global[dim] << " elements, is cut ";
-  if (const auto parts = parts_of(mesh.shape, major, dim); parts > 1)
-    t << "into parts of " << shard_extent(global[dim], parts) << " by `" << axes_text(mesh, major.axes_of(dim))
-      << "`, and these ";
-  return t << "by `" << axes_text(mesh, minor.axes_of(dim)) << "` into " << parts_of(mesh.shape, minor, dim)
-           << " parts that are not equal; split another dim, or pad this one";
-}
-
 }  // namespace gspmd::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/even_cuts.hpp"
 #include "gspmd/detail/ops/reshard.hpp"
 
 /// The border between the global view and the local one, in which a program is what one device does: shapes are those of shards, and

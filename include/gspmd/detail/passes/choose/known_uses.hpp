@@ -21,7 +21,7 @@ class known_uses {
   /// of the user's own, where the user wrote policies, and in local views.
   [[nodiscard]] constexpr std::uint64_t key_of(int i, const node& n, const operand_shardings& held) {
     if (known_.book.depth() > 0 || n.function != nullptr || n.local != nullptr || n.gather_limit >= 0) return 0;
-    if ((n.local_axes | n.annotation.closed | n.hidden_axes) != 0 || known_.at(i).keep_partial) return 0;
+    if ((n.local_axes | n.annotation.closed) != 0 || known_.at(i).keep_partial) return 0;
     for (const int o : n.operands)
       if (known_.at(o).keep_split || known_.at(o).keep_partial || known_.at(o).annotation.closed != 0) return 0;
     key_ = 1;

@@ -59,8 +59,7 @@ class region_planner {
         n.attributes.clear();
       }
       const node& was = written_.nodes[i];
-      const bool is_written = facts_of(n.op).made == origin::renamed && state_change::is_one(was) && n.local_axes != 0 &&
-                              (state_change::of(was).axes & ~n.local_axes) == 0;
+      const bool is_written = facts_of(n.op).made == origin::renamed && state_change::is_local(was);
       const auto before = made_.nodes.size();
       number[i] = is_written ? expanded(n, i) : push(n);
       if (number[i] < 0) break;
