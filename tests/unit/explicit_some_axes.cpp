@@ -396,4 +396,19 @@ TEST_CASE("a manual region over the explicit axis; what is in it is planned alon
   CHECK(sent_over(typed, {"data"}) > 0);
 }
 
+TEST_CASE("automatic axes cut evenly what explicit ones leave of a dim, or such an input is refused") {
+  const auto said = [](std::int64_t extent) {
+    dynamic::builder b(dynamic::mesh({{"data", 2}, {"model", 4}}).explicit_axes({"data"}));
+    dynamic::strict_program p(b, "");
+    const value x = b.input(dynamic::in<double>({extent}));
+    p.input(x, {{on{state::shard, 0, monoid::add}, on{state::shard, 0, monoid::add}}, {{0, 0}, {1, 0}}});
+    b.output(2.0 * x);
+    return caught::error_of([&] { static_cast<void>(b.compile()); });
+  };
+  CHECK(said(12).find(
+            "input 0: dim 0, 12 elements, is cut into parts of 6 by `data`, and these by `model` into 4 parts that are not "
+            "equal; split another dim, or pad this one") != std::string::npos);
+  CHECK(said(16) == "no error");
+}
+
 }  // namespace explicit_some_axes

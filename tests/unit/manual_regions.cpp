@@ -141,7 +141,7 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
   CHECK(has(
       of_two([](value a, value b) { return manual<"x">([](value v) { return v; }, takes<varying>{}, gives<varying>{})(a) + b; },
              x2, 5),
-      "dim 0 of the argument [5,2] has 5 elements, which are not 2 equal parts"));
+      "of the argument [5,2] dim 0, 5 elements, is cut by `x` into 2 parts that are not equal"));
 }
 
 TEST_CASE("a sum over a dim of which devices have parts is not taken for the whole of it") {

@@ -183,7 +183,8 @@ TEST_CASE("in a program with types, parts of regions are cut evenly by other axe
   };
   CHECK(error_of([&] {
           static_cast<void>(compiled(12, both, numbered));
-        }).find("dim 0 has 6 elements in the region, which `y` cuts into 4 parts that are not equal") != std::string::npos);
+        }).find("dim 0, 12 elements, is cut into parts of 6 by `x`, and these by `y` into 4 parts that are not equal") !=
+        std::string::npos);
   const auto even = compiled(16, both, numbered).run(simulated{}, std::vector<double>(16, 1.0));
   for (std::size_t i = 0; i < 16; ++i) CHECK(even[0].data<double>()[i] == (i < 8 ? 1 : 2));
 
@@ -191,7 +192,8 @@ TEST_CASE("in a program with types, parts of regions are cut evenly by other axe
   const auto own = [](value x) {
     return manual<"x">([](value a) { return local::own_part<"x">(a, 0); }, takes<replica<"x">>{}, gives<split<"x">>{})(x);
   };
-  CHECK(error_of([&] { static_cast<void>(compiled(12, one, own)); }).find("not equal") != std::string::npos);
+  CHECK(error_of([&] { static_cast<void>(compiled(12, one, own)); }).find("these by `y` into 4 parts that are not equal") !=
+        std::string::npos);
 }
 
 TEST_CASE("a split that would cut a part of a region unevenly is refused, or given up where that is allowed") {

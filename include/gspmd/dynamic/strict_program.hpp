@@ -32,6 +32,29 @@ struct value_states {
   std::vector<axis_state> on;
   std::vector<std::pair<int, int>> order{};  // axis, dim
   friend bool operator==(const value_states&, const value_states&) = default;
+
+  /// The type that is described so, along automatic axes too, which types leave out. `local`: axes of the local view.
+  [[nodiscard]] detail::value_type type(detail::axis_mask local) const {
+    auto t = detail::value_type::of({});
+    const auto is_local = [local](int a) { return (local & detail::axis_bit(a)) != 0; };
+    for (const auto& [axis, dim] : order)
+      if (is_local(axis)) t.parts.cut(axis, dim);
+      else t.set(axis, detail::shard_of(dim));
+    for (int a = 0; a < static_cast<int>(on.size()); ++a) {  // what has no order: in that of the mesh
+      const auto& is = on[static_cast<std::size_t>(a)];
+      if (is_local(a) || is.is != state::shard) t.hold(a, is);
+      else if ((t.layout.split_axes() & detail::axis_bit(a)) == 0) t.set(a, is);
+    }
+    return t;
+  }
+  /// The states that a type says. Along automatic axes, of which types say nothing, a value is called invariant.
+  static value_states of(const detail::mesh_info& mesh, const detail::value_type& t) {
+    value_states s;
+    for (int a = 0; a < mesh.shape.axis_count(); ++a)
+      s.on.push_back((mesh.automatic_axes & detail::axis_bit(a)) != 0 ? axis_state{state::invariant} : t.on(a));
+    for (const auto& use : t.layout.splits) s.order.emplace_back(use.axis, use.dim);
+    return s;
+  }
 };
 
 /// A mistake, with the ways out of it, cheapest first.
@@ -84,7 +107,7 @@ class strict_program {
 
   /// Sets the states in which an input comes.
   void input(value x, const value_states& s, bool has_gradient = true) {
-    auto says = stated(s);
+    auto says = s.type(typer_.local());
     if (!has_gradient) {
       without_gradient_.push_back(x.id());
       for (int a = 0; a < mesh().shape.axis_count(); ++a)
@@ -102,7 +125,7 @@ class strict_program {
   /// Requires a result to be in exactly these states. A constant or a replica is cut for it, for which nothing is sent. Returns the value
   /// that is so.
   value want(value x, const value_states& s, location at = location::current()) {
-    const auto says = stated(s);
+    const auto says = s.type(typer_.local());
     typer_.want(x.id(), says.without(automatic()));
     if (!is_planned() || typer_.local() != 0) return x;
     typer_.run();
@@ -110,7 +133,7 @@ class strict_program {
   }
   /// Brings a value to these states.
   value reshard(value x, const value_states& s, location at = location::current()) {
-    const auto says = stated(s);
+    const auto says = s.type(typer_.local());
     if (is_planned() && typer_.local() == 0) return requested(x, says, at);
     const value made = builder_.reshard(x, std::vector<std::string>(static_cast<std::size_t>(x.rank())), at);
     if (made.is_valid()) typer_.want(made.id(), says.without(automatic()));
@@ -184,23 +207,12 @@ class strict_program {
     return builder_.compile();
   }
   /// The states of a value; nothing where it was refused. Along automatic axes, of which types say nothing, it is called invariant.
-  [[nodiscard]] std::optional<value_states> states(value x) const {
-    if (!x.is_valid() || static_cast<std::size_t>(x.id()) >= typer_.types.size()) return {};
-    const auto& t = typer_.types[static_cast<std::size_t>(x.id())];
-    if (!t.is_known) return {};
-    value_states s;
-    for (int a = 0; a < mesh().shape.axis_count(); ++a) s.on.push_back(seen(t, a));
-    for (const auto& use : t.layout.splits) s.order.emplace_back(use.axis, use.dim);
-    return s;
-  }
+  [[nodiscard]] std::optional<value_states> states(value x) const { return states_of(typer_, x); }
   /// Those that the value would have which was built last, before anything is wanted of it.
   [[nodiscard]] std::optional<value_states> states_of_last(value x) const {
     auto tried = typer_;
     tried.run();
-    if (!x.is_valid() || !tried.types[static_cast<std::size_t>(x.id())].is_known) return {};
-    value_states s;
-    for (int a = 0; a < mesh().shape.axis_count(); ++a) s.on.push_back(seen(tried.types[static_cast<std::size_t>(x.id())], a));
-    return s;
+    return states_of(tried, x);
   }
   /// Returns the collectives that the program sends forward, in order.
   [[nodiscard]] std::vector<written_collective> collectives() const {
@@ -256,6 +268,19 @@ class strict_program {
     }
     return list;
   }
+  /// The axes of the mesh in a list of names, "x,y". Throws gspmd::error: an axis that is not there.
+  [[nodiscard]] detail::axis_mask axes_named(std::string_view names) const {
+    detail::axis_mask axes = 0;
+    while (!names.empty()) {
+      const auto name = names.substr(0, names.find(','));
+      names.remove_prefix(name.size() < names.size() ? name.size() + 1 : name.size());
+      const auto found = builder_.mesh().find(std::string(name));
+      if (found.empty())
+        throw error("`" + std::string(name) + "` is not an axis of the mesh; its axes are: " + builder_.mesh().names());
+      for (const auto a : found) axes |= detail::axis_bit(static_cast<int>(a));
+    }
+    return axes;
+  }
   [[nodiscard]] std::size_t error_count() const { return typer_.mistakes.size() + found_.size(); }
   /// Forgets the errors and collectives since then: of a body that is checked again.
   struct mark {
@@ -273,44 +298,16 @@ class strict_program {
   [[nodiscard]] const detail::mesh_info& mesh() const { return builder_.mesh().info(); }
   [[nodiscard]] bool is_planned() { return builder_.graph().find_types != nullptr; }
   [[nodiscard]] detail::axis_mask automatic() const { return mesh().automatic_axes; }
-  [[nodiscard]] axis_state seen(const detail::value_type& t, int a) const {
-    return typer_.is_automatic(a) ? axis_state{state::invariant} : t.on(a);
+  [[nodiscard]] std::optional<value_states> states_of(const detail::program_typer& t, value x) const {
+    const auto i = static_cast<std::size_t>(x.id());
+    if (!x.is_valid() || i >= t.types.size() || !t.types[i].is_known) return {};
+    return value_states::of(mesh(), t.types[i]);
   }
   value requested(value x, const detail::value_type& says, location at) {
-    const auto& is = says.layout;
-    const auto others = is.split_axes() | is.partial | is.varying | is.replica | automatic();
-    const auto invariant = (detail::axis_bit(mesh().shape.axis_count()) - 1) & ~others;
-    return {x.graph(), detail::add_requested_state(*x.graph(), x.id(), {is, invariant, true}, at)};
+    return {x.graph(), detail::add_requested_state(*x.graph(), x.id(), says.requested(mesh(), ~detail::axis_mask{0}), at)};
   }
   [[nodiscard]] std::string axis_name(int a) const { return std::string(detail::axes_text(mesh(), detail::axis_bit(a)).view()); }
   [[nodiscard]] int tag_of(int node) const { return node < 0 ? -1 : builder_.graph().nodes[static_cast<std::size_t>(node)].tag; }
-  /// Throws gspmd::error: an axis that is not there.
-  [[nodiscard]] detail::axis_mask axes_named(std::string_view names) const {
-    detail::axis_mask axes = 0;
-    while (!names.empty()) {
-      const auto name = names.substr(0, names.find(','));
-      names.remove_prefix(name.size() < names.size() ? name.size() + 1 : name.size());
-      const auto found = builder_.mesh().find(std::string(name));
-      if (found.empty())
-        throw error("`" + std::string(name) + "` is not an axis of the mesh; its axes are: " + builder_.mesh().names());
-      for (const auto a : found) axes |= detail::axis_bit(static_cast<int>(a));
-    }
-    return axes;
-  }
-  /// The layout that these states describe, along automatic axes too, which types leave out.
-  [[nodiscard]] detail::value_type stated(const value_states& s) const {
-    auto t = detail::value_type::of({});
-    const auto is_local = [&](int a) { return (typer_.local() & detail::axis_bit(a)) != 0; };
-    for (const auto& [axis, dim] : s.order)
-      if (is_local(axis)) t.parts.cut(axis, dim);
-      else t.set(axis, detail::shard_of(dim));
-    for (int a = 0; a < static_cast<int>(s.on.size()); ++a) {  // what has no order: in that of the mesh
-      const auto& is = s.on[static_cast<std::size_t>(a)];
-      if (is_local(a) || is.is != state::shard) t.hold(a, is);
-      else if ((t.layout.split_axes() & detail::axis_bit(a)) == 0) t.set(a, is);
-    }
-    return t;
-  }
   [[nodiscard]] written_collective collective(const detail::typed_step& s, std::string_view kind, std::int64_t bytes) const {
     return {std::string(kind), tag_of(s.node), std::string(detail::axes_text(mesh(), s.axes).view()), bytes};
   }

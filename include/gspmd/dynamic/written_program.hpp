@@ -49,7 +49,7 @@ class written_program {
   /// permutation: from which device to which, row-major over the axes, 64 devices at most. It sends what the row of the table says.
   value transition(value x, transition_kind by, std::string_view axes, axis_state from, axis_state to,
                    const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs = {}, location at = location::current()) {
-    const auto over = mask(axes);
+    const auto over = typed_.axes_named(axes);
     detail::device_shift shift{};
     if (by == transition_kind::permute) {
       const auto n = b_.mesh().info().shape.size_of(over);
@@ -74,7 +74,7 @@ class written_program {
   /// The place of a device along an axis of the region that is open; it varies.
   value axis_index(std::string_view axis, location at = location::current()) {
     int a = 0;
-    while ((mask(axis) & detail::axis_bit(a)) == 0) ++a;
+    while ((typed_.axes_named(axis) & detail::axis_bit(a)) == 0) ++a;
     return made(detail::add_axis_index(b_.graph(), a, at));
   }
   /// The value in these states, of the axes of the global view; what that sends is for the types to allow.
@@ -92,7 +92,7 @@ class written_program {
   std::vector<value> region(std::string_view axes, const std::vector<value_states>& takes, const std::vector<value_states>& gives,
                             const std::vector<value>& operands, Body body, location at = location::current()) {
     auto& g = b_.graph();
-    const auto local = mask(axes);
+    const auto local = typed_.axes_named(axes);
     g.type_local = &detail::type_local;
     std::vector<value> inside;
     for (std::size_t k = 0; k < operands.size(); ++k) {
@@ -111,35 +111,11 @@ class written_program {
 
  private:
   [[nodiscard]] value made(int id) { return id < 0 ? value{} : value{&b_.graph(), id}; }
-  [[nodiscard]] detail::axis_mask mask(std::string_view axes) const {
-    detail::axis_mask m = 0;
-    while (!axes.empty()) {
-      const auto name = axes.substr(0, axes.find(','));
-      axes.remove_prefix(name.size() < axes.size() ? name.size() + 1 : name.size());
-      const auto found = b_.mesh().find(name);
-      if (found.empty())
-        throw error("`" + std::string(name) + "` is not an axis of the mesh; its axes are: " + b_.mesh().names());
-      for (const auto a : found) m |= detail::axis_bit(static_cast<int>(a));
-    }
-    return m;
-  }
-  /// Returns the layout on these axes: those that split dims, and those along which the value is partial or a replica.
   [[nodiscard]] static detail::sharding layout(const value_states& s, detail::axis_mask of) {
-    auto t = detail::value_type::of({});
-    for (const auto& [axis, dim] : s.order)
-      if ((of & detail::axis_bit(axis)) != 0) t.set(axis, detail::shard_of(dim));
-    for (int a = 0; a < static_cast<int>(s.on.size()); ++a)
-      if (const auto& is = s.on[static_cast<std::size_t>(a)];
-          (of & detail::axis_bit(a)) != 0 && (is.is == state::partial || is.is == state::replica))
-        t.hold(a, is);
-    return t.layout;
+    return detail::part_along(s.type(0).layout, of);
   }
   [[nodiscard]] detail::requested_state requested(const value_states& s) const {
-    const auto global = ~b_.graph().open_local;
-    detail::axis_mask invariant = 0;
-    for (std::size_t a = 0; a < s.on.size(); ++a)
-      if (s.on[a].is == state::invariant) invariant |= detail::axis_bit(static_cast<int>(a));
-    return {layout(s, global), invariant & global & ~b_.mesh().info().automatic_axes, true};
+    return s.type(0).requested(b_.mesh().info(), ~b_.graph().open_local);
   }
 
   builder& b_;

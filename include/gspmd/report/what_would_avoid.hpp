@@ -146,7 +146,9 @@ class annotation_trials {
     graph other = graph_;
     node& n = other.nodes[static_cast<std::size_t>(c.node)];
     n.annotated = c.is_annotated;
+    const detail::axis_mask closed = n.annotation.closed;
     n.annotation = c.lies;
+    n.annotation.closed = closed;
     const plan made = plan_at_run_time(other, mesh_.shape, request_);
     if (made.error.empty()) it->second = price_of(plan_view(made));
     return it->second;

@@ -12,6 +12,7 @@ struct annotation {
   sharding layout;
   dim_mask open = 0;         // dims that completion may refine
   std::uint64_t stages = 0;  // 4 bits per axis: from which stage on completion passes it on
+  axis_mask closed = 0;      // axes along which it lies as `layout` says, and completion adds no split
 
   constexpr annotation() = default;
   constexpr annotation(const sharding& s) : layout(s) {}  // NOLINT: implicit on purpose

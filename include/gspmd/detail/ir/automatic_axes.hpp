@@ -2,8 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/annotation.hpp"
-#include "gspmd/detail/ir/mesh_info.hpp"
-#include "gspmd/detail/support/text.hpp"
+#include "gspmd/detail/ir/even_cuts.hpp"
 
 /// Layouts on a mesh of which a program types some axes, the explicit ones, and leaves the others to the planner, the automatic ones. Of a dim
 /// that both split the explicit ones are major: the automatic ones cut what they leave, evenly, so that no part leaves its device for them.
@@ -18,20 +17,16 @@ constexpr sharding part_along(const sharding& all, axis_mask axes) {
   for (const auto& use : all.splits)
     if ((axes & axis_bit(use.axis)) != 0) s.splits.push_back(use);
   s.partial = all.partial & axes;
+  s.replica = all.replica & axes;
   if (s.partial != 0) s.reduced_by = all.reduced_by;
   return s;
 }
 
-/// Whether the axes that split a dim under `minor` cut the parts that those of `major` leave of it evenly.
-constexpr bool cuts_evenly(const mesh_shape& mesh, const extents& shape, const sharding& major, const sharding& minor, int dim) {
-  const auto parts = parts_of(mesh, major, dim);
-  return parts == 1 || shard_extent(shape[dim], parts) % parts_of(mesh, minor, dim) == 0;
-}
 /// Both together; an automatic axis that does not cut a dim evenly does not split it.
 constexpr sharding put_behind(const mesh_shape& mesh, const extents& shape, const sharding& major, const sharding& minor) {
   sharding s;
   for (int d = 0; d < shape.count; ++d) {
-    const bool is_even = cuts_evenly(mesh, shape, major, minor, d);
+    const bool is_even = !major.is_split(d) || cuts_evenly(mesh, shape[d], major, minor, d);
     for (const auto* const part : {&major, &minor})
       for (const auto& use : part->splits)
         if (use.dim == d && (part == &major || is_even)) s.splits.push_back(use);
@@ -56,12 +51,7 @@ constexpr sharding put_behind(const mesh_shape& mesh, const extents& shape, cons
                 << "`, which is explicit: explicit axes come first, and automatic ones cut what they leave";
   }
   const sharding by_types = part_along(s, ~automatic), rest = part_along(s, automatic);
-  for (int d = 0; d < shape.count; ++d)
-    if (!cuts_evenly(mesh.shape, shape, by_types, rest, d))
-      return what << "dim " << d << ", " << shape[d] << " elements, is cut into parts of "
-                  << shard_extent(shape[d], parts_of(mesh.shape, by_types, d)) << " by `" << axes_text(mesh, by_types.axes_of(d))
-                  << "`, which is explicit, and these by `" << axes_text(mesh, rest.axes_of(d)) << "`, which is automatic, into "
-                  << parts_of(mesh.shape, rest, d) << " that are not equal; let it split another dim, or pad this one";
+  if (const int d = unevenly_cut(mesh.shape, shape, by_types, rest); d >= 0) return uneven_text(mesh, shape, by_types, rest, d);
   return what;
 }
 

@@ -76,12 +76,12 @@ struct node {
   detail::annotation annotation;   // of a value of a manual region it says also along which axes it varies
   location at;
   axis_mask local_axes = 0;  // whose local view it stands in: its shape is that of a shard along these (ops/local_view.hpp)
-  // Of a program in which manual regions leave axes to the planner (passes/typed/manual_regions.hpp):
-  axis_mask hidden_axes = 0;  // along which devices may hold anything, as it is a value of the local view
-  axis_mask closed_axes = 0;  // along which it lies as is written, and no otherwise
-  int region = -1;            // the loop, branch or otherwise node in whose body it stands; -1: the program itself
-  int scope = -1;             // the named part of the program that it belongs to
-  int tag = -1;               // what the builder of a graph calls it; survives every renumbering
+  // Of a program in which manual regions leave axes to the planner (passes/typed/manual_regions.hpp), the local axes along which no plan looks
+  // at it: all, but where a collective moves it. Those along which it varies are fewer: of equal data too devices split nothing there.
+  axis_mask hidden_axes = 0;
+  int region = -1;  // the loop, branch or otherwise node in whose body it stands; -1: the program itself
+  int scope = -1;   // the named part of the program that it belongs to
+  int tag = -1;     // what the builder of a graph calls it; survives every renumbering
 };
 
 /// Whether a loop runs until a condition does not hold (open_while).

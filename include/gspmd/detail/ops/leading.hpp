@@ -29,9 +29,8 @@ struct stacked_dims {
   bool makes = false, takes = false;
 
   static constexpr stacked_dims of(const node& n) {
-    if (!state_change::is_one(n) || n.operands.empty()) return {};
+    if (!state_change::is_local(n) || n.operands.empty()) return {};
     const state_change c = state_change::of(n);
-    if (n.local_axes == 0 || (c.axes & ~n.local_axes) != 0) return {};
     const auto is = [&](transition_kind by) {
       return c.by == by || c.by == transition_kind::all_to_all || c.by == transition_kind::convert;
     };

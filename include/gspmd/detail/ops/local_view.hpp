@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/even_cuts.hpp"
 #include "gspmd/detail/ops/reshard.hpp"
 
 /// The border between the global view and the local one, in which a program is what one device does: shapes are those of shards, and
@@ -52,11 +53,11 @@ constexpr int add_argument(graph& g, int operand, axis_mask axes, const sharding
   if (g.find_types == nullptr) {
     annotation asked = layout.planned();
     const axis_mask closed = g.open_local | axes;
-    const bool is_all = (g.mesh->shape.wide_axes() & ~closed) == 0;
-    if (!is_all) asked.open = ~dim_mask{0};
-    const int id = add_reshard(g, operand, asked, at);
-    if (id >= 0 && !is_all) g.nodes[static_cast<std::size_t>(id)].closed_axes = closed;
-    return id;
+    if ((g.mesh->shape.wide_axes() & ~closed) != 0) {
+      asked.open = ~dim_mask{0};
+      asked.closed = closed;
+    }
+    return add_reshard(g, operand, asked, at);
   }
   const axis_mask invariant = axes & ~(layout.replica | layout.partial | layout.split_axes());
   return add_requested_state(g, operand, {layout, invariant, true}, at);
@@ -81,7 +82,7 @@ struct local_view_op : plain_operator, without_steps {
   ///     x [8,6], split along dim 0 over stage:2  ->  [4,6]      (ab)c->bc, a over stage
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents &from = operand_of(g, n, 0).shape, &to = n.shape;
-    if (n.closed_axes != 0) {
+    if (n.annotation.closed != 0) {
       tensor_map maps[2];
       const auto stacked = [&rule](tensor_map& map, const extents& shape, int count) {
         for (int d = 0; d < count; ++d) {
@@ -169,13 +170,11 @@ constexpr int add_enter(graph& g, int operand, axis_mask axes, const sharding& l
   if (operand < 0) return -1;
   node n = view_of(g, operand, at);
   for (int d = 0; d < n.shape.count; ++d) {
-    const auto parts = parts_of(g.mesh->shape, layout, d);
-    if (n.shape[d] % parts != 0)
+    if (!cuts_evenly(g.mesh->shape, n.shape[d], {}, layout, d))
       return g.fail(at, "manual", mistake::states,
-                    text("in_spec_mismatch: dim ")
-                        << d << " of the argument " << shape_text(n.shape) << " has " << n.shape[d] << " elements, which are not "
-                        << parts << " equal parts, and devices run one program; pad it, or split another dim");
-    n.shape[d] /= parts;
+                    text("in_spec_mismatch: of the argument ")
+                        << shape_text(n.shape) << ' ' << uneven_text(*g.mesh, n.shape, {}, layout, d));
+    n.shape[d] /= parts_of(g.mesh->shape, layout, d);
   }
   keep_border(n, true, axes, layout);
   const local_scope inside(g, g.open_local | axes);

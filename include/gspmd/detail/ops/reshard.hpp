@@ -17,9 +17,7 @@ struct reshard_op : plain_operator, same_dims, without_steps, names_no_dims {
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
     if (g.find_types != nullptr) return b.send(0, add_cotangent(g, b.dy().id(), n.operands[0], n.at));
-    const int dx = add_reshard(g, b.dy().id(), n.annotation, n.at);
-    if (dx >= 0) g.nodes[static_cast<std::size_t>(dx)].closed_axes = n.closed_axes;
-    b.send(0, dx);
+    b.send(0, add_reshard(g, b.dy().id(), n.annotation, n.at));
   }
 };
 

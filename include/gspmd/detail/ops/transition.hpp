@@ -29,6 +29,8 @@ struct state_change {
   /// Whether a node is a transition: of the renamed ones, these alone have attributes. Without an operand it is the place of a device on
   /// the axes, which varies.
   static constexpr bool is_one(const node& n) { return n.attributes.count >= 8; }
+  /// Whether a node is one along axes of the manual region in which it stands.
+  static constexpr bool is_local(const node& n) { return is_one(n) && n.local_axes != 0 && (of(n).axes & ~n.local_axes) == 0; }
   [[nodiscard]] constexpr int row() const {
     return row_of(by, from.is == state::constant ? (to.is == state::replica ? state::invariant : state::replica) : from.is,
                   to.is);
@@ -118,7 +120,7 @@ struct transition_op : without_exchange, same_dims, without_steps {
   static constexpr void gradient(Builder& b, const node& n) {
     if (n.operands.count == 0 || cotangent_of(n) == cotangent::seed) return;  // a place and a 1 have none
     if (cotangent_of(n) == cotangent::found) b.send(0, b.dy().id());
-    else if (state_change::is_one(n) && n.local_axes != 0 && (state_change::of(n).axes & ~n.local_axes) == 0) send_locally(b, n);
+    else if (state_change::is_local(n)) send_locally(b, n);
     else b.send(0, add_cotangent(b.program(), b.dy().id(), n.operands[0], n.at));
   }
   /// In the local view the gradient goes back by the dual of the row, with the dims that it names.

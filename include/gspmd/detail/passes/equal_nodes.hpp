@@ -97,7 +97,7 @@ class equal_nodes {
         std::bit_cast<std::int64_t>(a.real) != std::bit_cast<std::int64_t>(b.real) || a.function != b.function ||
         a.local != b.local)
       return false;
-    return a.local_axes == b.local_axes && a.hidden_axes == b.hidden_axes && a.closed_axes == b.closed_axes &&
+    return a.local_axes == b.local_axes && a.hidden_axes == b.hidden_axes && a.annotation.closed == b.annotation.closed &&
            a.forbid_reshard == b.forbid_reshard && a.allow_replication == b.allow_replication &&
            a.gather_limit == b.gather_limit && a.keep_split == b.keep_split && a.keep_partial == b.keep_partial &&
            a.exchange_axes == b.exchange_axes && a.annotated == b.annotated && (!a.annotated || a.annotation == b.annotation);

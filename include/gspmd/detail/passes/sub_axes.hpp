@@ -35,7 +35,7 @@ constexpr annotation cut_axis(const annotation& s, int axis) {
     result.layout.splits.push_back(axis_use{static_cast<std::int8_t>(use.axis > axis ? use.axis + 1 : use.axis), use.dim});
     if (use.axis == axis) result.layout.splits.push_back(axis_use{static_cast<std::int8_t>(axis + 1), use.dim});
   }
-  for (axis_mask* const axes : {&result.layout.partial, &result.layout.varying}) *axes = cut_axis(*axes, axis);
+  for (axis_mask* const axes : {&result.layout.partial, &result.layout.varying, &result.closed}) *axes = cut_axis(*axes, axis);
   result.stages = 0;
   for (int a = 0; a + 1 < max_axes; ++a) {
     const auto stage = static_cast<std::uint64_t>(s.stage_of(a));
@@ -49,7 +49,7 @@ constexpr annotation cut_axis(const annotation& s, int axis) {
 constexpr void cut_axis(graph& g, const mesh_info& refined, int axis) {
   for (auto& n : g.nodes) {
     n.annotation = cut_axis(n.annotation, axis);
-    for (axis_mask* const axes : {&n.local_axes, &n.hidden_axes, &n.closed_axes}) *axes = cut_axis(*axes, axis);
+    for (axis_mask* const axes : {&n.local_axes, &n.hidden_axes}) *axes = cut_axis(*axes, axis);
   }
   g.mesh = &refined;
 }

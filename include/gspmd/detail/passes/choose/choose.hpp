@@ -177,7 +177,7 @@ class chooser {
     op_rule rule;
     rule_of(known.program, n, rule);
     const bool is_border = facts_of(n.op).made == origin::viewed;
-    const bool is_typed = known.program.find_types != nullptr || ((n.local_axes != 0 || is_border) && n.closed_axes == 0);
+    const bool is_typed = known.program.find_types != nullptr || ((n.local_axes != 0 || is_border) && n.annotation.closed == 0);
     operator_use use = is_typed    ? typed_use(i, n, rule)
                        : is_border ? border_use(i, n, rule)
                                    : choose_with_sums(of_operators, i, n, rule);
@@ -232,7 +232,8 @@ class chooser {
     factor_splits written;
     const auto add = [&](const tensor_map& map, int of, bool is_closed, factor_splits& uses) {
       for (const auto& use : to_factors(known_.mesh, rule, map, known_.preferred_of(of).splits)) {
-        bool is_known = ((n.closed_axes & axis_bit(use.axis)) != 0) != is_closed || (!is_closed && !is_on_both(rule, use.dim));
+        bool is_known =
+            ((n.annotation.closed & axis_bit(use.axis)) != 0) != is_closed || (!is_closed && !is_on_both(rule, use.dim));
         for (const auto& known : uses) is_known = is_known || known.axis == use.axis;
         if (!is_known) add_factor_split(uses, use.axis, use.dim);
       }
@@ -244,7 +245,7 @@ class chooser {
     operator_prices prices(known_, i, n, rule);
     const sharding& preferred = known_.preferred_of(i);
     auto held = held_partial(known_, n);
-    if ((preferred.partial & n.closed_axes) != 0 && held[0].reduced_by != preferred.reduced_by) held[0] = {};
+    if ((preferred.partial & n.annotation.closed) != 0 && held[0].reduced_by != preferred.reduced_by) held[0] = {};
     operator_use best;
     cost least{std::numeric_limits<int>::max()};
     for (const bool as_result : {true, false}) {
@@ -252,8 +253,8 @@ class chooser {
       if (as_result) add(rule.result(), i, false, uses);
       else add(rule.operand(0), n.operands[0], false, uses);
       operator_use trial = use_of(known_, n, rule, search.legal(uses), held);
-      if ((preferred.partial & n.closed_axes) != 0) {
-        trial.result.partial |= preferred.partial & n.closed_axes;
+      if ((preferred.partial & n.annotation.closed) != 0) {
+        trial.result.partial |= preferred.partial & n.annotation.closed;
         trial.result.reduced_by = preferred.reduced_by;
       }
       const cost price = prices.of(trial, use_search::no_limit);

@@ -48,7 +48,7 @@ constexpr inline_vec<axis_use, max_axes> split_further(const mesh_shape& mesh, c
   for (int d = 0; d < n.shape.count; ++d)
     if (n.shape[d] > 1 && s.axes_of(d) == 0 && (dim < 0 || n.shape[d] > n.shape[dim])) dim = d;
   for (int a = 0; dim >= 0 && a < mesh.axis_count(); ++a)
-    if (mesh.sizes[a] > 1 && ((s.split_axes() | n.closed_axes) & axis_bit(a)) == 0) s.add_split(a, dim);
+    if (mesh.sizes[a] > 1 && ((s.split_axes() | n.annotation.closed) & axis_bit(a)) == 0) s.add_split(a, dim);
   return s.splits;
 }
 

@@ -21,9 +21,9 @@ class known_uses {
   /// of the user's own, where the user wrote policies, and in local views.
   [[nodiscard]] constexpr std::uint64_t key_of(int i, const node& n, const operand_shardings& held) {
     if (known_.book.depth() > 0 || n.function != nullptr || n.local != nullptr || n.gather_limit >= 0) return 0;
-    if ((n.local_axes | n.closed_axes | n.hidden_axes) != 0 || known_.at(i).keep_partial) return 0;
+    if ((n.local_axes | n.annotation.closed) != 0 || known_.at(i).keep_partial) return 0;
     for (const int o : n.operands)
-      if (known_.at(o).keep_split || known_.at(o).keep_partial || known_.at(o).closed_axes != 0) return 0;
+      if (known_.at(o).keep_split || known_.at(o).keep_partial || known_.at(o).annotation.closed != 0) return 0;
     key_ = 1;
     take_operator(n);
     for (int r = 0; r < n.results; ++r) take(known_.preferred_of(i + r));

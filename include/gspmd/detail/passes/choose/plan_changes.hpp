@@ -94,7 +94,7 @@ class plan_changes {
     vec<sharding> list;
     const auto& now = preferred_[i].splits;
     for (int a = 0; a < mesh_.axis_count(); ++a) {
-      if (mesh_.sizes[a] == 1 || (at(i).closed_axes & axis_bit(a)) != 0) continue;
+      if (mesh_.sizes[a] == 1 || (at(i).annotation.closed & axis_bit(a)) != 0) continue;
       sharding s;
       for (const auto& use : now)
         if (use.axis != a) s.splits.push_back(use);

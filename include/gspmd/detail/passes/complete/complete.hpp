@@ -274,7 +274,7 @@ class completion {
         if (rule.factors[splits[i].dim].kind == factor_kind::whole || !to_map.holds(splits[i].dim) ||
             (only_batch && !is_batch(rule, splits[i].dim)))
           remove(splits, i);
-    if (nodes_[to].closed_axes != 0) keep_closed(nodes_[to].closed_axes, rule, to, to_map, splits);
+    if (nodes_[to].annotation.closed != 0) keep_closed(nodes_[to].annotation.closed, rule, to, to_map, splits);
     if (splits.count > 0 && refine(found_[to], to_dims(mesh_, rule, to_map, splits, rule.is_moved_unevenly), nodes_[to].shape)) {
       note_change(to, axes_[to], from, via);
       if (next_alike_.empty()) return;

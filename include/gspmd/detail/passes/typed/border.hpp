@@ -15,29 +15,16 @@ struct border_crossing {
   text what;
 };
 
-/// A dim that the region's axes cut is cut evenly by others too: its parts would begin at other indices than those of the whole dim do.
-///     12 elements over x:2, y:4       parts of 2, the second device along x begins at 8; parts of what it has, 6, begin at 6, 8, 10
-constexpr bool is_cut_evenly(const mesh_info& mesh, const sharding& written, const extents& local,
-                             const inline_vec<axis_use, max_axes>& others, border_crossing& to) {
-  for (const auto& use : others) {
-    if (parts_of(mesh.shape, written, use.dim) == 1) continue;
-    std::int64_t parts = 1;
-    axis_mask axes = 0;
-    for (const auto& o : others)
-      if (o.dim == use.dim) {
-        parts *= mesh.shape.sizes[o.axis];
-        axes |= axis_bit(o.axis);
-      }
-    const auto extent = local[use.dim];
-    if (extent % parts == 0) continue;
-    to.broken = mode_mistake::nested_order;
-    to.axis = use.axis;
-    to.what = text("dim ") << int{use.dim} << " has " << extent << " elements in the region, which `" << axes_text(mesh, axes)
-                           << "` cuts into " << parts << " parts that are not equal: they would not begin where those of the "
-                           << "whole dim do; split another dim, or pad this one";
-    return false;
-  }
-  return true;
+/// A dim that the region's axes cut, which are major, is cut evenly by the others too.
+constexpr bool is_cut_evenly(const mesh_info& mesh, const extents& global, const sharding& written, const sharding& others,
+                             border_crossing& to) {
+  const int dim = unevenly_cut(mesh.shape, global, written, others);
+  if (dim < 0) return true;
+  to.broken = mode_mistake::nested_order;
+  for (const auto& use : others.splits)
+    if (use.dim == dim && to.axis < 0) to.axis = use.axis;
+  to.what = uneven_text(mesh, global, written, others, dim);
+  return false;
 }
 
 /// Into the local view: the states that the region takes it in. What of the dims is left to other axes stays.
@@ -62,7 +49,9 @@ constexpr border_crossing enter(const mesh_info& mesh, const node& n, const valu
     return to;
   }
   for (const auto& use : written.layout.splits) to.is.parts.cut(use.axis, use.dim);
-  is_cut_evenly(mesh, written.layout, n.shape, to.is.layout.splits, to);
+  extents global = n.shape;
+  for (int d = 0; d < global.count; ++d) global[d] *= parts_of(mesh.shape, written.layout, d);
+  is_cut_evenly(mesh, global, written.layout, to.is.layout, to);
   return to;
 }
 
@@ -116,15 +105,10 @@ constexpr border_crossing leave(const mesh_info& mesh, const node& n, const valu
   }
   if (!leaves_in_order(mesh, n, from.parts, to)) return to;
   to.is.parts.keep_axes(~axes);
-  to.is.terms &= ~axes;
-  inline_vec<axis_use, max_axes> others;
-  for (const auto& use : to.is.layout.splits)
-    if ((axes & axis_bit(use.axis)) == 0) others.push_back(use);
-  extents local = n.shape;
-  for (int d = 0; d < local.count; ++d) local[d] /= parts_of(mesh.shape, written.layout, d);
-  if (!is_cut_evenly(mesh, written.layout, local, others, to)) return to;
+  const sharding others = part_along(to.is.layout, ~axes);
+  if (!is_cut_evenly(mesh, n.shape, written.layout, others, to)) return to;
   to.is.layout.splits = written.layout.splits;
-  for (const auto& use : others) to.is.layout.add_split(use.axis, use.dim);  // minor to the region's
+  for (const auto& use : others.splits) to.is.layout.add_split(use.axis, use.dim);  // minor to the region's
   return to;
 }
 

@@ -60,10 +60,6 @@ constexpr void note_automatic(const mesh_info& mesh, node& n, const annotation& 
 /// Writes down in a program what its types say: how every value lies, and the steps of what is renamed; but of manual regions, which are
 /// planned by themselves. False where it cannot be planned.
 constexpr bool note_types(graph& g, const program_typer& typer) {
-  const auto is_written_in_region = [&](std::size_t i) {
-    const node& n = g.nodes[i];
-    return n.local_axes != 0 && state_change::is_one(n) && (state_change::of(n).axes & ~n.local_axes) == 0;
-  };
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     const value_type& t = typer.types[i];
     node& n = g.nodes[i];
@@ -75,7 +71,7 @@ constexpr bool note_types(graph& g, const program_typer& typer) {
         g.broken = mistake::states;
         return false;
       }
-    if (facts_of(n.op).made == origin::renamed && !is_written_in_region(i)) n.attributes.clear();
+    if (facts_of(n.op).made == origin::renamed && !state_change::is_local(n)) n.attributes.clear();
   }
   for (const auto& s : typer.steps) {
     node& n = g.nodes[static_cast<std::size_t>(s.node)];

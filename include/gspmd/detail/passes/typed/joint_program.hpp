@@ -107,7 +107,7 @@ struct joint_program {
     for_each_step(seen, typed_.mesh->request.network, shape, begins, along, bytes_of(at(x).type),
                   [&](const sharding&, const reshard_step& step) {
                     steps.push_back(step);
-                    for (int d = 0; d < shape.count; ++d) is_even = is_even && cuts_evenly(mesh_, shape, is, step.to, d);
+                    is_even = is_even && unevenly_cut(mesh_, shape, is, step.to) < 0;
                   });
     if (!is_even) {
       sharding summed = begins;

@@ -19,9 +19,10 @@ constexpr int cut_further(const inline_vec<axis_use, max_axes>& splits, axis_mas
   return -1;
 }
 
-/// The parts of a value of the local view: which axes cut a dim into the parts that devices hold, by dim, then major to minor. What is
-/// varying may be anything; but where two axes cut one dim, it matters which one is moved first (cut_further). An order that is not known is
-/// not stored, and not asked for.
+/// The knowledge of a value of the local view besides its states: which axes cut a dim into the parts that devices hold, by dim, then major
+/// to minor, and along which it is a sum of its part of one. Neither is a layout: an axis of both may be one along which it varies, for what
+/// varies may be anything. But where two axes cut one dim, it matters which one is moved first (cut_further), and a term is not read as the
+/// sum (local_sums.hpp). An order that is not known is not stored, and not asked for.
 class local_parts {
   // It stands before its callers: Clang reads bodies in their order, and for a constant of one calls nothing that it has not read yet.
   template <class Keeps>
@@ -33,6 +34,8 @@ class local_parts {
   }
 
  public:
+  axis_mask terms = 0;  // the axes along which it is a sum of its part of a dim
+
   /// The last axis of a dim from here on.
   constexpr void cut(int axis, int dim) {
     join(axis);
@@ -48,8 +51,14 @@ class local_parts {
   }
   constexpr void keep_axes(axis_mask axes) {
     keep_if([axes](const axis_use& use) { return (axes & axis_bit(use.axis)) != 0; });
+    terms &= axes;
   }
-  [[nodiscard]] constexpr bool empty() const { return uses_.empty(); }
+  /// The parts of another value, along these axes.
+  constexpr void take(const local_parts& o, axis_mask axes) {
+    uses_ = o.uses_;
+    keep_if([axes](const axis_use& use) { return (axes & axis_bit(use.axis)) != 0; });
+  }
+  [[nodiscard]] constexpr bool empty() const { return uses_.empty() && terms == 0; }
   [[nodiscard]] constexpr axis_mask axes() const {
     axis_mask axes = 0;
     for (const auto& use : uses_) axes |= axis_bit(use.axis);
@@ -93,6 +102,7 @@ class local_parts {
         c.by == transition_kind::all_gather || c.by == transition_kind::all_to_all || c.by == transition_kind::convert;
     const bool cuts =
         c.by == transition_kind::reduce_scatter || c.by == transition_kind::all_to_all || c.by == transition_kind::convert;
+    if (c.by != transition_kind::permute) terms &= ~c.axes;
     if (c.by == transition_kind::permute ||
         (c.by == transition_kind::reinterpret && c.to.is == state::varying && c.from.is != state::varying))
       return false;
@@ -127,9 +137,10 @@ class local_parts {
       }
     }
   }
-  /// Keeps the orders that both know alike; returns whether that is less than this one knew.
+  /// Keeps what both know alike; returns whether that is less than this one knew.
   constexpr bool keep_common(const local_parts& o, int rank) {
-    bool is_less = false;
+    bool is_less = (terms & ~o.terms) != 0;
+    terms &= o.terms;
     for (int d = 0; d < rank; ++d) {
       if (order_of(d) == o.order_of(d)) continue;
       is_less = is_less || axes_of(d) != 0;

@@ -20,7 +20,7 @@ class local_sums {
     const node& n = t_.at(i_);
     const operator_class c = facts_of(n.op).meets(n, monoid::add);
     for (int k = 0; k < n.operands.count; ++k) {
-      const axis_mask terms = t_.type(n.operands[k]).terms & t_.local_here;
+      const axis_mask terms = t_.type(n.operands[k]).parts.terms & t_.local_here;
       const bool is_linear =
           c.takes == partial_class::all || c.takes == partial_class::one || (c.takes == partial_class::first && k == 0);
       if (terms != 0 && !is_linear && n.type != dtype::pred) return refuse_term(k, first_of(terms));
@@ -35,7 +35,7 @@ class local_sums {
     const operator_class c = facts_of(n.op).meets(n, monoid::add);
     axis_mask axes = summed_here();
     for (int k = 0; k < n.operands.count && n.type != dtype::pred; ++k)
-      if ((c.selectors >> k & 1U) == 0) axes |= t_.type(n.operands[k]).terms;
+      if ((c.selectors >> k & 1U) == 0) axes |= t_.type(n.operands[k]).parts.terms;
     return axes;
   }
 

@@ -59,8 +59,7 @@ class region_planner {
         n.attributes.clear();
       }
       const node& was = written_.nodes[i];
-      const bool is_written = facts_of(n.op).made == origin::renamed && state_change::is_one(was) && n.local_axes != 0 &&
-                              (state_change::of(was).axes & ~n.local_axes) == 0;
+      const bool is_written = facts_of(n.op).made == origin::renamed && state_change::is_local(was);
       const auto before = made_.nodes.size();
       number[i] = is_written ? expanded(n, i) : push(n);
       if (number[i] < 0) break;
@@ -99,8 +98,8 @@ class region_planner {
     } else if (!n.annotation.layout.splits.empty()) {
       n.hidden_axes &= ~visible;  // the places of the devices
     }
-    n.closed_axes |= n.local_axes;
-    if (is_border) n.closed_axes |= x->local_axes;
+    n.annotation.closed |= n.local_axes;
+    if (is_border) n.annotation.closed |= x->local_axes;
     if (n.annotated && (visible != 0 || is_border)) n.annotation.open = ~dim_mask{0};
   }
   /// The axes along which a transition is planned in the global view.
@@ -131,21 +130,13 @@ class region_planner {
     made_.nodes[i].annotation = s;
     return i;
   }
-  /// Whether axes that are not the region's cut a dim evenly that its axes cut: see is_cut_evenly.
+  /// Whether axes that are not the region's cut a dim evenly that its axes cut, which are major.
   constexpr bool is_even(const extents& shape, const sharding& s, axis_mask local) {
-    for (int d = 0; d < shape.count && !leaves_axes_; ++d) {
-      const axis_mask axes = s.axes_of(d);
-      if ((axes & local) == 0 || (axes & ~local) == 0 || shape[d] % parts_of(made_.mesh->shape, s, d) == 0) continue;
-      made_.fail(at_, "manual", mistake::states,
-                 text("nested_order: dim ") << d << ", " << shape[d]
-                                            << " elements on all devices, is cut into parts that are not equal by `"
-                                            << axes_text(*made_.mesh, axes & ~local)
-                                            << "`, which the region leaves as it is, and by `"
-                                            << axes_text(*made_.mesh, axes & local)
-                                            << "`; reshard the argument so that another dim is split, or pad it");
-      return false;
-    }
-    return true;
+    const sharding major = part_along(s, local), minor = part_along(s, ~local);
+    const int dim = leaves_axes_ ? -1 : unevenly_cut(made_.mesh->shape, shape, major, minor);
+    if (dim >= 0)
+      made_.fail(at_, "manual", mistake::states, text("nested_order: ") << uneven_text(*made_.mesh, shape, major, minor, dim));
+    return dim < 0;
   }
   /// The same memory under another shape and layout.
   constexpr int with_shape(int x, const extents& shape, const sharding& s) {

@@ -51,7 +51,7 @@ class operator_typer {
     for (auto& t : t_.further) t.is_known = true;
     if (is_tracked) {
       pass_parts(n, rule, result);
-      result.terms = sums.terms_of_result() & result.layout.varying;
+      result.parts.terms = sums.terms_of_result() & result.layout.varying;
     }
     t_.type(i) = result;
   }
@@ -61,7 +61,7 @@ class operator_typer {
   [[nodiscard]] constexpr bool knows_parts(const node& n) const {
     if (t_.local_here == 0 || n.in_gradient) return false;
     for (const int o : n.operands)
-      if (const value_type& t = t_.types[static_cast<std::size_t>(o)]; !t.parts.empty() || t.terms != 0) return true;
+      if (!t_.types[static_cast<std::size_t>(o)].parts.empty()) return true;
     return false;
   }
   constexpr void pass_parts(const node& n, const op_rule& rule, value_type& result) const {

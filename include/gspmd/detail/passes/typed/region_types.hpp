@@ -156,8 +156,6 @@ class region_typer {
                                       << ": axes split a dim in another order; reshard one of them");
       return -1;
     }
-    if ((known.terms & ~other.terms) != 0) changed = 1;
-    known.terms &= other.terms;
     const int rank = t_.at(i).shape.count;
     return known.change_parts([&](local_parts& parts) { return parts.keep_common(other.parts, rank); }) ? 1 : changed;
   }

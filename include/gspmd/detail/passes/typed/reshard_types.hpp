@@ -81,8 +81,7 @@ class reshard_typer {
     value_type found = t_.type(t_.at(i).operands[0]);
     const axis_mask cut = found.cut_axes();
     found.change_parts([&](local_parts& parts) {
-      parts = of.parts;
-      parts.keep_axes(cut);
+      parts.take(of.parts, cut);
       return true;
     });
     t_.type(i) = found;

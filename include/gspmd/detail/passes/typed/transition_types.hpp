@@ -94,7 +94,6 @@ class transition_typer {
     if (is_inside) {
       if (!n.in_gradient && !is_innermost(i, c, from.parts)) return;
       to.change_parts([&c](local_parts& parts) { return parts.change(c); });
-      if (c.by != transition_kind::permute) to.terms &= ~c.axes;
       for (int a = 0; a < t_.mesh().axis_count(); ++a) {
         if ((c.axes & axis_bit(a)) == 0) continue;
         const bool is_of_cut = n.operands.count > 1 && (t_.type(n.operands[1]).cut_axes() & axis_bit(a)) != 0;  // its gradient

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/automatic_axes.hpp"
 #include "gspmd/detail/ir/axis_state.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
@@ -18,12 +19,12 @@ constexpr mesh_shape along_types(const mesh_info& mesh) {
   return typed;
 }
 
-/// The type of a value: what devices hold of it, in programs that state it, and what else is known of it there.
+/// The type of a value: its layout in programs that state it, and what plans have no word for. Along an axis in `constant` devices hold the
+/// same under every plan, but nobody has a term of its gradient; and plans reduce by one function at a time, where a type may say several.
 struct value_type {
   sharding layout;          // its splits are those of the global view
   axis_mask constant = 0;   // the axes along which devices hold equal data without a gradient
-  local_parts parts;        // of the local view: the axes whose parts of a dim devices are known to hold
-  axis_mask terms = 0;      // of the local view: the axes along which it is a sum of its part of a dim (local_sums.hpp)
+  local_parts parts;        // of the local view
   bool is_known = false;    // false after a mistake: nothing is asked of it
   std::uint64_t kinds = 0;  // 4 bits per axis: what it is reduced by, which may be a sum along one and a maximum along another
 
@@ -88,6 +89,11 @@ struct value_type {
     layout.reduced_by = monoid::add;
     for (int a = 0; a < max_axes && layout.partial != 0; ++a)
       if ((layout.partial & axis_bit(a)) != 0) layout.reduced_by = on(a).reduced_by;
+  }
+  /// Returns the request for a value of this type along these axes.
+  [[nodiscard]] constexpr requested_state requested(const mesh_info& mesh, axis_mask axes) const {
+    const axis_mask others = layout.split_axes() | layout.partial | layout.varying | layout.replica | mesh.automatic_axes;
+    return {part_along(layout, axes), (axis_bit(mesh.shape.axis_count()) - 1) & axes & ~others, true};
   }
   /// The same type where nothing is said of these axes: along them all is constant.
   [[nodiscard]] constexpr value_type without(axis_mask axes) const {
