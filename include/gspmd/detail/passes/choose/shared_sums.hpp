@@ -6,6 +6,7 @@
 
 /// Sums of what several operators make. One movement or reduction does for all terms, so each of them pays its part of it:
 ///     dx = einsum<"bf,df->bd">(dq, wq) + einsum<"bf,df->bd">(dk, wk) + ...      f split over x: dx is partial, and reduced once
+/// The same if each term is viewed in the shape of the sum first (a reshape), as a sum of partial values may wait for that as well.
 namespace gspmd::detail {
 
 /// The terms that are moved and reduced together.
@@ -41,22 +42,26 @@ constexpr int scaled_operand(const form_prices& known, const node& n) {
   }
   return scaled;
 }
-/// Adds what node `i`, the other term of a sum, brings; false if it is no such sum.
-constexpr bool add_terms_of(const form_prices& known, int i, shared_sum& sum, int& steps) {
+constexpr bool is_view(const node& n) { return facts_of(n.op).runs == realisation::alias && n.operands.count == 1; }
+
+/// Adds what node `i`, the other term of a sum, brings, to the terms of a value of `shape`; false if it is no such sum.
+constexpr bool add_terms_of(const form_prices& known, int i, const extents& shape, shared_sum& sum, int& steps) {
   if (++steps > most_steps || known.readers_of(i).size() != 1) return false;
   const form_book& book = known.book;
-  if (book.has_forms(i)) {
+  const node& n = known.at(i);
+  const bool is_seen_through = n.shape != shape && (is_view(n) || facts_of(n.op).uniform);
+  if (book.has_forms(i) && !is_seen_through) {  // layouts are compared where terms have the same dims
     if (book.first_of(i) != book.last_of(i)) return false;
-    if (sum.chosen.count < sum.chosen.capacity) sum.chosen.push_back(book.layout_of(book.first_of(i)));
+    if (n.shape == shape && sum.chosen.count < sum.chosen.capacity) sum.chosen.push_back(book.layout_of(book.first_of(i)));
     return true;
   }
-  const node& n = known.at(i);
-  if (book.defers(n)) return add_terms_of(known, n.operands[0], sum, steps);
+  if (book.defers(n) || is_view(n)) return add_terms_of(known, n.operands[0], shape, sum, steps);
   if (facts_of(n.op).made != origin::shards || n.operands.count == 0) return false;
-  if (is_sum_of_two(n)) return add_terms_of(known, n.operands[0], sum, steps) && add_terms_of(known, n.operands[1], sum, steps);
+  if (is_sum_of_two(n))
+    return add_terms_of(known, n.operands[0], shape, sum, steps) && add_terms_of(known, n.operands[1], shape, sum, steps);
   if (facts_of(n.op).uniform) {
     const int k = scaled_operand(known, n);
-    return k >= 0 && add_terms_of(known, n.operands[k], sum, steps);
+    return k >= 0 && add_terms_of(known, n.operands[k], shape, sum, steps);
   }
   op_rule rule;
   rule_of(known.program, n, rule);
@@ -71,17 +76,18 @@ constexpr bool add_terms_of(const form_prices& known, int i, shared_sum& sum, in
 /// The terms with which the result of node `i` is moved and reduced, if they lie like it.
 constexpr shared_sum shared_sum_of(const form_prices& known, int i) {
   shared_sum sum;
+  const extents& shape = known.shape_of(i);
   for (int steps = 0; steps < shared_sums::most_steps && known.readers_of(i).size() == 1; ++steps) {
     const int reader = known.readers_of(i)[0];
     const node& n = known.at(reader);
-    if (reader == i || !facts_of(n.op).uniform) break;
-    if (known.book.defers(n)) {
+    if (reader == i || (!facts_of(n.op).uniform && !shared_sums::is_view(n))) break;
+    if (known.book.defers(n) || shared_sums::is_view(n)) {
       i = reader;
       continue;
     }
     if (shared_sums::is_sum_of_two(n)) {
       shared_sum with = sum;
-      if (!shared_sums::add_terms_of(known, n.operands[n.operands[0] == i ? 1 : 0], with, steps)) break;
+      if (!shared_sums::add_terms_of(known, n.operands[n.operands[0] == i ? 1 : 0], shape, with, steps)) break;
       sum = with;
     } else if (const int k = shared_sums::scaled_operand(known, n); k < 0 || n.operands[k] != i) {
       break;

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: planner
+// group: plans
+// A Transformer layer as the field lays it out, forward, backward and update, by annotations of inputs and of the activations alone: bytes
+// of the closed form, or fewer.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+
+#include "support/golden_plans.hpp"
+
+namespace {
+
+using namespace gspmd;
+using golden::collectives_of;
+using names = std::vector<std::string>;
+dynamic::input f32(std::vector<std::int64_t> shape, names sharding) {
+  return dynamic::in<float>(std::move(shape), std::move(sharding));
+}
+
+struct layer_sizes {
+  std::int64_t batch, sequence, width, heads;
+};
+const layer_sizes small{4, 64, 128, 8}, large{4, 2048, 4096, 32};
+
+value normalised(value x) {
+  const auto wide = [&](value v) { return broadcast_in_dim(v, x.shape(), {0, 1}); };
+  const value centred = x - wide(mean(x, 2));
+  return centred * wide(rsqrt(mean(centred * centred, 2) + 1e-5));
+}
+
+/// A layer whose heads and hidden units are split over `model`. Its products are of matrices (tokens by features), of which x and the
+/// heads are views, or of tensors with the dims of x and of heads.
+dynamic::program layer(const dynamic::mesh& m, const layer_sizes& s, const names& x_sharding, bool is_of_matrices) {
+  dynamic::builder b(m);
+  const auto [B, T, D, N] = s;
+  const std::int64_t K = D / N, F = 4 * D, tokens = B * T;
+  std::vector<value> weights;
+  const auto weight = [&](std::vector<std::int64_t> shape, names sharding) {
+    weights.push_back(b.input(f32(std::move(shape), std::move(sharding))));
+    return weights.back();
+  };
+  const auto linear = [&](value v, value w) {
+    const value product = einsum<"td,df->tf">(reshape(v, {tokens, w.shape()[0]}), w);
+    return reshape(product, {B, T, w.shape()[1]});
+  };
+  const value x = b.input(f32({B, T, D}, x_sharding)), target = b.input(f32({B, T, D}, x_sharding));
+  const value in = normalised(x);
+  value heads[3];
+  for (auto& h : heads)
+    h = is_of_matrices ? reshape(linear(in, weight({D, D}, {"", "model"})), {B, T, N, K})
+                       : einsum<"bsm,mnd->bsnd">(in, weight({D, N, K}, {"", "model", ""}));
+  const value mixed = einsum<"bnst,btnd->bsnd">(softmax(einsum<"bsnd,btnd->bnst">(heads[0], heads[1]), 3), heads[2]);
+  value y = x + (is_of_matrices ? linear(reshape(mixed, {B, T, D}), weight({D, D}, {"model", ""}))
+                                : einsum<"bsnd,ndm->bsm">(mixed, weight({N, K, D}, {"model", "", ""})));
+  y = b.reshard(y, x_sharding);
+  const value hidden = relu(linear(normalised(y), weight({D, F}, {"", "model"})));
+  y = b.reshard(y + linear(hidden, weight({F, D}, {"model", ""})), x_sharding);
+  const value difference = y - target;
+  std::vector<value> sources = weights;
+  sources.push_back(x);
+  const auto gradients = grad(mean(difference * difference), sources);
+  for (std::size_t k = 0; k < weights.size(); ++k) b.output(weights[k] - 0.1 * gradients[k]);
+  b.output(b.reshard(gradients.back(), x_sharding));
+  return b.compile();
+}
+
+}  // namespace
+
+TEST_CASE("products of matrices, viewed with the dims of tokens and heads, are added up before one reduction") {
+  constexpr std::int64_t B = 4, T = 2048, D = 4096;
+  dynamic::builder b(dynamic::mesh({{"model", 8}}));
+  value sum;
+  for (int k = 0; k < 3; ++k) {
+    const value d = b.input(f32({B, T, 32, D / 32}, {"", "", "model", ""})), w = b.input(f32({D, D}, {"", "model"}));
+    const value term = reshape(einsum<"tf,df->td">(reshape(d, {B * T, D}), w), {B, T, D});
+    sum = k == 0 ? term : sum + term;
+  }
+  b.output(b.reshard(sum, {"", "", ""}));
+  const auto p = b.compile();
+  CHECK(collectives_of(p) == "all_reduce model");
+  CHECK(p.traffic().bytes == 2 * 4 * B * T * D * 7 / 8);
+}
+
+TEST_CASE("tensor parallel, with products of matrices as with dims of heads: two reductions forward, two backward, or less") {
+  for (const auto& s : {small, large})
+    for (const bool is_of_matrices : {false, true}) {
+      CAPTURE(s.width);
+      CAPTURE(is_of_matrices);
+      const auto p = layer(dynamic::mesh({{"model", 8}}), s, {"", "", ""}, is_of_matrices);
+      CHECK(p.traffic().bytes <= 4 * 2 * 4 * s.batch * s.sequence * s.width * 7 / 8);
+    }
+}
