@@ -5,6 +5,7 @@
 // of the closed form, or fewer.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,28 @@ dynamic::program layer(const dynamic::mesh& m, const layer_sizes& s, const names
   return b.compile();
 }
 
+/// Compares what a program computes with what another one does, from small numbers.
+void check_alike(const dynamic::program& p, const dynamic::program& whole, const std::vector<std::int64_t>& input_elems) {
+  std::vector<std::vector<float>> inputs;
+  std::vector<const void*> pointers;
+  for (const auto count : input_elems) {
+    inputs.emplace_back();
+    for (std::int64_t i = 0; i < count; ++i)
+      inputs.back().push_back(0.125F * static_cast<float>((i * 7 + static_cast<std::int64_t>(inputs.size()) * 5) % 11 - 5));
+  }
+  for (const auto& v : inputs) pointers.push_back(v.data());
+  const auto found = p.run_pointers(simulated{}, pointers), expected = whole.run_pointers(simulated{}, pointers);
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t k = 0; k < found.size(); ++k) {
+    const auto* a = reinterpret_cast<const float*>(found[k].bytes.data());
+    const auto* b = reinterpret_cast<const float*>(expected[k].bytes.data());
+    bool alike = true;
+    for (std::size_t i = 0; i < found[k].bytes.size() / sizeof(float); ++i)
+      alike = alike && std::abs(a[i] - b[i]) <= 1e-4F * (1 + std::abs(b[i]));
+    CHECK(alike);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("products of matrices, viewed with the dims of tokens and heads, are added up before one reduction") {
@@ -94,4 +117,20 @@ TEST_CASE("tensor parallel, with products of matrices as with dims of heads: two
       const auto p = layer(dynamic::mesh({{"model", 8}}), s, {"", "", ""}, is_of_matrices);
       CHECK(p.traffic().bytes <= 4 * 2 * 4 * s.batch * s.sequence * s.width * 7 / 8);
     }
+}
+
+TEST_CASE("sequence parallel: the tokens are gathered for all heads at once, and a reduction scatters them, or less") {
+  for (const auto& s : {small, large})
+    for (const bool is_of_matrices : {false, true}) {
+      CAPTURE(s.width);
+      CAPTURE(is_of_matrices);
+      const auto p = layer(dynamic::mesh({{"data", 1}, {"model", 8}}), s, {"data", "model", ""}, is_of_matrices);
+      const auto closed_form = 8 * 4 * s.batch * s.sequence * s.width * 7 / 8;
+      CHECK(p.traffic().bytes <=
+            (is_of_matrices ? closed_form + closed_form / 256 : closed_form));  // views of split tokens move some
+    }
+  const layer_sizes tiny{2, 16, 16, 4};
+  const auto sizes = std::vector<std::int64_t>{512, 512, 256, 256, 256, 256, 1024, 1024};
+  check_alike(layer(dynamic::mesh({{"data", 2}, {"model", 2}}), tiny, {"data", "model", ""}, false),
+              layer(dynamic::mesh({{"data", 1}, {"model", 1}}), tiny, {"data", "model", ""}, false), sizes);
 }

@@ -22,6 +22,7 @@ enum class plan_rule : std::uint8_t {
   as_reader,         // or as the result of the operator that reads it
   not_narrowed,      // or as completion has it
   shared_out,        // or, where nothing splits it, as parts that each device makes one of
+  as_made,           // or as the best plan so far makes it, and what is computed of it likewise
   none
 };
 
@@ -113,6 +114,7 @@ class plan_chooser {
   }
   [[nodiscard]] constexpr bool is_tried(plan_rule rule) const {
     if (rule == plan_rule::none) return false;
+    if (rule == plan_rule::as_made) return state_.may_pay && gainable(state_.best) > 0;
     if (rule != plan_rule::as_written)
       return count() <= most_values_for_alternatives && state_.may_pay && gainable(state_.best) > 0;
     bool is_any_deferred = false;
@@ -124,6 +126,7 @@ class plan_chooser {
   [[nodiscard]] constexpr vec<sharding> lying_by(plan_rule rule) const {
     vec<sharding> lies(asked_.data(), asked_.data() + asked_.size());
     if (rule == plan_rule::as_written) return lies;
+    if (rule == plan_rule::as_made) return lying_as_made();
     for (int k = 0; k < count(); ++k) {
       const int i = rule == plan_rule::as_reader ? count() - 1 - k : k;
       if (!is_free(graph_, uses_, i)) continue;
@@ -132,6 +135,31 @@ class plan_chooser {
       else if (rule == plan_rule::as_reader) lies[i].splits = as_reader(i, lies);
       else if (rule == plan_rule::not_narrowed) lies[i].splits = completed_[static_cast<std::size_t>(i)].splits;
       else if (lies[i].splits.empty()) lies[i].splits = split_further(mesh_, at(i), {});
+    }
+    return lies;
+  }
+  /// A value that the best plan makes otherwise than it was to lie: then it lies so, and its readers go on with that as far as they have
+  /// its dims. For one operator after the other, where it was to lie was right or its readers pay for the difference.
+  [[nodiscard]] constexpr vec<sharding> lying_as_made() const {
+    vec<sharding> lies(by_best(), by_best() + count());
+    vec<std::uint8_t> differs;
+    differs.resize(static_cast<std::size_t>(count()), 0);
+    for (int i = 0; i < count(); ++i) {
+      const node& n = at(i);
+      if (!is_free(graph_, uses_, i) || facts_of(n.op).made != origin::shards) continue;
+      const sharding& made = state_.best.table.nodes[i].result;
+      auto splits = lies[i].splits;
+      if (made.partial == 0 && made.split_axes() == lies[i].split_axes()) splits = made.splits;
+      for (int k = n.operands.count; k-- > 0;) {
+        if (differs[n.operands[k]] == 0) continue;
+        op_rule rule;
+        rule_of(graph_, n, rule);
+        sharding likewise;
+        likewise.splits = carried(mesh_, rule, rule.operand(k), lies[n.operands[k]].splits, rule.result());
+        if (likewise.split_axes() == lies[i].split_axes()) splits = likewise.splits;
+      }
+      differs[i] = splits == lies[i].splits ? 0 : 1;
+      lies[i].splits = splits;
     }
     return lies;
   }
@@ -152,10 +180,13 @@ class plan_chooser {
   }
   /// Whether the best plan asks for the same.
   [[nodiscard]] constexpr bool is_asked_for(const vec<sharding>& lies) const {
-    const sharding* const by_best = state_.preferred.empty() ? asked_.data() : state_.preferred.data();
     for (int i = 0; i < count(); ++i)
-      if (lies[i] != by_best[i]) return false;
+      if (lies[i] != by_best()[i]) return false;
     return true;
+  }
+  /// The shardings that the best plan asks for, by node.
+  [[nodiscard]] constexpr const sharding* by_best() const {
+    return state_.preferred.empty() ? asked_.data() : state_.preferred.data();
   }
 
   const graph& graph_;
