@@ -144,15 +144,14 @@ class operator_prices {
 
   /// Whether it stays partial in the loop: see choose_with_sums.
   [[nodiscard]] constexpr bool is_reduced_after_loop(const sharding& made) const {
-    return sum_ >= 0 && made.partial != 0 && made.reduced_by == monoid::add &&
-           made.splits == known_.book.layout_of(known_.book.first_of(sum_)).splits;
+    return sum_.carry >= 0 && made.partial != 0 && made.reduced_by == monoid::add && made.splits == sum_.splits;
   }
 
   const form_prices& known_;
   int i_;
   const node& n_;
   const op_rule& rule_;
-  int sum_;  // of a loop, that the result is only added to; -1: none
+  loop_sum sum_;  // that the result is only added to
   shared_sum shared_;
   inline_vec<int, max_map_arity> brought_for_;  // by operand: so many readers
   known_prices operands_[max_map_arity];

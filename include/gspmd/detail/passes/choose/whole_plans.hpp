@@ -85,6 +85,9 @@ class plan_chooser {
       if (is_first) {
         state_.may_pay = is_worth_others(graph_, plan);
       } else if (is_better) {
+        const bool is_worth_more = plan.time < state_.best.time - state_.best.time / 64;
+        if (state_.rule == plan_rule::as_made && is_worth_more)
+          state_.rule = plan_rule::shared_out;  // once more, as that one makes it
         std::swap(state_.best, state_.trial);
         std::swap(state_.preferred, state_.tried);
       }
@@ -161,7 +164,57 @@ class plan_chooser {
       differs[i] = splits == lies[i].splits ? 0 : 1;
       lies[i].splits = splits;
     }
+    for (int i = 0; i < count() && graph_.has_regions && mesh_.saving == 0; ++i) lie_as_added(i, lies);
     return lies;
+  }
+  /// A sum that a loop adds to lies as its terms are made, if that is partial: it is added up after the loop, and split then. Every device
+  /// holds all of what it adds up; where the mesh says how much it may hold, every trip splits it.
+  constexpr void lie_as_added(int i, vec<sharding>& lies) const {
+    const int k = operand_summed_up(graph_, uses_, i);
+    if (k < 0 || at(i).annotated || at(at(i).operands[k]).annotated) return;
+    inline_vec<int, 8> linear;  // what scales or adds up the parts before
+    int added = at(i).operands[operand_added_to(at(i), k)];
+    for (; linear_operand(at(added)) >= 0; added = at(added).operands[linear_operand(at(added))]) {
+      if (at(added).annotated || linear.count == linear.capacity) return;
+      if (at(added).op != opcode::loop_result) linear.push_back(added);
+    }
+    sharding made = partial_result(at(added), lies);
+    if (made.partial == 0) made = state_.best.table.nodes[added].result;
+    if (made.partial == 0) return;
+    op_rule rule;
+    rule_of(graph_, at(i), rule);
+    const auto splits = carried(mesh_, rule, rule.operand(operand_added_to(at(i), k)), made.splits, rule.result());
+    lies[i].splits = lies[at(i).operands[k]].splits = splits;
+    for (const int x : linear) lies[x].splits = made.splits;
+  }
+  /// How an operator makes its result of operands that lie so, where axes that split what it adds up leave it partial.
+  [[nodiscard]] constexpr sharding partial_result(const node& n, const vec<sharding>& lies) const {
+    sharding made;
+    if (facts_of(n.op).made != origin::shards || facts_of(n.op).uniform) return made;
+    op_rule rule;
+    rule_of(graph_, n, rule);
+    factor_splits kept;
+    for (int o = 0; o < n.operands.count; ++o)
+      for (const auto& use : to_factors(mesh_, rule, rule.operand(o), lies[n.operands[o]].splits)) {
+        bool is_known = (made.partial & axis_bit(use.axis)) != 0;
+        for (const auto& known : kept) is_known = is_known || known.axis == use.axis;
+        if (is_known) continue;
+        if (rule.leaves_partial(use.dim)) made.partial |= axis_bit(use.axis);
+        else if (rule.factors[use.dim].kind != factor_kind::whole) add_factor_split(kept, use.axis, use.dim);
+      }
+    made.splits = to_dims(mesh_, rule, rule.result(), kept);
+    return made;
+  }
+  /// The operand of an elementwise operator that may be added up after it; -1: none. What a loop leaves is what it carried.
+  [[nodiscard]] constexpr int linear_operand(const node& n) const {
+    if (n.op == opcode::loop_result) return 0;
+    for (int k = 0; k < n.operands.count && facts_of(n.op).uniform; ++k) {
+      const node& o = at(n.operands[k]);
+      if (partial_rule_of(n, k, monoid::add) != partial_rule::none && facts_of(o.op).made != origin::source &&
+          !facts_of(o.op).is_made_again(o))
+        return k;
+    }
+    return -1;
   }
   [[nodiscard]] constexpr inline_vec<axis_use, max_axes> as_first_operand(int i, const vec<sharding>& lies) const {
     const node& n = at(i);
