@@ -89,7 +89,12 @@ class gradient_builder {
     const int before = slot(i);
     const axis_mask local = graph_.open_local;
     graph_.open_local = at(i).local_axes;
-    const int sum = before < 0 ? gradient : add_elementwise(graph_, opcode::add, {before, gradient}, at(gradient).at);
+    const auto add = [&](int a, int b) { return add_elementwise(graph_, opcode::add, {a, b}, at(gradient).at); };
+    // c + a + b of what a loop carries is c + (a + b): it is added to once, by values that may wait for their sum.
+    const bool is_summed_up = before >= 0 && at(before).op == opcode::add && at(at(before).operands[0]).op == opcode::carry;
+    const int sum = before < 0     ? gradient
+                    : is_summed_up ? add(int{at(before).operands[0]}, add(int{at(before).operands[1]}, gradient))
+                                   : add(before, gradient);
     graph_.open_local = local;
     slot(i) = sum;
   }

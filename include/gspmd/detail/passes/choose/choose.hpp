@@ -270,10 +270,10 @@ class chooser {
   /// A sum that a loop only adds to stays partial with what it adds.
   constexpr operator_use choose_with_sums(operator_chooser& of_operators, int i, const node& n, const op_rule& rule) {
     const int k = operand_summed_up(known_, i);
-    if (k < 0 || !is_added_partial(n, k)) return of_operators.choose(i, n, rule);
+    if (k < 0 || !is_added_partial(i, n, k)) return of_operators.choose(i, n, rule);
     const int carry = n.operands[k];
     sharding& layout = state_.book.values[state_.book.first_of(carry)].layout;
-    layout.partial = state_.book.layout_of(state_.book.last_of(n.operands[1 - k])).partial;
+    layout.partial = state_.book.layout_of(state_.book.last_of(n.operands[operand_added_to(n, k)])).partial;
     layout.reduced_by = monoid::add;
     state_.table.nodes[carry].result = layout;
     const operator_use use = of_operators.choose(i, n, rule);
@@ -283,14 +283,16 @@ class chooser {
     return of_operators.choose(i, n, rule);
   }
   /// Whether what is added to such a sum is partial, and lies as the sum does.
-  [[nodiscard]] constexpr bool is_added_partial(const node& n, int k) const {
+  [[nodiscard]] constexpr bool is_added_partial(int i, const node& n, int k) const {
     const form_book& book = state_.book;
-    const int added = n.operands[1 - k];
+    const int added = n.operands[operand_added_to(n, k)];
     if (!book.has_forms(added)) return false;
     for (int v = book.first_of(added); v >= 0; v = book.values[v].next)
       if (book.layout_of(v).partial == 0) return false;
     const sharding& from = book.layout_of(book.last_of(added));
-    return from.reduced_by == monoid::add && from.splits == book.layout_of(book.first_of(n.operands[k])).splits;
+    const sharding& sum = book.layout_of(book.first_of(n.operands[k]));
+    return from.reduced_by == monoid::add && (from.partial & sum.split_axes()) == 0 &&
+           from.splits == splits_of_added(known_.program, known_.mesh, i, k, sum.splits);
   }
 
   form_prices known_;

@@ -82,6 +82,7 @@ class known_uses {
     while (n.operands[same] != o) ++same;
     while (known_.book.root_of(n.operands[same_root]) != known_.book.root_of(o)) ++same_root;
     take(64 * same + same_root);
+    take(readers_alike(known_, i, k));
     const auto& readers = known_.readers_of(o);
     take((readers.size() > 1 ? 2 : 0) + (!readers.empty() && readers[0] == o ? 1 : 0));
     take(known_.preferred_of(o));

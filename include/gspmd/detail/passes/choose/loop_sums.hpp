@@ -2,49 +2,91 @@
 #pragma once
 
 #include "gspmd/detail/passes/choose/form_prices.hpp"
+#include "gspmd/detail/passes/choose/free_values.hpp"
 #include "gspmd/detail/passes/choose/partial_rule.hpp"
+#include "gspmd/detail/passes/choose/shared_sums.hpp"
 
-/// Sums that a loop only adds to, from 0 on: gradients over microbatches. What is added may stay partial, and the sum with it; one
-/// reduction after the loop does, where every trip would make its own.
+/// Sums that a loop only adds to, from 0 on: gradients over microbatches, those of the rows of a scan. What is added may stay partial, and
+/// the sum with it; one reduction after the loop does, where every trip would make its own.
 ///     g = 0;  for ...: g = g + einsum<"bd,bf->df">(x, dy)      b split over x: g is partial over x until the loop has ended
 namespace gspmd::detail {
 
-/// The operand of node `i` that is such a sum, of the innermost open loop; -1: none is.
-constexpr int operand_summed_up(const form_prices& known, int i) {
-  const node& n = known.at(i);
-  const auto readers = [&known](int v) { return known.readers_of(v).size(); };
-  if (known.book.open.empty() || n.operands.count != 2 || readers(i) != 1) return -1;
-  const node& reader = known.at(known.readers_of(i)[0]);
+/// The operand that is added to operand `k`, all of it or to a row; -1: the operator does something else.
+constexpr int operand_added_to(const node& n, int k) {
+  int added = -1;
+  if (n.operands.count < 2 || partial_rule_of(n, k, monoid::add) != partial_rule::all) return -1;
+  if (partial_rule_of(n, k, monoid::maximum) == partial_rule::all) return -1;  // it only writes
+  for (int o = 0; o < n.operands.count; ++o) {
+    if (o == k || partial_rule_of(n, o, monoid::add) != partial_rule::all) continue;
+    if (added >= 0) return -1;
+    added = o;
+  }
+  return added;
+}
+
+/// The operand of node `i` that is such a sum, of the loop in whose body it stands; -1: none is.
+constexpr int operand_summed_up(const graph& g, const value_uses& uses, int i) {
+  const auto at = [&g](int k) -> const node& { return g.nodes[static_cast<std::size_t>(k)]; };
+  const node& n = at(i);
+  if (n.region < 0 || n.operands.count < 2 || uses.readers(i).size() != 1) return -1;
+  const node& reader = at(uses.readers(i)[0]);
+  if (reader.op != opcode::loop_result || reader.operands[1] != i) return -1;
+  const int carry = reader.operands[0];
+  const node& c = at(carry);
+  if (c.region != n.region || uses.readers(carry).size() != 2 || !is_zero(at(c.operands[0]))) return -1;
   for (int k = 0; k < 2; ++k) {
-    if (partial_rule_of(n, k, monoid::add) != partial_rule::all) continue;
-    const int carry = n.operands[k];
-    const node& c = known.at(carry);
-    if (c.op != opcode::carry || c.region != known.book.open.back()) continue;
-    if (readers(carry) != 2 || readers(n.operands[1 - k]) != 1) continue;
-    if (reader.op != opcode::loop_result || reader.operands[0] != carry || reader.operands[1] != i) continue;
-    if (is_zero(known.at(c.operands[0]))) return k;
+    if (n.operands[k] != carry) continue;
+    const int added = operand_added_to(n, k);
+    return added >= 0 && uses.readers(n.operands[added]).size() == 1 ? k : -1;
   }
   return -1;
 }
+constexpr int operand_summed_up(const form_prices& known, int i) {
+  return known.book.open.empty() ? -1 : operand_summed_up(known.program, known.uses, i);
+}
 
-/// The sum that the value of node `i` is added to and used for nothing else, at once or after elementwise operators that are linear in it;
-/// -1: none.
-constexpr int sum_of_loop(const form_prices& known, int i) {
-  if (known.book.open.empty()) return -1;
-  for (;;) {
-    if (known.readers_of(i).size() != 1) return -1;
+/// Returns how what node `i` adds to operand `k` is split if that is split so.
+constexpr inline_vec<axis_use, max_axes> splits_of_added(const graph& g, const mesh_shape& mesh, int i, int k,
+                                                         const inline_vec<axis_use, max_axes>& splits) {
+  const node& n = g.nodes[static_cast<std::size_t>(i)];
+  op_rule rule;
+  rule_of(g, n, rule);
+  return carried(mesh, rule, rule.operand(k), splits, rule.operand(operand_added_to(n, k)));
+}
+
+/// A sum that a value is added to, and how the value is split where the sum is.
+struct loop_sum {
+  int carry = -1;
+  inline_vec<axis_use, max_axes> splits;
+};
+/// The sum that the value of node `i` is added to and used for nothing else, at once, after elementwise operators that are linear in it, or
+/// with other terms; or that it is, with one more term; without a carry: none.
+constexpr loop_sum sum_of_loop(const form_prices& known, int i) {
+  if (known.book.open.empty()) return {};
+  const auto splits_of = [&known](int carry) -> const auto& { return known.book.layout_of(known.book.first_of(carry)).splits; };
+  if (const int k = operand_summed_up(known, i); k >= 0) {
+    const int carry = known.at(i).operands[k];
+    return {carry, splits_of(carry)};
+  }
+  for (int steps = 0; steps < shared_sums::most_steps; ++steps) {
+    if (known.readers_of(i).size() != 1) return {};
     const int reader = known.readers_of(i)[0];
-    if (reader == i) return -1;  // an output
+    if (reader == i) return {};  // an output
     const node& n = known.at(reader);
-    if (const int k = operand_summed_up(known, reader); k >= 0) return n.operands[k];
-    if (!facts_of(n.op).uniform) return -1;
+    if (const int k = operand_summed_up(known, reader); k >= 0) {
+      const int carry = n.operands[k];
+      if (n.operands[operand_added_to(n, k)] != i) return {};
+      return {carry, splits_of_added(known.program, known.mesh, reader, k, splits_of(carry))};
+    }
+    if (!facts_of(n.op).uniform) return {};
     int at = 0;
     while (n.operands[at] != i) ++at;
-    if (partial_rule_of(n, at, monoid::add) != partial_rule::any) return -1;
+    if (!shared_sums::is_sum_of_two(n) && partial_rule_of(n, at, monoid::add) != partial_rule::any) return {};
     for (int k = at + 1; k < n.operands.count; ++k)
-      if (n.operands[k] == i) return -1;
+      if (n.operands[k] == i) return {};
     i = reader;
   }
+  return {};
 }
 
 }  // namespace gspmd::detail

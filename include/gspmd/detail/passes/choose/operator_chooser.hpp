@@ -210,6 +210,7 @@ class operator_chooser {
           t.factor_of[use.axis] = use.dim;
       };
       const int form = is_result ? -1 : book.first_of(o);
+      if (!is_result) t.shared_by = readers_alike(known_, i, k);
       if (is_result || form >= 0) t.elem_bytes = bytes_of(known_.at(o).type);
       if (is_result) know(known_.preferred_of(i));
       else if (form >= 0 && form == book.last_of(o) && book.layout_of(form).partial == 0 &&

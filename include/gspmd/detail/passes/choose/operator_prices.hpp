@@ -41,6 +41,7 @@ class operator_prices {
   constexpr operator_prices(const form_prices& known, int i, const node& n, const op_rule& rule)
       : known_(known), i_(i), n_(n), rule_(rule), sum_(sum_of_loop(known, i)), shared_(shared_sum_of(known, i)) {
     for (const int o : n.operands) is_any_kept_ = is_any_kept_ || known.at(o).keep_split || known.at(o).keep_partial;
+    for (int k = 0; k < n.operands.count; ++k) brought_for_.push_back(readers_alike(known, i, k));
     if (is_any_kept_) held_ = held_partial(known, n);
   }
 
@@ -109,7 +110,12 @@ class operator_prices {
     total.messages += price.messages;
   }
   constexpr reshard_price of_operand(int k, const sharding& wanted) {
-    return operands_[k].of(wanted, [&] { return known_.best_form(n_.operands[k], wanted).price; });
+    return operands_[k].of(wanted, [&] {
+      reshard_price price = known_.best_form(n_.operands[k], wanted).price;
+      price.time /= brought_for_[k];
+      price.bytes /= brought_for_[k];
+      return price;
+    });
   }
   /// Returns the price of the neighbours' parts in the tiles of an operand.
   [[nodiscard]] constexpr reshard_price of_tile(int k, const sharding& s) const {
@@ -138,16 +144,16 @@ class operator_prices {
 
   /// Whether it stays partial in the loop: see choose_with_sums.
   [[nodiscard]] constexpr bool is_reduced_after_loop(const sharding& made) const {
-    return sum_ >= 0 && made.partial != 0 && made.reduced_by == monoid::add &&
-           made.splits == known_.book.layout_of(known_.book.first_of(sum_)).splits;
+    return sum_.carry >= 0 && made.partial != 0 && made.reduced_by == monoid::add && made.splits == sum_.splits;
   }
 
   const form_prices& known_;
   int i_;
   const node& n_;
   const op_rule& rule_;
-  int sum_;  // of a loop, that the result is only added to; -1: none
+  loop_sum sum_;  // that the result is only added to
   shared_sum shared_;
+  inline_vec<int, max_map_arity> brought_for_;  // by operand: so many readers
   known_prices operands_[max_map_arity];
   known_prices result_;
   bool is_any_kept_ = false;  // of the operands: by the user

@@ -59,13 +59,14 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
       p.wanted[k].reduced_by = kind;
     } else if (how == partial_rule::all) {
       bool alike = true;
+      const auto selectors = facts_of(n.op).meets(n, kind).selectors;
       for (int o = 0; o < n.operands.count; ++o)
-        alike =
-            alike && held[o].partial == axes && held[o].reduced_by == kind && partial_rule_of(n, o, kind) == partial_rule::all;
+        alike = alike && ((selectors >> o & 1U) != 0 || (held[o].partial == axes && held[o].reduced_by == kind));
       if (!alike || are_reduced_anyway(known, n)) continue;
-      for (auto& wanted : p.wanted) {
-        wanted.partial = axes;
-        wanted.reduced_by = kind;
+      for (int o = 0; o < n.operands.count; ++o) {
+        if ((selectors >> o & 1U) != 0) continue;
+        p.wanted[o].partial = axes;
+        p.wanted[o].reduced_by = kind;
       }
     } else {
       continue;

@@ -6,6 +6,7 @@
 
 /// Sums of what several operators make. One movement or reduction does for all terms, so each of them pays its part of it:
 ///     dx = einsum<"bf,df->bd">(dq, wq) + einsum<"bf,df->bd">(dk, wk) + ...      f split over x: dx is partial, and reduced once
+/// The same if each term is viewed in the shape of the sum first (a reshape), as a sum of partial values may wait for that as well.
 namespace gspmd::detail {
 
 /// The terms that are moved and reduced together.
@@ -41,22 +42,26 @@ constexpr int scaled_operand(const form_prices& known, const node& n) {
   }
   return scaled;
 }
-/// Adds what node `i`, the other term of a sum, brings; false if it is no such sum.
-constexpr bool add_terms_of(const form_prices& known, int i, shared_sum& sum, int& steps) {
+constexpr bool is_view(const node& n) { return facts_of(n.op).runs == realisation::alias && n.operands.count == 1; }
+
+/// Adds what node `i`, the other term of a sum, brings, to the terms of a value of `shape`; false if it is no such sum.
+constexpr bool add_terms_of(const form_prices& known, int i, const extents& shape, shared_sum& sum, int& steps) {
   if (++steps > most_steps || known.readers_of(i).size() != 1) return false;
   const form_book& book = known.book;
-  if (book.has_forms(i)) {
+  const node& n = known.at(i);
+  const bool is_seen_through = n.shape != shape && (is_view(n) || facts_of(n.op).uniform);
+  if (book.has_forms(i) && !is_seen_through) {  // layouts are compared where terms have the same dims
     if (book.first_of(i) != book.last_of(i)) return false;
-    if (sum.chosen.count < sum.chosen.capacity) sum.chosen.push_back(book.layout_of(book.first_of(i)));
+    if (n.shape == shape && sum.chosen.count < sum.chosen.capacity) sum.chosen.push_back(book.layout_of(book.first_of(i)));
     return true;
   }
-  const node& n = known.at(i);
-  if (book.defers(n)) return add_terms_of(known, n.operands[0], sum, steps);
+  if (book.defers(n) || is_view(n)) return add_terms_of(known, n.operands[0], shape, sum, steps);
   if (facts_of(n.op).made != origin::shards || n.operands.count == 0) return false;
-  if (is_sum_of_two(n)) return add_terms_of(known, n.operands[0], sum, steps) && add_terms_of(known, n.operands[1], sum, steps);
+  if (is_sum_of_two(n))
+    return add_terms_of(known, n.operands[0], shape, sum, steps) && add_terms_of(known, n.operands[1], shape, sum, steps);
   if (facts_of(n.op).uniform) {
     const int k = scaled_operand(known, n);
-    return k >= 0 && add_terms_of(known, n.operands[k], sum, steps);
+    return k >= 0 && add_terms_of(known, n.operands[k], shape, sum, steps);
   }
   op_rule rule;
   rule_of(known.program, n, rule);
@@ -71,17 +76,18 @@ constexpr bool add_terms_of(const form_prices& known, int i, shared_sum& sum, in
 /// The terms with which the result of node `i` is moved and reduced, if they lie like it.
 constexpr shared_sum shared_sum_of(const form_prices& known, int i) {
   shared_sum sum;
+  const extents& shape = known.shape_of(i);
   for (int steps = 0; steps < shared_sums::most_steps && known.readers_of(i).size() == 1; ++steps) {
     const int reader = known.readers_of(i)[0];
     const node& n = known.at(reader);
-    if (reader == i || !facts_of(n.op).uniform) break;
-    if (known.book.defers(n)) {
+    if (reader == i || (!facts_of(n.op).uniform && !shared_sums::is_view(n))) break;
+    if (known.book.defers(n) || shared_sums::is_view(n)) {
       i = reader;
       continue;
     }
     if (shared_sums::is_sum_of_two(n)) {
       shared_sum with = sum;
-      if (!shared_sums::add_terms_of(known, n.operands[n.operands[0] == i ? 1 : 0], with, steps)) break;
+      if (!shared_sums::add_terms_of(known, n.operands[n.operands[0] == i ? 1 : 0], shape, with, steps)) break;
       sum = with;
     } else if (const int k = shared_sums::scaled_operand(known, n); k < 0 || n.operands[k] != i) {
       break;
@@ -89,6 +95,27 @@ constexpr shared_sum shared_sum_of(const form_prices& known, int i) {
     i = reader;
   }
   return sum;
+}
+
+/// By how many readers the operand `k` of node `i` is brought to what it needs: itself, and those to come that compute alike. What serves
+/// one of them serves all, so each of them pays its part of it:
+///     q = einsum<"bsm,mnd->bsnd">(x, wq), k = einsum<"bsm,mnd->bsnd">(x, wk), ...      x may be gathered for all, or each weight
+constexpr int readers_alike(const form_prices& known, int i, int k) {
+  constexpr std::size_t most_readers = 16;  // a value may have as many as the program has operators
+  const node& n = known.at(i);
+  const int o = n.operands[k];
+  const auto readers = known.readers_of(o);
+  if (readers.size() < 2 || readers.size() > most_readers || n.operands.count < 2 || facts_of(n.op).uniform) return 1;
+  int count = 1;
+  for (const int r : readers) {
+    const node& other = known.at(r);
+    if (r <= i || other.op != n.op || other.region != n.region || other.operands.count != n.operands.count) continue;
+    bool is_alike = other.operands[k] == o && other.attributes == n.attributes && known.preferred_of(r) == known.preferred_of(i);
+    for (int p = 0; p < n.operands.count && is_alike; ++p)
+      is_alike = known.preferred_of(other.operands[p]) == known.preferred_of(n.operands[p]);
+    count += is_alike ? 1 : 0;
+  }
+  return count;
 }
 
 }  // namespace gspmd::detail

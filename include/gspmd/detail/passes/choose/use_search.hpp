@@ -14,6 +14,7 @@ namespace gspmd::detail {
 struct use_tensor {
   std::int64_t elem_bytes = 0;                    // 0: whatever it takes is free, as for a constant
   std::int64_t elems = 0;                         // operand: of the shard that a device holds; result: of the one it must hold
+  int shared_by = 1;                              // what is sent of it serves so many operators
   inline_vec<std::int8_t, max_axes> factor_of{};  // by axis: the factor that it splits now, or must split; -1: none
 };
 
@@ -212,7 +213,7 @@ class use_search {
           if (absent > missing) missing = absent;
         }
       }
-      if (missing > 0) total += missing * tensor.elem_bytes;
+      if (missing > 0) total += missing * tensor.elem_bytes / tensor.shared_by;
     }
     return total == 0 ? 0 : picoseconds_of(total, fastest_per_kib_);
   }

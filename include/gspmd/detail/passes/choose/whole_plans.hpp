@@ -22,6 +22,7 @@ enum class plan_rule : std::uint8_t {
   as_reader,         // or as the result of the operator that reads it
   not_narrowed,      // or as completion has it
   shared_out,        // or, where nothing splits it, as parts that each device makes one of
+  as_made,           // or as the best plan so far makes it, and what is computed of it likewise
   none
 };
 
@@ -84,6 +85,9 @@ class plan_chooser {
       if (is_first) {
         state_.may_pay = is_worth_others(graph_, plan);
       } else if (is_better) {
+        const bool is_worth_more = plan.time < state_.best.time - state_.best.time / 64;
+        if (state_.rule == plan_rule::as_made && is_worth_more)
+          state_.rule = plan_rule::shared_out;  // once more, as that one makes it
         std::swap(state_.best, state_.trial);
         std::swap(state_.preferred, state_.tried);
       }
@@ -113,6 +117,7 @@ class plan_chooser {
   }
   [[nodiscard]] constexpr bool is_tried(plan_rule rule) const {
     if (rule == plan_rule::none) return false;
+    if (rule == plan_rule::as_made) return state_.may_pay && gainable(state_.best) > 0;
     if (rule != plan_rule::as_written)
       return count() <= most_values_for_alternatives && state_.may_pay && gainable(state_.best) > 0;
     bool is_any_deferred = false;
@@ -124,6 +129,7 @@ class plan_chooser {
   [[nodiscard]] constexpr vec<sharding> lying_by(plan_rule rule) const {
     vec<sharding> lies(asked_.data(), asked_.data() + asked_.size());
     if (rule == plan_rule::as_written) return lies;
+    if (rule == plan_rule::as_made) return lying_as_made();
     for (int k = 0; k < count(); ++k) {
       const int i = rule == plan_rule::as_reader ? count() - 1 - k : k;
       if (!is_free(graph_, uses_, i)) continue;
@@ -134,6 +140,81 @@ class plan_chooser {
       else if (lies[i].splits.empty()) lies[i].splits = split_further(mesh_, at(i), {});
     }
     return lies;
+  }
+  /// A value that the best plan makes otherwise than it was to lie: then it lies so, and its readers go on with that as far as they have
+  /// its dims. For one operator after the other, where it was to lie was right or its readers pay for the difference.
+  [[nodiscard]] constexpr vec<sharding> lying_as_made() const {
+    vec<sharding> lies(by_best(), by_best() + count());
+    vec<std::uint8_t> differs;
+    differs.resize(static_cast<std::size_t>(count()), 0);
+    for (int i = 0; i < count(); ++i) {
+      const node& n = at(i);
+      if (!is_free(graph_, uses_, i) || facts_of(n.op).made != origin::shards) continue;
+      const sharding& made = state_.best.table.nodes[i].result;
+      auto splits = lies[i].splits;
+      if (made.partial == 0 && made.split_axes() == lies[i].split_axes()) splits = made.splits;
+      for (int k = n.operands.count; k-- > 0;) {
+        if (differs[n.operands[k]] == 0) continue;
+        op_rule rule;
+        rule_of(graph_, n, rule);
+        sharding likewise;
+        likewise.splits = carried(mesh_, rule, rule.operand(k), lies[n.operands[k]].splits, rule.result());
+        if (likewise.split_axes() == lies[i].split_axes()) splits = likewise.splits;
+      }
+      differs[i] = splits == lies[i].splits ? 0 : 1;
+      lies[i].splits = splits;
+    }
+    for (int i = 0; i < count() && graph_.has_regions && mesh_.saving == 0; ++i) lie_as_added(i, lies);
+    return lies;
+  }
+  /// A sum that a loop adds to lies as its terms are made, if that is partial: it is added up after the loop, and split then. Every device
+  /// holds all of what it adds up; where the mesh says how much it may hold, every trip splits it.
+  constexpr void lie_as_added(int i, vec<sharding>& lies) const {
+    const int k = operand_summed_up(graph_, uses_, i);
+    if (k < 0 || at(i).annotated || at(at(i).operands[k]).annotated) return;
+    inline_vec<int, 8> linear;  // what scales or adds up the parts before
+    int added = at(i).operands[operand_added_to(at(i), k)];
+    for (; linear_operand(at(added)) >= 0; added = at(added).operands[linear_operand(at(added))]) {
+      if (at(added).annotated || linear.count == linear.capacity) return;
+      if (at(added).op != opcode::loop_result) linear.push_back(added);
+    }
+    sharding made = partial_result(at(added), lies);
+    if (made.partial == 0) made = state_.best.table.nodes[added].result;
+    if (made.partial == 0) return;
+    op_rule rule;
+    rule_of(graph_, at(i), rule);
+    const auto splits = carried(mesh_, rule, rule.operand(operand_added_to(at(i), k)), made.splits, rule.result());
+    lies[i].splits = lies[at(i).operands[k]].splits = splits;
+    for (const int x : linear) lies[x].splits = made.splits;
+  }
+  /// How an operator makes its result of operands that lie so, where axes that split what it adds up leave it partial.
+  [[nodiscard]] constexpr sharding partial_result(const node& n, const vec<sharding>& lies) const {
+    sharding made;
+    if (facts_of(n.op).made != origin::shards || facts_of(n.op).uniform) return made;
+    op_rule rule;
+    rule_of(graph_, n, rule);
+    factor_splits kept;
+    for (int o = 0; o < n.operands.count; ++o)
+      for (const auto& use : to_factors(mesh_, rule, rule.operand(o), lies[n.operands[o]].splits)) {
+        bool is_known = (made.partial & axis_bit(use.axis)) != 0;
+        for (const auto& known : kept) is_known = is_known || known.axis == use.axis;
+        if (is_known) continue;
+        if (rule.leaves_partial(use.dim)) made.partial |= axis_bit(use.axis);
+        else if (rule.factors[use.dim].kind != factor_kind::whole) add_factor_split(kept, use.axis, use.dim);
+      }
+    made.splits = to_dims(mesh_, rule, rule.result(), kept);
+    return made;
+  }
+  /// The operand of an elementwise operator that may be added up after it; -1: none. What a loop leaves is what it carried.
+  [[nodiscard]] constexpr int linear_operand(const node& n) const {
+    if (n.op == opcode::loop_result) return 0;
+    for (int k = 0; k < n.operands.count && facts_of(n.op).uniform; ++k) {
+      const node& o = at(n.operands[k]);
+      if (partial_rule_of(n, k, monoid::add) != partial_rule::none && facts_of(o.op).made != origin::source &&
+          !facts_of(o.op).is_made_again(o))
+        return k;
+    }
+    return -1;
   }
   [[nodiscard]] constexpr inline_vec<axis_use, max_axes> as_first_operand(int i, const vec<sharding>& lies) const {
     const node& n = at(i);
@@ -152,10 +233,13 @@ class plan_chooser {
   }
   /// Whether the best plan asks for the same.
   [[nodiscard]] constexpr bool is_asked_for(const vec<sharding>& lies) const {
-    const sharding* const by_best = state_.preferred.empty() ? asked_.data() : state_.preferred.data();
     for (int i = 0; i < count(); ++i)
-      if (lies[i] != by_best[i]) return false;
+      if (lies[i] != by_best()[i]) return false;
     return true;
+  }
+  /// The shardings that the best plan asks for, by node.
+  [[nodiscard]] constexpr const sharding* by_best() const {
+    return state_.preferred.empty() ? asked_.data() : state_.preferred.data();
   }
 
   const graph& graph_;
