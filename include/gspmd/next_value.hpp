@@ -16,21 +16,22 @@ namespace gspmd {
 namespace detail {
 
 /// Marks a value as the next one of an input; one that is none of the types of the input is recorded as a mistake.
-constexpr value mark_next_value(value before, value next, location at) {
+constexpr value mark_next_value(value before, value next, location at, const char* op = "next_value") {
   if (!before.is_valid() || !next.is_valid()) return next;
   graph& g = *next.graph();
   if (g.find_types != nullptr || g.type_local != nullptr) return next;  // types say where it lies
   const auto fail = [&](mistake broken, const text& what) {
-    g.fail(at, "next_value", broken, what);
+    g.fail(at, op, broken, what);
     return next;
   };
   const auto input = before.graph() == &g ? input_number(g, before.id()) : -1;
   if (input < 0)
     return fail(mistake::other, text("the value before is no input of this program; give the input whose next value this is"));
   if (before.type() != next.type() || !(before.shape() == next.shape()))
-    return fail(mistake::type, text("input ") << input << " is " << name_of(before.type()) << shape_text(before.shape())
-                                              << " and its next value " << name_of(next.type()) << shape_text(next.shape())
-                                              << "; give one of the same type and shape, so that a step can follow");
+    return fail(before.type() != next.type() ? mistake::type : mistake::extent,
+                text("input ") << input << " is " << name_of(before.type()) << shape_text(before.shape())
+                               << " and its next value " << name_of(next.type()) << shape_text(next.shape())
+                               << "; give one of the same type and shape, so that a step can follow");
   g.place_carried = &place_carried;
   return made(add_next_value(g, next.id(), input, at), next);
 }
@@ -40,6 +41,15 @@ constexpr std::vector<value*> values_in(Tree& tree) {
   std::vector<value*> values;
   for_each_leaf(tree, [&](value& v) { values.push_back(&v); });
   return values;
+}
+
+/// Whether next values are a group like their inputs; if not, it is reported.
+template <class Tree, class Next>
+consteval bool is_group_like() {
+  static_assert(std::is_same_v<Tree, Next>,
+                "gspmd: next_value: the next value is a group of another form than the inputs; give a value for a value, and the "
+                "same struct, array or tuple for a group");
+  return std::is_same_v<Tree, Next>;
 }
 
 template <std::size_t Count, class F>
@@ -57,7 +67,7 @@ struct carrying_step {
     }(std::make_index_sequence<Count>{});
     const auto next = values_in(result);
     for (std::size_t k = 0; k < before.size() && k < next.size(); ++k)
-      *next[k] = mark_next_value(*before[k], *next[k], location{"of the step"});
+      *next[k] = mark_next_value(*before[k], *next[k], {}, "carried");
     if (next.size() < before.size() && before[0]->graph() != nullptr)
       before[0]->graph()->fail(
           {}, "carried", mistake::other,
@@ -78,24 +88,18 @@ struct carrying_step {
 /// Communication: what brings the value to the place of the input, where it lies otherwise. Errors: another type or shape than the input's, a
 /// group of another form, a `before` that is no input. In programs whose types say where results lie it is `next`.
 template <class Tree, class Next>
-constexpr Next next_value(const Tree& before, Next next, location at = location::current()) {
-  if constexpr (!std::is_same_v<Tree, Next>) {
-    static_assert(
-        std::is_same_v<Tree, Next>,
-        "gspmd: next_value: the next value is a group of another form than the inputs; give a value for a value, and the "
-        "same struct, array or tuple for a group");
-  } else {
+constexpr auto next_value(const Tree& before, Next next, location at = location::current()) {
+  if constexpr (detail::is_group_like<Tree, Next>()) {
     auto inputs = before;
     const auto from = detail::values_in(inputs), to = detail::values_in(next);
-    if (from.size() != to.size()) {
-      if (!from.empty() && from[0]->graph() != nullptr)
-        from[0]->graph()->fail(at, "next_value", detail::mistake::other,
-                               detail::text("the groups have ")
-                                   << static_cast<std::int64_t>(from.size()) << " inputs and "
-                                   << static_cast<std::int64_t>(to.size()) << " next values; give one for each");
-      return next;
+    if (from.size() == to.size()) {
+      for (std::size_t k = 0; k < from.size(); ++k) *to[k] = detail::mark_next_value(*from[k], *to[k], at);
+    } else if (!from.empty() && from[0]->graph() != nullptr) {
+      from[0]->graph()->fail(at, "next_value", detail::mistake::other,
+                             detail::text("the groups have ")
+                                 << static_cast<std::int64_t>(from.size()) << " inputs and "
+                                 << static_cast<std::int64_t>(to.size()) << " next values; give one for each");
     }
-    for (std::size_t k = 0; k < from.size(); ++k) *to[k] = detail::mark_next_value(*from[k], *to[k], at);
   }
   return next;
 }
