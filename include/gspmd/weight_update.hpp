@@ -73,6 +73,7 @@ inline std::string words_of_update(const graph& g, const node& n, const next_val
     case update_outcome::split_before: return "split over the axes before";
     case update_outcome::kept_by_user: return "updated whole, as keep_update_whole says";
     case update_outcome::placed_by_user: return "updated whole: the program says itself where its new value lies";
+    case update_outcome::in_body: return "updated whole: a loop or a conditional updates it";
     case update_outcome::too_small: return "updated whole: none of its dims can be cut";
     case update_outcome::too_slow: return "updated whole: in parts it" + times();
     case update_outcome::other_reader: return "whole: no weight's update reads it element by element";

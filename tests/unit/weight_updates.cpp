@@ -245,6 +245,77 @@ TEST_CASE("updates by parts: where they pay, and where the user wants none") {
   CHECK(contains(small, "input 1 f32[1]: updated whole: none of its dims can be cut\n"));
 }
 
+namespace {
+
+/// Of a program with weights of 12 x 8 and examples: what `build` adds, by parts and on one device, in the difference of their results.
+double difference_of(auto build, std::string& said, std::vector<collective>& sent) {
+  const dynamic::mesh four({{"data", 4}});
+  std::vector<std::vector<dynamic::any_array>> results;
+  for (const auto& m : {four.with_one_device(), four}) {
+    dynamic::builder b(m);
+    build(b);
+    shard_weight_update(b, {"data"});  // of one device there is nothing to say
+    const auto p = b.compile();
+    said = explain_weight_updates(b);
+    sent = p.collectives();
+    std::vector<std::vector<double>> arrays;
+    std::vector<const void*> in;
+    for (std::size_t k = 0; k < p.input_count(); ++k) {
+      std::size_t elems = 1;
+      for (const auto e : p.input(k).global_shape()) elems *= static_cast<std::size_t>(e);
+      arrays.emplace_back(elems);
+      for (std::size_t i = 0; i < elems; ++i) arrays[k][i] = static_cast<double>(static_cast<int>((i * 7 + k * 3) % 13) - 6) / 16;
+    }
+    for (const auto& a : arrays) in.push_back(a.data());
+    results.push_back(p.run_pointers(simulated{}, in));
+  }
+  double worst = 0;
+  for (std::size_t k = 0; k < results[0].size(); ++k)
+    for (std::size_t i = 0; i < results[0][k].bytes.size() / sizeof(double); ++i)
+      worst = std::max(worst, std::abs(results[0][k].data<double>()[i] - results[1][k].data<double>()[i]));
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("updates by parts: gradients that a loop adds up, updates in a loop, means of weights") {
+  const auto weight = [](auto& b) { return b.input(dynamic::in<double>({12, 8}, {"", ""})); };
+  const auto examples = [](auto& b, std::int64_t n) { return b.input(dynamic::in<double>({n, 64, 12}, {"", "data", ""})); };
+  const auto loss = [](value w, value x) {
+    const value y = tanh(einsum("nbi,io->nbo", x, w));
+    return mean(y * y);
+  };
+  std::string said;
+  std::vector<collective> sent;
+  const auto accumulated = [&](auto& b) {
+    const value w = weight(b), m = weight(b), x = examples(b, 3);
+    const auto add = [&](value i, value sum) {
+      const value zero = constant<std::int32_t>(x, {}, 0);
+      const value at[] = {i, zero, zero};
+      return sum + grad(loss(w, dynamic_slice(x, at, {1, 64, 12})), w);
+    };
+    const value next = 0.9 * m + fori_loop(3, add, zeros_like(w));
+    b.output(next_value(w, w - 0.1 * next));
+    b.output(next_value(m, next));
+  };
+  CHECK(difference_of(accumulated, said, sent) < 1e-14);
+  REQUIRE(sent.size() == 2);  // once, behind the loop
+  CHECK(sent[0].kind == collective_kind::reduce_scatter);
+  CHECK(sent[1].kind == collective_kind::all_gather);
+  const auto mixed = [&](auto& b) {
+    const value w = weight(b), v = weight(b), e = weight(b), x = examples(b, 1);
+    b.output(next_value(w, fori_loop(
+                               2, [&](value, value c) { return c - 0.1 * grad(loss(c, x), c); }, w)));
+    const value next = next_value(v, v - 0.1 * grad(loss(v, x), v));
+    b.output(next);
+    b.output(next_value(e, 0.9 * e + 0.1 * next));
+  };
+  CHECK(difference_of(mixed, said, sent) < 1e-14);
+  CHECK(contains(said, "input 0 f64[12,8]: updated whole: a loop or a conditional updates it\n"));
+  CHECK(contains(said, "input 1 f64[12,8]: updated as [data, _] and gathered, 0 states stay split"));
+  CHECK(contains(said, "input 2 f64[12,8]: whole: no weight's update reads it element by element\n"));
+}
+
 TEST_CASE("the next value of an input lies where completion puts the input") {
   const auto build = [](bool is_marked) {
     dynamic::builder b(dynamic::mesh({{"x", 2}}));

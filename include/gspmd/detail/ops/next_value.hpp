@@ -17,6 +17,7 @@ enum class update_outcome : std::uint8_t {
   split_state,     // read by the update of a weight only: it stays split from step to step
   kept_by_user,    // written so
   placed_by_user,  // the new value has a sharding of its own
+  in_body,         // a loop or a conditional gives the new value
   too_small,       // no dim can be cut
   too_slow,        // what is sent more takes longer than the update does
 };

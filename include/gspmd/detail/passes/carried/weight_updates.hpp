@@ -126,6 +126,8 @@ class weight_updates {
       mark.outcome = update_outcome::kept_by_user;
     } else if (at(next).annotated) {
       mark.outcome = update_outcome::placed_by_user;
+    } else if (is_region_result(at(next).op)) {
+      mark.outcome = update_outcome::in_body;
     } else if (best.dim < 0) {
       mark.outcome = update_outcome::too_small;
     } else {
@@ -251,11 +253,12 @@ class weight_updates {
   vec<std::uint8_t> is_used_;     // read by what devices hold in parts, or by a reduction: by what is before the update
 };
 
-/// Decides for updates that are to be split, and gives all next values their places.
+/// Decides for updates that are to be split, and gives all next values their places. Along axes of one device there is nothing to split.
 constexpr void place_carried(graph& g, const vec<sharding>& layouts) {
-  bool are_asked = false;
-  for (const node& n : g.nodes) are_asked = are_asked || (next_value_mark::is_on(n) && next_value_mark::of(n).axes != 0);
-  if (are_asked) weight_updates(g, layouts).run();
+  axis_mask asked = 0;
+  for (const node& n : g.nodes)
+    if (next_value_mark::is_on(n)) asked |= next_value_mark::of(n).axes;
+  if (g.mesh->shape.size_of(asked) > 1) weight_updates(g, layouts).run();
   if (!g.failed()) place_next_values(g, layouts);
 }
 
