@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gspmd/detail/ops/reshard.hpp"
+#include "gspmd/next_value.hpp"
 #include "gspmd/ops/named.hpp"
 #include "gspmd/ops/shape.hpp"
 #include "gspmd/optimizer/quantity.hpp"
@@ -41,17 +42,24 @@ constexpr graph* graph_in(Tree tree) {
   return g;
 }
 
-/// `next` where `before` lies, if the user said where: state that goes round steps finds every step as the one before did.
-constexpr value keep_place(value next, value before, location at) {
+/// `next` where `before` lies, if the user said where.
+constexpr value lie_beside(value next, value before, location at) {
   if (!next.is_valid() || !before.is_valid() || !before.node().annotated) return next;
   return made(add_reshard(*next.graph(), next.id(), before.node().annotation, at), next);
+}
+/// The next value of `before`, which lies where it lies: state that goes round steps finds every step as the one before did.
+constexpr value keep_place(value next, value before, location at) {
+  if (!next.is_valid() || !before.is_valid()) return next;
+  graph& g = *next.graph();
+  const bool is_typed = g.find_types != nullptr || g.type_local != nullptr;
+  return is_typed || input_number(g, before.id()) < 0 ? lie_beside(next, before, at) : mark_next_value(before, next, at);
 }
 
 /// Zeros like a tensor, which lie as it does.
 constexpr value zeros_beside(value like, location at) {
   if (!like.is_valid()) return like;
   const value zeros = gspmd::zeros_like(like, at);
-  return like.node().annotated ? keep_place(zeros, like, at) : shard_alike(zeros, like, at);
+  return like.node().annotated ? lie_beside(zeros, like, at) : shard_alike(zeros, like, at);
 }
 template <class Tree>
 constexpr Tree all_zeros_beside(Tree tree, location at) {

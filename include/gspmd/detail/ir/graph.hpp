@@ -191,6 +191,8 @@ class graph {
   // Of a program with manual regions: finds the states of what stands in them, and turns it into what is planned where that is asked for,
   // or records the mistake.
   pass_of_mode type_local;
+  // Of a program with next values of inputs (passes/carried): gives them the places of these.
+  void (*place_carried)(graph&, const vec<sharding>& completed) = nullptr;
   types_so_far typer;
   vec<written_call> calls;         // of a program whose types may be refused, as it is traced
   bool is_in_call = false;         // `add` adds to what a call consists of
@@ -214,6 +216,7 @@ class graph {
     g.largest_bytes = largest_bytes;
     g.find_types = find_types;
     g.type_local = type_local;
+    g.place_carried = place_carried;
     g.scopes = scopes;
     g.composed = composed;
     return g;

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ops/next_value.hpp"
+#include "gspmd/detail/support/span.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+/// Values that go round the steps of a program: an output that is the next value of an input is marked as that, and lies after the step as the
+/// input lies before it. Completion finds how inputs lie, and then it is written of both.
+namespace gspmd::detail {
+
+/// Where a value lies that is annotated so and completed to this: no dim of it is open any more.
+constexpr annotation closed_place(const node& n, const sharding& found) {
+  annotation place;
+  if (n.annotated) place = n.annotation;
+  place.layout.splits = found.splits;
+  place.open = 0;
+  return place;
+}
+
+/// Whether the next values of inputs do not all lie yet as the inputs do, or updates are to be split.
+constexpr bool has_open_marks(span<const node> nodes, span<const int> inputs) {
+  for (const node& n : nodes) {
+    if (!next_value_mark::is_on(n)) continue;
+    const auto mark = next_value_mark::of(n);
+    const node& before = nodes[static_cast<std::size_t>(inputs[static_cast<std::size_t>(mark.input)])];
+    if (!before.annotated || before.annotation.open != 0 || !(n.annotation == before.annotation)) return true;
+    if (mark.axes != 0 && mark.outcome == update_outcome::not_asked) return true;
+  }
+  return false;
+}
+
+/// Writes into a program where its marked inputs lie, as completion found it, and that their next values lie there too.
+constexpr void place_next_values(graph& g, const vec<sharding>& layouts) {
+  for (node& n : g.nodes) {
+    if (!next_value_mark::is_on(n)) continue;
+    const int input = g.inputs[static_cast<std::size_t>(next_value_mark::of(n).input)];
+    node& before = g.nodes[static_cast<std::size_t>(input)];
+    if (!before.annotated || before.annotation.open != 0) before.annotation = closed_place(before, layouts[input]);
+    before.annotated = true;
+    n.annotation = before.annotation;
+  }
+}
+
+}  // namespace gspmd::detail

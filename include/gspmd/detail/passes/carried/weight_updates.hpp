@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/collective_time.hpp"
+#include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/passes/carried/next_values.hpp"
+
+/// Automatic cross-replica sharding of weight updates (Xu et al. 2020): devices that hold the same weights each update a part of them.
+namespace gspmd::detail {
+
+/// An update reads and writes memory and computes little: a byte of what it reads and writes counts as so many operations (an A100 does
+/// 13 in the time of one, CPUs 5 to 10). Networks say how fast a device computes, and not how fast its memory is.
+inline constexpr std::int64_t flops_per_byte_of_memory = 10;
+
+/// Splits the updates of weights over mesh axes, in a program whose next values are marked (next_values.hpp), by annotations alone: what is sent
+/// for them is the planner's choice as for those that a user writes, a reduce_scatter of the gradient, the update of a part, and an all_gather
+/// of the new weight.
+///
+///   1. Which values all devices along the axes hold alike, and which of these read a reduction over the axes (3.1 of the paper): completion
+///      has found how values lie, and the rules of operators say what is reduced.
+///   2. A weight is carried, updated by such a value, and read on the way to the reduction. What else is carried and read by its update only
+///      stays split from step to step: moments. They are one group.
+///   3. The dim that is cut: where parts are smallest with their padding, the first of several (4.1).
+///   4. Whether it pays (3.2): the time of the update, by what it reads and writes, that a device saves, against what reduce_scatter and
+///      all_gather take longer than all_reduce, on the network of the mesh; or than to gather the examples, where there are few of them.
+class weight_updates {
+ public:
+  constexpr weight_updates(graph& g, const vec<sharding>& layouts)
+      : graph_(g), mesh_(g.mesh->shape), layouts_(layouts), visited_(g.nodes.size(), -1) {
+    for (std::size_t i = 0; i < g.nodes.size(); ++i) {
+      if (!next_value_mark::is_on(g.nodes[i])) continue;
+      axes_ |= next_value_mark::of(g.nodes[i]).axes;
+      marks_.push_back(static_cast<int>(i));
+    }
+  }
+
+  constexpr void run() {
+    follow_reductions();
+    bool any = false;
+    for (std::size_t k = 0; k < marks_.size(); ++k) any = look_at_weight(static_cast<int>(k)) || any;
+    for (const int m : marks_) look_at_rest(m);
+    if (!any) fail();
+  }
+
+ private:
+  struct group {
+    vec<int> states;              // marks
+    std::int64_t operations = 0;  // on each element
+    std::int64_t carried = 1;     // tensors like the weight that are read and written
+    std::int64_t gather = 0;      // picoseconds to gather what is reduced to the gradient
+  };
+  struct way_to_cut {
+    int dim = -1;
+    std::int64_t elems = 0;  // of a part
+  };
+
+  [[nodiscard]] constexpr node& at(int i) { return graph_.nodes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr bool is_split(int i) const { return (layouts_[i].split_axes() & axes_) != 0; }
+  [[nodiscard]] constexpr int before(int mark) const {
+    return graph_.inputs[static_cast<std::size_t>(next_value_mark::of(at(mark)).input)];
+  }
+
+  /// Whether node `i` reduces over the axes what its operands hold in parts, or is given as terms.
+  [[nodiscard]] constexpr bool reduces(int i) const {
+    const node& n = at(i);
+    if ((layouts_[i].partial & axes_) != 0) return true;
+    if (is_split(i)) return false;
+    const int reads = facts_of(n.op).reads(n);
+    bool any = false;
+    for (int k = 0; k < reads; ++k) any = any || is_split(n.operands[k]);
+    if (!any) return false;
+    op_rule rule;
+    rule_of(graph_, n, rule);
+    for (int k = 0; k < reads; ++k)
+      for (const auto& use : to_factors(mesh_, rule, rule.operand(k), layouts_[n.operands[k]].splits))
+        if ((axes_ & axis_bit(use.axis)) != 0 && rule.leaves_partial(use.dim)) return true;
+    return false;
+  }
+  /// Finds what devices hold alike and reads a reduction, and what is read by something that they do not hold alike.
+  constexpr void follow_reductions() {
+    const auto count = graph_.nodes.size();
+    is_source_.resize(count, 0);
+    is_reduced_.resize(count, 0);
+    is_used_.resize(count, 0);
+    for (int i = 0; i < static_cast<int>(count); ++i) {
+      is_source_[i] = reduces(i);
+      is_reduced_[i] = is_source_[i];
+      if (is_split(i)) continue;
+      for (const int o : at(i).operands) is_reduced_[i] = is_reduced_[i] != 0 || (is_reduced_[o] != 0 && !is_split(o));
+    }
+    for (int i = static_cast<int>(count); i-- > 0;)
+      if (is_split(i) || is_source_[i] != 0 || is_used_[i] != 0)
+        for (const int o : at(i).operands) is_used_[o] = 1;
+  }
+
+  /// Decides for the update of a weight, with the states that it reads; false: it is none.
+  constexpr bool look_at_weight(int k) {
+    const int m = marks_[k];
+    const int input = before(m), next = at(m).operands[0];
+    auto mark = next_value_mark::of(at(m));
+    if (mark.outcome != update_outcome::not_asked || is_used_[input] == 0 || is_split(input)) return false;
+    if (is_reduced_[next] == 0 || is_split(next)) return false;
+    const group with = group_of(k);
+    mark.weight = mark.input;
+    decide(mark, with, input, next);
+    if (mark.outcome == update_outcome::split) {
+      node& n = at(next);
+      n.annotated = true;
+      n.annotation = cut(layouts_[input], mark.dim);
+      for (const int s : with.states) split_state(s, mark);
+    }
+    mark.keep(at(m));
+    return true;
+  }
+  constexpr void decide(next_value_mark& mark, const group& with, int input, int next) const {
+    const extents& shape = at(input).shape;
+    const std::int64_t whole = local_elements(mesh_, shape, layouts_[input]);
+    const way_to_cut best = best_cut(shape, layouts_[input], whole);
+    bool is_forbidden = has_whole_update(at(input));
+    for (const int s : with.states) is_forbidden = is_forbidden || has_whole_update(at(before(s)));
+    mark.dim = best.dim;
+    if (is_forbidden) {
+      mark.outcome = update_outcome::kept_by_user;
+    } else if (at(next).annotated) {
+      mark.outcome = update_outcome::placed_by_user;
+    } else if (is_region_result(at(next).op)) {
+      mark.outcome = update_outcome::in_body;
+    } else if (best.dim < 0) {
+      mark.outcome = update_outcome::too_small;
+    } else {
+      const std::int64_t bytes = bytes_of(at(input).type);
+      mark.saved = time_of_update(with, whole, bytes) - time_of_update(with, best.elems, bytes);
+      mark.sent_longer = sent_longer(whole * bytes, best.elems * bytes, with.gather);
+      mark.outcome = mark.saved > mark.sent_longer ? update_outcome::split : update_outcome::too_slow;
+    }
+  }
+  constexpr void split_state(int m, const next_value_mark& weight) {
+    auto mark = next_value_mark::of(at(m));
+    mark.outcome = update_outcome::split_state;
+    mark.weight = weight.input;
+    mark.dim = weight.dim;
+    mark.keep(at(m));
+    node& input = at(before(m));
+    annotation place = closed_place(input, layouts_[before(m)]);
+    place.layout = cut(place.layout, weight.dim);
+    input.annotated = true;
+    input.annotation = place;
+  }
+  constexpr void look_at_rest(int m) {
+    auto mark = next_value_mark::of(at(m));
+    if (mark.outcome != update_outcome::not_asked) return;
+    const int next = at(m).operands[0];
+    mark.outcome = is_split(before(m))      ? update_outcome::split_before
+                   : is_reduced_[next] == 0 ? update_outcome::no_reduction
+                                            : update_outcome::other_reader;
+    mark.keep(at(m));
+  }
+
+  /// Lists the operators of the update of a weight: goes back from its new value to the reduction and to inputs, not through single numbers, by
+  /// which tensors hang together that are updated apart.
+  [[nodiscard]] constexpr group group_of(int k) {
+    group found;
+    const node& weight = at(before(marks_[k]));
+    const sharding& place = layouts_[before(marks_[k])];
+    vec<int> open;
+    open.push_back(at(marks_[k]).operands[0]);
+    while (!open.empty()) {
+      const int i = open.back();
+      open.pop_back();
+      const node& n = at(i);
+      if (visited_[i] == k || is_split(i) || elements(n.shape) <= 1) continue;
+      visited_[i] = k;
+      const bool is_like = n.shape == weight.shape;
+      if (is_source_[i] != 0) {
+        found.gather = add_times(found.gather, gather_time_of(n));
+        continue;
+      }
+      if (is_like && facts_of(n.op).made == origin::shards) ++found.operations;
+      for (const int o : n.operands) open.push_back(o);
+      if (facts_of(n.op).made != origin::given || !is_like || is_used_[i] != 0 || !(layouts_[i] == place)) continue;
+      for (const int m : marks_)
+        if (before(m) == i && is_reduced_[at(m).operands[0]] != 0 &&
+            next_value_mark::of(at(m)).outcome == update_outcome::not_asked)
+          found.states.push_back(m);
+    }
+    found.carried += static_cast<std::int64_t>(found.states.size());
+    return found;
+  }
+
+  [[nodiscard]] constexpr sharding cut(sharding s, int dim) const {
+    for (int a = 0; a < mesh_.axis_count(); ++a)
+      if ((axes_ & axis_bit(a)) != 0) s.add_split(a, dim);
+    return s;
+  }
+  [[nodiscard]] constexpr way_to_cut best_cut(const extents& shape, const sharding& place, std::int64_t whole) const {
+    way_to_cut best{-1, whole};
+    for (int d = 0; d < shape.count; ++d)
+      if (const auto elems = local_elements(mesh_, shape, cut(place, d)); elems < best.elems) best = {d, elems};
+    return best;
+  }
+  /// The gradient is read, and what is carried read and written.
+  [[nodiscard]] constexpr std::int64_t time_of_update(const group& with, std::int64_t elems, std::int64_t bytes) const {
+    const auto by_memory = (1 + 2 * with.carried) * bytes * flops_per_byte_of_memory;
+    const auto each = by_memory > with.operations ? by_memory : with.operations;
+    return mesh_.network.time_of_flops(saturating_multiply(elems, each));
+  }
+  /// The time to gather the operands of a reduction: where that is less, each device computes the gradient of all examples.
+  [[nodiscard]] constexpr std::int64_t gather_time_of(const node& n) const {
+    std::int64_t time = 0;
+    for (int k = 0; k < facts_of(n.op).reads(n); ++k) {
+      const int o = n.operands[k];
+      if (!is_split(o)) continue;
+      const auto bytes = saturating_multiply(local_elements(mesh_, at(o).shape, layouts_[o]), bytes_of(at(o).type));
+      time = add_times(time, time_to(collective_kind::all_gather, bytes));
+    }
+    return time == 0 ? most_picoseconds : time;
+  }
+  /// A collective in which each device has or gets `part` bytes of each other one.
+  [[nodiscard]] constexpr std::int64_t time_to(collective_kind kind, std::int64_t part) const {
+    return time_of_collective(mesh_, kind, axes_, saturating_multiply(mesh_.size_of(axes_) - 1, part));
+  }
+  [[nodiscard]] constexpr std::int64_t sent_longer(std::int64_t whole, std::int64_t part, std::int64_t gather) const {
+    const auto devices = mesh_.size_of(axes_);
+    const auto sum = time_of_collective(mesh_, collective_kind::all_reduce, axes_, share_of(2 * whole, devices - 1, devices));
+    const auto scattered = time_to(collective_kind::reduce_scatter, part);
+    const auto now = sum < gather ? sum : gather;
+    const auto then = add_times(scattered < gather ? scattered : gather, time_to(collective_kind::all_gather, part));
+    return then > now ? then - now : 0;
+  }
+
+  constexpr void fail() {
+    bool are_split = true;
+    for (const int m : marks_) are_split = are_split && is_split(before(m));
+    text what;
+    what << (are_split ? "all that is carried is split over "
+                       : "nothing that is carried is a weight whose update reads a reduction over ")
+         << axes_text(*graph_.mesh, axes_)
+         << (are_split ? " already; leave the pass out" : "; split the examples over it, or leave the pass out");
+    graph_.fail({}, "shard_weight_update", mistake::other, what);
+  }
+
+  graph& graph_;
+  const mesh_shape& mesh_;
+  const vec<sharding>& layouts_;
+  axis_mask axes_ = 0;
+  vec<int> marks_;                // nodes
+  vec<int> visited_;              // by node: the last group that it was looked at for
+  vec<std::uint8_t> is_source_;   // by node: it reduces over the axes
+  vec<std::uint8_t> is_reduced_;  // it is made of such reductions, on all devices alike
+  vec<std::uint8_t> is_used_;     // read by what devices hold in parts, or by a reduction: by what is before the update
+};
+
+/// Decides for updates that are to be split, and gives all next values their places. Along axes of one device there is nothing to split.
+constexpr void place_carried(graph& g, const vec<sharding>& layouts) {
+  axis_mask asked = 0;
+  for (const node& n : g.nodes)
+    if (next_value_mark::is_on(n)) asked |= next_value_mark::of(n).axes;
+  if (g.mesh->shape.size_of(asked) > 1) weight_updates(g, layouts).run();
+  if (!g.failed()) place_next_values(g, layouts);
+}
+
+}  // namespace gspmd::detail

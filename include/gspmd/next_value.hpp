@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "gspmd/detail/driver/carried_program.hpp"
+#include "gspmd/program.hpp"
+#include "gspmd/tree.hpp"
+
+/// Inputs of a step whose next values are outputs of it, so that steps can be run one after the other: weights, moments, a field of a grid.
+/// An output that is marked so lies after the step as it lay before, whether its user said where or completion found it.
+namespace gspmd {
+namespace detail {
+
+/// Marks a value as the next one of an input; one that is none of the types of the input is recorded as a mistake.
+constexpr value mark_next_value(value before, value next, location at, const char* op = "next_value") {
+  if (!before.is_valid() || !next.is_valid()) return next;
+  graph& g = *next.graph();
+  if (g.find_types != nullptr || g.type_local != nullptr) return next;  // types say where it lies
+  const auto fail = [&](mistake broken, const text& what) {
+    g.fail(at, op, broken, what);
+    return next;
+  };
+  const auto input = before.graph() == &g ? input_number(g, before.id()) : -1;
+  if (input < 0)
+    return fail(mistake::other, text("the value before is no input of this program; give the input whose next value this is"));
+  if (before.type() != next.type() || !(before.shape() == next.shape()))
+    return fail(before.type() != next.type() ? mistake::type : mistake::extent,
+                text("input ") << input << " is " << name_of(before.type()) << shape_text(before.shape())
+                               << " and its next value " << name_of(next.type()) << shape_text(next.shape())
+                               << "; give one of the same type and shape, so that a step can follow");
+  g.place_carried = &place_carried;
+  return made(add_next_value(g, next.id(), input, at), next);
+}
+
+template <class Tree>
+constexpr std::vector<value*> values_in(Tree& tree) {
+  std::vector<value*> values;
+  for_each_leaf(tree, [&](value& v) { values.push_back(&v); });
+  return values;
+}
+
+/// Whether next values are a group like their inputs; if not, it is reported.
+template <class Tree, class Next>
+consteval bool is_group_like() {
+  static_assert(std::is_same_v<Tree, Next>,
+                "gspmd: next_value: the next value is a group of another form than the inputs; give a value for a value, and the "
+                "same struct, array or tuple for a group");
+  return std::is_same_v<Tree, Next>;
+}
+
+template <std::size_t Count, class F>
+struct carrying_step {
+  F step;
+
+  template <class... A>
+  constexpr auto operator()(const A&... arguments) const {
+    static_assert(Count <= sizeof...(A), "gspmd: carried: the function has fewer arguments than are carried");
+    auto result = step(arguments...);
+    std::tuple given{arguments...};
+    std::vector<value*> before;
+    [&]<std::size_t... K>(std::index_sequence<K...>) {
+      (for_each_leaf(std::get<K>(given), [&](value& v) { before.push_back(&v); }), ...);
+    }(std::make_index_sequence<Count>{});
+    const auto next = values_in(result);
+    for (std::size_t k = 0; k < before.size() && k < next.size(); ++k)
+      *next[k] = mark_next_value(*before[k], *next[k], {}, "carried");
+    if (next.size() < before.size() && before[0]->graph() != nullptr)
+      before[0]->graph()->fail(
+          {}, "carried", mistake::other,
+          text() << static_cast<std::int64_t>(before.size()) << " tensors are carried and the function returns "
+                 << static_cast<std::int64_t>(next.size()) << "; return the next values of all of them first, in their order");
+    return result;
+  }
+};
+
+}  // namespace detail
+
+/// Marks `next` as what the input `before` is to be in the step after this one; groups leaf by leaf. Return what this returns: the output has
+/// the sharding of the input, also where completion chose that one, so that the shards of the output are given to the next step as they are,
+/// and written over the input's where nothing reads them later (`may_overwrite`). Optimizers do it for parameters and state that are inputs.
+///
+///     constexpr auto step = [](value u, value f) { return next_value(u, 0.25 * (u + f)); };
+///
+/// Communication: what brings the value to the place of the input, where it lies otherwise. Errors: another type or shape than the input's, a
+/// group of another form, a `before` that is no input. In programs whose types say where results lie it is `next`.
+template <class Tree, class Next>
+constexpr auto next_value(const Tree& before, Next next, location at = location::current()) {
+  if constexpr (detail::is_group_like<Tree, Next>()) {
+    auto inputs = before;
+    const auto from = detail::values_in(inputs), to = detail::values_in(next);
+    if (from.size() == to.size()) {
+      for (std::size_t k = 0; k < from.size(); ++k) *to[k] = detail::mark_next_value(*from[k], *to[k], at);
+    } else if (!from.empty() && from[0]->graph() != nullptr) {
+      from[0]->graph()->fail(at, "next_value", detail::mistake::other,
+                             detail::text("the groups have ")
+                                 << static_cast<std::int64_t>(from.size()) << " inputs and "
+                                 << static_cast<std::int64_t>(to.size()) << " next values; give one for each");
+    }
+  }
+  return next;
+}
+
+/// The same for a function of the shape (state, batch) -> (state, ...): of its result the first tensors are the next values of those of its first
+/// `Count` arguments. For `compile` and dynamic::compile.
+///
+///     constexpr auto train = [](auto w, value x) { return std::tuple{descend(w, grad(loss(w, x), w)), loss(w, x)}; };
+///     using step = compile<carried(train), pod, weights_in, batch_in>;
+///
+/// Errors: those of next_value; a result of fewer tensors than are carried.
+template <std::size_t Count = 1, class F>
+constexpr auto carried(F step) {
+  return detail::carrying_step<Count, F>{step};
+}
+
+}  // namespace gspmd

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: next_value: the next value is a group of another form than the inputs
+#include <tuple>
+
+#include <gspmd/gspmd.hpp>
+#include <gspmd/next_value.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>>;
+#ifdef FIXED
+constexpr auto program = [](value u) { return next_value(u, u * 0.5); };
+#else
+constexpr auto program = [](value u) {
+  return next_value(u, std::tuple{u * 0.5});  // <- here
+};
+#endif
+using step = compile<program, pod, in<float, dims<8>, split<"data">>>;
+
+int main() { return step::traffic.bytes > 0 ? 1 : 0; }

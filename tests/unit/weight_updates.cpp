@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: threads
+// group: dynamic
+// Next values of inputs, and updates of weights that are split over the axes that repeat them (Xu et al. 2020).
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/groups.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/on_network.hpp>
+#include <gspmd/optimizer.hpp>
+#include <gspmd/weight_update.hpp>
+
+#include "support/error_of.hpp"
+
+namespace {
+
+using namespace gspmd;
+using caught::contains;
+using caught::error_of;
+using shape = std::vector<std::int64_t>;
+using splits = std::vector<std::string>;
+
+template <class T>
+struct mlp {
+  BOOST_HANA_DEFINE_STRUCT(mlp, (T, w1), (T, b1), (T, w2));
+};
+/// One head of attention and two layers, of rows of an example.
+template <class T>
+struct block {
+  BOOST_HANA_DEFINE_STRUCT(block, (T, q), (T, k), (T, v), (T, up), (T, down));
+};
+value loss_of(const mlp<value>& w, value x) {
+  const value y = einsum("bi,io->bo", tanh(einsum("bi,io->bo", x, w.w1) + w.b1), w.w2);
+  return mean(y * y);
+}
+value loss_of(const block<value>& w, value x) {
+  const value scores = einsum("bqd,bkd->bqk", einsum("bsd,de->bse", x, w.q), einsum("bsd,de->bse", x, w.k));
+  const value read = x + einsum("bqk,bkd->bqd", softmax(scores, 2), einsum("bsd,de->bse", x, w.v));
+  const value y = read + einsum("bsf,fd->bsd", tanh(einsum("bsd,df->bsf", read, w.up)), w.down);
+  return mean(y * y);
+}
+
+struct model {
+  mlp<dynamic::input> of_mlp(bool is_annotated = true) const {
+    const auto in = [&](shape s) {
+      const splits whole(s.size());
+      return is_annotated ? dynamic::in<double>(std::move(s), whole) : dynamic::in<double>(std::move(s));
+    };
+    return {in({inner, outer}), in({outer}), in({outer, 3})};
+  }
+  std::int64_t inner = 7, outer = 6, examples = 64;
+};
+block<dynamic::input> block_inputs(const std::string& axis) {
+  const auto square = dynamic::in<double>({6, 6}, {"", axis});
+  return {square, square, square, dynamic::in<double>({6, 10}, {"", axis}), dynamic::in<double>({10, 6}, {axis, ""})};
+}
+
+enum class way { plain, by_parts, by_hand };
+
+/// A training step. `by_hand`: moments are inputs that are split along their first dim, and the rest follows (ZeRO-1).
+template <class Optimizer, class Inputs>
+dynamic::program step_of(const dynamic::mesh& m, const Optimizer& opt, const Inputs& inputs, const dynamic::input& batch, way how,
+                         double clip = 0) {
+  dynamic::builder b(m);
+  const auto w = dynamic::inputs(b, inputs);
+  auto state = optimizer::state_inputs(b, opt, w);
+  if (how == way::by_hand)
+    detail::for_each_leaf(state, [&](value v) {
+      if (v.rank() == 0) return;
+      splits along(static_cast<std::size_t>(v.rank()));
+      along[0] = "data";
+      b.annotate(v, along);
+    });
+  const value x = b.input(batch);
+  const value loss = loss_of(w, x);
+  auto g = grad(loss, w);
+  if (clip > 0) g = optimizer::clip_by_global_norm(g, clip);
+  dynamic::outputs(b, opt.update(w, g, state));
+  b.output(loss);
+  if (how == way::by_parts) shard_weight_update(b, {"data"});
+  return b.compile();
+}
+
+using tensors = std::vector<std::vector<double>>;
+
+/// Parameters and state after some steps, all as doubles; the last output is the loss.
+tensors train(const dynamic::program& step, const auto& backend, std::size_t weights, int steps = 4) {
+  const auto count = step.output_count() - 1;
+  std::vector<dynamic::any_array> held;
+  const auto filled = [](const dynamic::placed_tensor& t, std::size_t seed, bool is_zero) {
+    dynamic::any_array a{t.type(), t.global_shape(), {}};
+    std::size_t elems = 1;
+    for (const auto e : a.shape) elems *= static_cast<std::size_t>(e);
+    a.bytes.resize(elems * static_cast<std::size_t>(detail::bytes_of(a.type)));
+    auto* const to = reinterpret_cast<double*>(a.bytes.data());
+    for (std::size_t i = 0; i < elems && !is_zero; ++i)
+      to[i] = static_cast<double>(static_cast<int>((7 * i + 3 * seed) % 13) - 6) / 16;
+    return a;
+  };
+  for (std::size_t k = 0; k < count; ++k) held.push_back(filled(step.input(k), k, k >= weights));
+  for (int n = 0; n < steps; ++n) {
+    const auto batch = filled(step.input(count), 5 + static_cast<std::size_t>(n), false);
+    std::vector<const void*> in;
+    for (const auto& h : held) in.push_back(h.bytes.data());
+    in.push_back(batch.bytes.data());
+    auto out = step.run_pointers(backend, in);
+    out.pop_back();
+    held = std::move(out);
+  }
+  tensors result;
+  for (const auto& h : held)
+    if (h.type == dtype::f64) {
+      const auto* const from = reinterpret_cast<const double*>(h.bytes.data());
+      result.emplace_back(from, from + h.bytes.size() / sizeof(double));
+    }
+  return result;
+}
+double difference(const tensors& a, const tensors& b) {
+  double worst = a.size() == b.size() ? 0 : 1;
+  for (std::size_t k = 0; k < a.size() && k < b.size(); ++k)
+    for (std::size_t i = 0; i < a[k].size(); ++i) worst = std::max(worst, std::abs(a[k][i] - b[k].at(i)));
+  return worst;
+}
+
+/// Steps with updates by parts are those of one device, and what is carried lies as it lay.
+template <class Optimizer, class Inputs>
+void check_numbers(const Optimizer& opt, const Inputs& inputs, const dynamic::input& batch, const dynamic::mesh& m,
+                   double clip = 0) {
+  const auto alone = step_of(m.with_one_device(), opt, inputs, batch, way::plain, clip);
+  const auto parts = step_of(m, opt, inputs, batch, way::by_parts, clip);
+  for (std::size_t k = 0; k + 1 < parts.output_count(); ++k) CHECK(parts.output(k).sharding() == parts.input(k).sharding());
+  CHECK(parts.traffic().in(collective_kind::reduce_scatter).bytes > 0);
+  CHECK(parts.traffic().in(collective_kind::all_gather).bytes > 0);
+  constexpr auto weights = detail::leaf_count<Inputs>();
+  const auto expected = train(alone, simulated{}, weights);
+  CHECK(difference(train(parts, simulated{}, weights), expected) < 1e-12);
+  CHECK(difference(train(parts, threads{}, weights), expected) < 1e-12);
+}
+
+std::string mistake_of(auto build) {
+  return error_of([&] {
+    dynamic::builder b(dynamic::mesh({{"data", 2}}));
+    build(b);
+    static_cast<void>(b.compile());
+  });
+}
+
+}  // namespace
+
+TEST_CASE("updates by parts: the numbers of one device, for optimizers with and without norms, even and uneven") {
+  const dynamic::mesh four({{"data", 4}});
+  for (const std::int64_t inner : {7, 8}) {
+    const model m{inner};
+    const auto batch = dynamic::in<double>({m.examples, inner}, {"data", ""});
+    check_numbers(optimizer::momentum{.rate = 0.1}, m.of_mlp(), batch, four);
+    check_numbers(optimizer::adam{.rate = 0.1}, m.of_mlp(), batch, four);
+    check_numbers(optimizer::lamb{.rate = 0.1}, m.of_mlp(), batch, four);
+  }
+  const model m;
+  const auto batch = dynamic::in<double>({m.examples, m.inner}, {"data", ""});
+  check_numbers(optimizer::sgd{.rate = 0.1}, m.of_mlp(false), batch, dynamic::mesh({{"data", 3}}));
+  check_numbers(optimizer::adam{.rate = 0.1}, m.of_mlp(false), batch, four, 0.01);
+  check_numbers(optimizer::adafactor{}, m.of_mlp(), batch, four);
+}
+
+TEST_CASE("updates by parts: a block of a Transformer, whose weights are split over another axis") {
+  const dynamic::mesh m({{"data", 2}, {"model", 2}});
+  const auto batch = dynamic::in<double>({16, 5, 6}, {"data", "", ""});
+  check_numbers(optimizer::adam{.rate = 0.05}, block_inputs("model"), batch, m);
+  check_numbers(optimizer::lamb{.rate = 0.05}, block_inputs("model"), batch, m, 0.5);
+  const auto step = step_of(m, optimizer::adam{}, block_inputs("model"), batch, way::by_parts);
+  CHECK(step.input(3).text() == "[_, model]");         // up
+  CHECK(step.input(5 + 3).text() == "[data, model]");  // its moments, 3 x 5 of 6 x 10
+  CHECK(step.input(5 + 4).text() == "[model, data]");  // of down: 5 x 3 of 10 x 6, where [model,data, _] were 3 x 6
+}
+
+TEST_CASE("updates by parts: the bytes of the plain step, 1/N of the moments, and the plan of ZeRO-1 by hand") {
+  const dynamic::mesh four({{"data", 4}});
+  const model m{64, 128, 1024};
+  const auto batch = dynamic::in<double>({m.examples, m.inner}, {"data", ""});
+  const auto plain = step_of(four, optimizer::adam{}, m.of_mlp(), batch, way::plain);
+  const auto parts = step_of(four, optimizer::adam{}, m.of_mlp(), batch, way::by_parts);
+  const auto hand = step_of(four, optimizer::adam{}, m.of_mlp(), batch, way::by_hand);
+  const std::int64_t weights = 8 * (64 * 128 + 128 + 128 * 3), loss = 8 * 2 * 3 / 4;
+  CHECK(parts.traffic().bytes == plain.traffic().bytes);
+  CHECK(parts.traffic().in(collective_kind::reduce_scatter).bytes == weights * 3 / 4);
+  CHECK(parts.traffic().in(collective_kind::all_gather).bytes == weights * 3 / 4);
+  CHECK(parts.traffic().in(collective_kind::all_reduce).bytes == loss);
+  CHECK(plain.traffic().in(collective_kind::all_reduce).bytes == 2 * weights * 3 / 4 + loss);
+  const auto held = [](const dynamic::program& p) {
+    std::int64_t bytes = 0;
+    for (std::size_t k = 0; k < p.input_count(); ++k) bytes += p.input(k).local_bytes();
+    return bytes;
+  };
+  CHECK(held(plain) - held(parts) == 2 * weights * 3 / 4);
+  // Moments before and after the step; and less between them, as the gradient is held in parts.
+  CHECK(plain.peak_bytes_per_device() - parts.peak_bytes_per_device() >= 2 * 2 * weights * 3 / 4);
+  CHECK(parts == hand);
+  for (std::size_t k = 3; k < 9; ++k) CHECK(parts.may_overwrite(k, k));
+}
+
+TEST_CASE("updates by parts: where they pay, and where the user wants none") {
+  const network slow_messages(1e12, 25e9, 2e-6);
+  const auto built = [](const dynamic::mesh& m, const auto& change) {
+    dynamic::builder b(m);
+    const model sizes{512, 1024, 16384};
+    auto w = dynamic::inputs(b, sizes.of_mlp());
+    const auto state = optimizer::state_inputs(b, optimizer::momentum{}, w);
+    change(b, w);
+    dynamic::outputs(
+        b, optimizer::momentum{}.update(
+               w, grad(loss_of(w, b.input(dynamic::in<double>({sizes.examples, sizes.inner}, {"data", ""}))), w), state));
+    shard_weight_update(b, {"data"});
+    return explain_weight_updates(b);
+  };
+  const dynamic::mesh four({{"data", 4}});
+  const auto said = built(four.on(slow_messages), [](auto&, auto&) {});
+  CHECK(contains(said,
+                 "input 0 f64[512,1024]: updated as [data, _] and gathered, 1 state stays split; that saves 157.3 us of the "
+                 "update, and sends 0.0 us longer\n"));
+  CHECK(contains(said, "input 1 f64[1024]: updated whole: in parts it saves 0.3 us of the update, and sends "));
+  CHECK(contains(said, "input 2 f64[1024,3]: updated whole: in parts it saves 0.9 us of the update, and sends "));
+  const auto kept = built(four, [](auto&, auto& w) { keep_update_whole(w.w1); });
+  CHECK(contains(kept, "input 0 f64[512,1024]: updated whole, as keep_update_whole says\n"));
+  CHECK(contains(kept, "input 1 f64[1024]: updated as [data] and gathered"));
+  const auto small = [] {
+    dynamic::builder b(dynamic::mesh({{"data", 2}}));
+    const value w = b.input(dynamic::in<float>({8}, {""})), s = b.input(dynamic::in<float>({1}, {""}));
+    const value x = b.input(dynamic::in<float>({64, 8}, {"data", ""}));
+    const auto g = grad(sum(tanh(x * w) * s), std::vector{w, s});
+    b.output(next_value(w, reshard(w - g[0], split<_>{})));
+    b.output(next_value(s, s - g[1]));
+    shard_weight_update(b, {"data"});
+    return explain_weight_updates(b);
+  }();
+  CHECK(contains(small, "input 0 f32[8]: updated whole: the program says itself where its new value lies\n"));
+  CHECK(contains(small, "input 1 f32[1]: updated whole: none of its dims can be cut\n"));
+}
+
+namespace {
+
+/// Of a program with weights of 12 x 8 and examples: what `build` adds, by parts and on one device, in the difference of their results.
+double difference_of(auto build, std::string& said, std::vector<collective>& sent) {
+  const dynamic::mesh four({{"data", 4}});
+  std::vector<std::vector<dynamic::any_array>> results;
+  for (const auto& m : {four.with_one_device(), four}) {
+    dynamic::builder b(m);
+    build(b);
+    shard_weight_update(b, {"data"});  // of one device there is nothing to say
+    const auto p = b.compile();
+    said = explain_weight_updates(b);
+    sent = p.collectives();
+    std::vector<std::vector<double>> arrays;
+    std::vector<const void*> in;
+    for (std::size_t k = 0; k < p.input_count(); ++k) {
+      std::size_t elems = 1;
+      for (const auto e : p.input(k).global_shape()) elems *= static_cast<std::size_t>(e);
+      arrays.emplace_back(elems);
+      for (std::size_t i = 0; i < elems; ++i) arrays[k][i] = static_cast<double>(static_cast<int>((i * 7 + k * 3) % 13) - 6) / 16;
+    }
+    for (const auto& a : arrays) in.push_back(a.data());
+    results.push_back(p.run_pointers(simulated{}, in));
+  }
+  double worst = 0;
+  for (std::size_t k = 0; k < results[0].size(); ++k)
+    for (std::size_t i = 0; i < results[0][k].bytes.size() / sizeof(double); ++i)
+      worst = std::max(worst, std::abs(results[0][k].data<double>()[i] - results[1][k].data<double>()[i]));
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("updates by parts: gradients that a loop adds up, updates in a loop, means of weights") {
+  const auto weight = [](auto& b) { return b.input(dynamic::in<double>({12, 8}, {"", ""})); };
+  const auto examples = [](auto& b, std::int64_t n) { return b.input(dynamic::in<double>({n, 64, 12}, {"", "data", ""})); };
+  const auto loss = [](value w, value x) {
+    const value y = tanh(einsum("nbi,io->nbo", x, w));
+    return mean(y * y);
+  };
+  std::string said;
+  std::vector<collective> sent;
+  const auto accumulated = [&](auto& b) {
+    const value w = weight(b), m = weight(b), x = examples(b, 3);
+    const auto add = [&](value i, value sum) {
+      const value zero = constant<std::int32_t>(x, {}, 0);
+      const value at[] = {i, zero, zero};
+      return sum + grad(loss(w, dynamic_slice(x, at, {1, 64, 12})), w);
+    };
+    const value next = 0.9 * m + fori_loop(3, add, zeros_like(w));
+    b.output(next_value(w, w - 0.1 * next));
+    b.output(next_value(m, next));
+  };
+  CHECK(difference_of(accumulated, said, sent) < 1e-14);
+  REQUIRE(sent.size() == 2);  // once, behind the loop
+  CHECK(sent[0].kind == collective_kind::reduce_scatter);
+  CHECK(sent[1].kind == collective_kind::all_gather);
+  const auto mixed = [&](auto& b) {
+    const value w = weight(b), v = weight(b), e = weight(b), x = examples(b, 1);
+    b.output(next_value(w, fori_loop(
+                               2, [&](value, value c) { return c - 0.1 * grad(loss(c, x), c); }, w)));
+    const value next = next_value(v, v - 0.1 * grad(loss(v, x), v));
+    b.output(next);
+    b.output(next_value(e, 0.9 * e + 0.1 * next));
+  };
+  CHECK(difference_of(mixed, said, sent) < 1e-14);
+  CHECK(contains(said, "input 0 f64[12,8]: updated whole: a loop or a conditional updates it\n"));
+  CHECK(contains(said, "input 1 f64[12,8]: updated as [data, _] and gathered, 0 states stay split"));
+  CHECK(contains(said, "input 2 f64[12,8]: whole: no weight's update reads it element by element\n"));
+}
+
+TEST_CASE("the next value of an input lies where completion puts the input") {
+  const auto build = [](bool is_marked) {
+    dynamic::builder b(dynamic::mesh({{"x", 2}}));
+    const value u = b.input(dynamic::in<float>({8, 8}));
+    const value f = b.input(dynamic::in<float>({8, 8}, {"x", ""}));
+    const value next = transpose(u + f, {1, 0});
+    b.output(is_marked ? next_value(u, next) : next);
+    return b.compile();
+  };
+  const auto plain = build(false), marked = build(true);
+  CHECK(plain.input(0).text() == "[x, _]");
+  CHECK(plain.output(0).text() == "[_, x]");
+  CHECK(marked.input(0).text() == "[x, _]");
+  CHECK(marked.output(0).text() == "[x, _]");
+  std::vector<float> u(64), f(64);
+  for (std::size_t i = 0; i < 64; ++i) u[i] = static_cast<float>(i), f[i] = static_cast<float>(i % 5);
+  const auto a = plain.run(threads{}, u, f), c = marked.run(threads{}, u, f);
+  CHECK(a[0].bytes == c[0].bytes);
+}
+
+TEST_CASE("a function of state and batch") {
+  constexpr auto step = [](value u, value f) { return std::tuple{transpose(u + f, {1, 0}), sum(u)}; };
+  const auto p = dynamic::compile(carried(step), dynamic::mesh({{"x", 2}}), dynamic::in<float>({8, 8}),
+                                  dynamic::in<float>({8, 8}, {"x", ""}));
+  CHECK(p.output(0).text() == "[x, _]");
+  CHECK(contains(error_of([&] {
+                   static_cast<void>(dynamic::compile(carried<2>([](value u, value) { return u; }), dynamic::mesh({{"x", 2}}),
+                                                      dynamic::in<float>({8}), dynamic::in<float>({8})));
+                 }),
+                 "carried: 2 tensors are carried and the function returns 1; return the next values of all of them first"));
+}
+
+TEST_CASE("next values and updates by parts that are none are refused") {
+  const auto in = [](dynamic::builder& b, shape s, splits along) {
+    return b.input(dynamic::in<float>(std::move(s), std::move(along)));
+  };
+  CHECK(contains(mistake_of([&](auto& b) {
+                   const value w = in(b, {4}, {""});
+                   b.output(next_value(w + 1.0, w));
+                 }),
+                 "the value before is no input of this program; give the input whose next value this is"));
+  CHECK(contains(mistake_of([&](auto& b) {
+                   const value w = in(b, {4}, {""});
+                   b.output(next_value(w, sum(w)));
+                 }),
+                 "input 0 is f32[4] and its next value f32[]; give one of the same type and shape"));
+  CHECK(contains(mistake_of([&](auto& b) {
+                   const std::vector<value> w{in(b, {4}, {""}), in(b, {4}, {""})};
+                   dynamic::outputs(b, next_value(w, std::vector<value>{w[0]}));
+                 }),
+                 "the groups have 2 inputs and 1 next values; give one for each"));
+  CHECK(contains(mistake_of([&](auto& b) { b.output(keep_update_whole(in(b, {4}, {""}) + 1.0)); }),
+                 "this is no input of the program; give the weight or the moment that is one"));
+  const auto asked = [&](splits batch, bool is_marked, const char* axis) {
+    return mistake_of([&](auto& b) {
+      const value w = in(b, {6}, {""}), x = in(b, {8, 6}, batch);
+      const value next = w - grad(sum(tanh(x * w)), w);
+      b.output(is_marked ? next_value(w, next) : next);
+      shard_weight_update(b, {axis});
+    });
+  };
+  CHECK(asked({"data", ""}, true, "data") == "no error");
+  CHECK(contains(asked({"data", ""}, true, "dat"), "shard_weight_update: `dat` is not an axis of the mesh; its axes are data"));
+  CHECK(contains(asked({"data", ""}, false, "data"),
+                 "shard_weight_update: no value is the next one of an input; write next_value"));
+  CHECK(contains(
+      asked({"", ""}, true, "data"),
+      "shard_weight_update: nothing that is carried is a weight whose update reads a reduction over data; split the examples"));
+  CHECK(contains(mistake_of([&](auto& b) {
+                   const value w = in(b, {6}, {"data"});
+                   b.output(next_value(w, w * 0.5));
+                   shard_weight_update(b, {"data"});
+                 }),
+                 "shard_weight_update: all that is carried is split over data already; leave the pass out"));
+}
