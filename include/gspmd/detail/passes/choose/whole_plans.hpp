@@ -164,7 +164,7 @@ class plan_chooser {
       differs[i] = splits == lies[i].splits ? 0 : 1;
       lies[i].splits = splits;
     }
-    for (int i = 0; i < count() && graph_.has_regions && mesh_.saving == 0; ++i) lie_as_added(i, lies);
+    for (int i = 0; i < count() && graph_.has_regions && request_.saving == 0; ++i) lie_as_added(i, lies);
     return lies;
   }
   /// A sum that a loop adds to lies as its terms are made, if that is partial: it is added up after the loop, and split then. Every device
