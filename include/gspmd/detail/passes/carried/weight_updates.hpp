@@ -28,7 +28,7 @@ inline constexpr std::int64_t flops_per_byte_of_memory = 10;
 class weight_updates {
  public:
   constexpr weight_updates(graph& g, const vec<sharding>& layouts)
-      : graph_(g), mesh_(g.mesh->shape), layouts_(layouts), visited_(g.nodes.size(), -1) {
+      : graph_(g), mesh_(g.mesh->shape), net_(g.mesh->request.network), layouts_(layouts), visited_(g.nodes.size(), -1) {
     for (std::size_t i = 0; i < g.nodes.size(); ++i) {
       if (!next_value_mark::is_on(g.nodes[i])) continue;
       axes_ |= next_value_mark::of(g.nodes[i]).axes;
@@ -205,7 +205,7 @@ class weight_updates {
   [[nodiscard]] constexpr std::int64_t time_of_update(const group& with, std::int64_t elems, std::int64_t bytes) const {
     const auto by_memory = (1 + 2 * with.carried) * bytes * flops_per_byte_of_memory;
     const auto each = by_memory > with.operations ? by_memory : with.operations;
-    return mesh_.network.time_of_flops(saturating_multiply(elems, each));
+    return net_.time_of_flops(saturating_multiply(elems, each));
   }
   /// The time to gather the operands of a reduction: where that is less, each device computes the gradient of all examples.
   [[nodiscard]] constexpr std::int64_t gather_time_of(const node& n) const {
@@ -220,11 +220,11 @@ class weight_updates {
   }
   /// A collective in which each device has or gets `part` bytes of each other one.
   [[nodiscard]] constexpr std::int64_t time_to(collective_kind kind, std::int64_t part) const {
-    return time_of_collective(mesh_, kind, axes_, saturating_multiply(mesh_.size_of(axes_) - 1, part));
+    return time_of_collective(mesh_, net_, kind, axes_, saturating_multiply(mesh_.size_of(axes_) - 1, part));
   }
   [[nodiscard]] constexpr std::int64_t sent_longer(std::int64_t whole, std::int64_t part, std::int64_t gather) const {
     const auto devices = mesh_.size_of(axes_);
-    const auto sum = time_of_collective(mesh_, collective_kind::all_reduce, axes_, share_of(2 * whole, devices - 1, devices));
+    const auto sum = time_of_collective(mesh_, net_, collective_kind::all_reduce, axes_, share_of(2 * whole, devices - 1, devices));
     const auto scattered = time_to(collective_kind::reduce_scatter, part);
     const auto now = sum < gather ? sum : gather;
     const auto then = add_times(scattered < gather ? scattered : gather, time_to(collective_kind::all_gather, part));
@@ -244,6 +244,7 @@ class weight_updates {
 
   graph& graph_;
   const mesh_shape& mesh_;
+  const network_rates& net_;
   const vec<sharding>& layouts_;
   axis_mask axes_ = 0;
   vec<int> marks_;                // nodes
