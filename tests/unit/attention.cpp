@@ -178,9 +178,6 @@ constexpr auto causal = [](auto q, auto k, auto v) {
 template <int64_t Rows>
 using causal_step = compile<causal, mesh<axis<"x", 2>>, in<double, dims<2, Rows, 4>, split<_, "x", _>>,
                             in<double, dims<2, Rows, 4>>, in<double, dims<2, Rows, 4>>>;
-/// The memory besides inputs and outputs.
-template <class Step, int64_t Rows>
-constexpr int64_t arena = Step::peak_bytes_per_device - int64_t{8} * 2 * 4 * (Rows / 2 + 2 * Rows + Rows + 2 * Rows);
 
 }  // namespace
 

@@ -43,10 +43,10 @@ constexpr void attention_rule(const graph& g, const node& n, const attention_wor
   const int per_example = rule.add_factor(shared);
   const int per_shared = heads == shared ? -1 : rule.add_factor(heads / shared);
   int of_letter[128]{};
-  of_letter['t'] = rule.add_factor(q[examples + 1]);
-  of_letter['s'] = rule.add_factor(k[examples + 1], factor_kind::whole);
-  of_letter['k'] = rule.add_factor(q[examples + 2], factor_kind::whole);
-  of_letter['v'] = rule.add_factor(v[examples + 2], factor_kind::whole);
+  of_letter[int{'t'}] = rule.add_factor(q[examples + 1]);
+  of_letter[int{'s'}] = rule.add_factor(k[examples + 1], factor_kind::whole);
+  of_letter[int{'k'}] = rule.add_factor(q[examples + 2], factor_kind::whole);
+  of_letter[int{'v'}] = rule.add_factor(v[examples + 2], factor_kind::whole);
   rule.results = n.results;
   const auto add = [&](std::string_view letters) {
     tensor_map map;
