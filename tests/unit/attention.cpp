@@ -181,6 +181,22 @@ using causal_step = compile<causal, mesh<axis<"x", 2>>, in<double, dims<2, Rows,
 
 }  // namespace
 
+// The example of docs/operators.md.
+namespace {
+
+constexpr auto attend = [](auto q, auto k, auto v) {
+  const auto y = attention(q, k, v, {.causal = true});
+  return std::tuple{y, grad(sum(y * y), q)};
+};
+using by_heads = split<_, "model", _, _>;
+using many = in<float, dims<2, 8, 2048, 64>, by_heads>;
+using few = in<float, dims<2, 2, 2048, 64>, by_heads>;  // a head of k and v for four of q
+using attend_step = compile<attend, mesh<axis<"model", 2>>, many, few, few>;
+static_assert(attend_step::traffic.bytes == 0);
+static_assert(attend_step::peak_bytes_per_device < 22'000'000);  // one head's scores are 16.8 MB, and a device has 8 heads
+
+}  // namespace
+
 TEST_CASE("the memory is linear in the rows") {
   const auto bytes = [](int64_t rows) {
     const auto in = dynamic::in<float>({1, 4, rows, 64});
