@@ -19,7 +19,7 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
     const span<const int> readers = uses.readers(i);
     const int count = static_cast<int>(readers.size());
     if (uses.needed[i] == 0 || facts_of(nodes[i].op).made == origin::given || count == 0 || readers[0] == i) continue;
-    if (nodes[i].local_axes != 0 || facts_of(nodes[i].op).made == origin::viewed) continue;  // devices may hold other data
+    if (nodes[i].local_axes != nodes[i].hidden_axes || facts_of(nodes[i].op).made == origin::viewed) continue;
     const dim_mask may_change = g.find_types == nullptr ? ~dim_mask{0} : repeated_dims(g, nodes[i]);
     if (may_change == 0) continue;
     if (count == 1 && !nodes[i].annotated && facts_of(nodes[i].op).made == origin::shards &&
