@@ -14,12 +14,14 @@
 #include <gspmd/modes/manual.hpp>
 
 #include "support/by_hand.hpp"
+#include "support/error_of.hpp"
 #include "support/run_random.hpp"
 
 using namespace gspmd;
 
 namespace manual_as_planned {
 
+using caught::error_of;
 using written_by_hand::some;
 using values = std::vector<value>;
 
@@ -109,12 +111,105 @@ void check_same(const std::vector<dynamic::any_array>& a, const std::vector<dyna
       CHECK(a[k].data<double>()[i] == doctest::Approx(b[k].data<double>()[i]).epsilon(1e-9));
 }
 
+/// What one device sends is the same, in the same collectives, and so are the results; `by_hand` is checked too.
+void check_alike(const dynamic::mesh& m, const std::vector<dynamic::input>& inputs, const body& f) {
+  const auto by_hand = compiled(m, inputs, f, true), automatic = compiled(m, inputs, f, false);
+  for (std::size_t k = 0; k < detail::collective_kinds; ++k) {
+    const auto kind = static_cast<collective_kind>(k);
+    CHECK(by_hand.traffic().in(kind).bytes == automatic.traffic().in(kind).bytes);
+    CHECK(by_hand.traffic().in(kind).collectives == automatic.traffic().in(kind).collectives);
+  }
+  const auto expected = results_of(automatic, inputs, simulated{});
+  check_same(results_of(by_hand, inputs, simulated{}), expected);
+  check_same(results_of(compiled(m.checked(), inputs, f, true), inputs, threads{}), expected);
+}
+
+const dynamic::mesh two_by_two({{"data", 2}, {"model", 2}});
+std::vector<dynamic::input> inputs_with(const std::vector<std::string>& weights, const std::string& columns = "model") {
+  return {dynamic::in<double>({rows, 8}, {"data", columns}), dynamic::in<double>({rows, 8}, {"data", columns}),
+          dynamic::in<double>({8, 8}, weights), dynamic::in<double>({8, 8}, weights)};
+}
+
+TEST_CASE("a sum along an axis of the planner's waits until all terms are there, and is scaled before") {
+  body f;
+  f.lines = {{4, 0, 0, 0}, {4, 1, 1, 1}, {1, 2, 3, 0}};  // p w - 0.5 q u
+  const auto inputs = inputs_with({"model", ""});
+  check_alike(two_by_two, inputs, f);
+  const auto p = compiled(two_by_two, inputs, f, true);
+  CHECK(p.traffic().collectives == 1);
+  CHECK(p.traffic().in(collective_kind::all_reduce).bytes == 4 * 8 * 8);
+}
+
+TEST_CASE("what is only read in slices is added up in slices") {
+  body f;
+  f.lines = {{4, 0, 0, 0}, {14, 2, 2, 0}, {3, 3, 3, 0}, {13, 4, 4, 0}};  // whole rows of p w are asked for, and parts of them read
+  const auto inputs = inputs_with({"model", ""});
+  check_alike(two_by_two, inputs, f);
+  const auto p = compiled(two_by_two, inputs, f, true);
+  CHECK(p.traffic().collectives == 1);
+  CHECK(p.traffic().in(collective_kind::reduce_scatter).bytes == 4 * 4 * 8);
+}
+
+TEST_CASE("small collectives along an axis of the planner's are one message, of arguments too") {
+  body sums;
+  sums.lines = {{4, 0, 0, 0}, {3, 2, 2, 0}, {4, 1, 1, 1}, {3, 4, 4, 0}, {0, 3, 5, 0}};  // tanh(p w) + tanh(q u)
+  const auto inputs = inputs_with({"model", ""});
+  check_alike(two_by_two, inputs, sums);
+  CHECK(compiled(two_by_two, inputs, sums, true).traffic().collectives == 1);
+  body gathers;
+  gathers.lines = {{3, 0, 0, 0}, {7, 2, 1, 0}};  // tanh(p) w + q w, where w is split along its columns
+  const auto split_columns = inputs_with({"", "model"});
+  check_alike(two_by_two, split_columns, gathers);
+  CHECK(compiled(two_by_two, split_columns, gathers, true).traffic().collectives == 1);
+}
+
+TEST_CASE("collectives that a region writes stay apart from those that are planned, and from each other") {
+  dynamic::builder b(two_by_two);
+  const auto inputs = inputs_with({"model", ""});
+  values in;
+  for (const auto& i : inputs) in.push_back(b.input(i));
+  const value y = manual<"data">(
+      [](value p, value q, value w, value u) {
+        const value a = local::all_reduce<"data">(tanh(einsum("bd,df->bf", p, w)));
+        const value c = local::all_reduce<"data">(tanh(einsum("bd,df->bf", q, u)));
+        return a * c;
+      },
+      takes<batch, batch, weight, weight>{}, gives<invariant<"data">>{})(in[0], in[1], in[2], in[3]);
+  b.output(y);
+  const auto p = b.compile();
+  CHECK(p.traffic().over("data").collectives == 2);
+  CHECK(p.traffic().over("model").collectives == 1);
+}
+
+TEST_CASE("what lies whole outside of a region is whole inside of it, and nothing is sent for that") {
+  body f;
+  f.lines = {{9, 0, 1, 0}, {2, 0, 1, 0}};  // a part of both in a row is cut, which would be sent, if they were split
+  f.has_two_results = true;
+  const auto inputs = inputs_with({"model", ""}, "");
+  check_alike(two_by_two, inputs, f);
+  CHECK(compiled(two_by_two, inputs, f, true).traffic().bytes == 0);
+}
+
+TEST_CASE("a loop of several sweeps on one exchange is no loop of a region") {
+  dynamic::builder b(two_by_two);
+  const value x = b.input(dynamic::in<double>({8, 8}, {"model", "data"}));
+  b.output(manual<"data">(
+      [](value a) {
+        return fori_loop(
+            4, ghost<2>([](value, value u) { return 0.25 * (shift(u, 0, -1) + shift(u, 0, 1)); }), a);
+      },
+      takes<split<_, "data">>{}, gives<split<_, "data">>{})(x));
+  CHECK(error_of([&] { static_cast<void>(b.compile()); })
+            .find("a manual region makes one sweep on each exchange, and no ghost zones; write the loop outside of the region, or "
+                  "without ghost") != std::string::npos);
+}
+
 TEST_CASE("random regions that send nothing themselves are planned as the same program without them") {
   std::mt19937 random(163);
   const auto below = [&](std::size_t n) { return static_cast<int>(random() % n); };
   const std::vector<std::string> weights[] = {{"", "model"}, {"model", ""}, {"", ""}};
   const int programs = static_cast<int>(reference::programs(200));
-  int sends = 0, same = 0, cheaper = 0, dearer = 0;
+  int sends = 0, others = 0, dearer = 0;
   for (int k = 0; k < programs; ++k) {
     const std::int64_t parts = 2 + below(2), width = parts * (random() % 2 == 0 ? 2 : 4);
     const dynamic::mesh m({{"data", 2}, {"model", parts}});
@@ -140,14 +235,15 @@ TEST_CASE("random regions that send nothing themselves are planned as the same p
     sends += b.bytes > 0 ? 1 : 0;
     const bool is_less = a.bytes < b.bytes || (a.bytes == b.bytes && a.collectives < b.collectives);
     const bool is_same = a.bytes == b.bytes && a.collectives == b.collectives;
-    (is_same ? same : is_less ? cheaper : dearer) += 1;
-    if (!is_same) MESSAGE("program ", k, ": ", parts, " ", width, " ", words, " : ", a.bytes, " ", a.collectives, " and ", b.bytes, " ", b.collectives);
-    if (std::getenv("SHOW") && std::stoi(std::getenv("SHOW")) == k) std::printf("%s\n%s\n", explain(by_hand).c_str(), explain(automatic).c_str());
+    others += is_same ? 0 : 1;
+    dearer += is_same || is_less ? 0 : 1;
     const auto expected = results_of(automatic, inputs, simulated{});
     check_same(results_of(by_hand, inputs, simulated{}), expected);
     if (k % 10 == 0) check_same(results_of(compiled(m.checked(), inputs, f, true), inputs, threads{}), expected);
   }
-  MESSAGE(sends, " send, same ", same, " cheaper ", cheaper, " dearer ", dearer);
+  CHECK(sends > programs / 2);
+  CHECK(others <= programs / 100);  // a reader's wish, which the border hides, may be served sooner
+  CHECK(dearer <= programs / 100);
 }
 
 }  // namespace manual_as_planned
