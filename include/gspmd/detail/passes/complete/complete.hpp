@@ -298,8 +298,7 @@ class completion {
   /// side that was there before: who reads the value finds the same on both.
   constexpr void lie_as_outside(int i) {
     const node& n = nodes_[i];
-    const origin made = facts_of(n.op).made;
-    if (made != origin::viewed && (made != origin::renamed || (n.closed_axes & ~n.local_axes) == 0)) return;
+    if (facts_of(n.op).made != origin::viewed && (n.closed_axes & ~n.local_axes) == 0) return;
     const int from = n.operands[0];
     if (nodes_[from].shape.count != n.shape.count || found_[from].last_stage() > 0) return;
     give(i, rules_.of(i), from, rules_.of(i).operand(0), i, rules_.of(i).result());
