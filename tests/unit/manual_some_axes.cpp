@@ -242,7 +242,7 @@ value annotated(value v, std::int64_t by) {
     case 3: return reshard(v, split<"y,z", _>{});
     case 4: return reshard(v, split<_, "z,y">{});
     case 5: return reshard(v, split<_, _>{});
-    default: return reshard(v, split<"z", "*">{});
+    default: return reshard(v, split<"z", "?">{});
   }
 }
 value apply(const line& o, value a, value b, bool has_others) {

@@ -45,9 +45,9 @@ class deferred_reshards {
   [[nodiscard]] static constexpr bool is_plain_reshard(const node& n) {
     return facts_of(n.op).made == origin::renamed && n.annotated && n.operands.count == 1 && n.attributes.empty() && is_free(n);
   }
-  /// Whether a node is free of policies, and outside of the local view.
+  /// Whether a node is free of policies, and of collectives that a manual region writes.
   [[nodiscard]] static constexpr bool is_free(const node& n) {
-    return n.local_axes == 0 && !n.forbid_reshard && !n.keep_split && !n.keep_partial && n.gather_limit < 0;
+    return n.local_axes == n.hidden_axes && !n.forbid_reshard && !n.keep_split && !n.keep_partial && n.gather_limit < 0;
   }
   [[nodiscard]] static constexpr bool computes_by_element(const node& n) {
     const auto& facts = facts_of(n.op);

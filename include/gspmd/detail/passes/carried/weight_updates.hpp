@@ -224,7 +224,8 @@ class weight_updates {
   }
   [[nodiscard]] constexpr std::int64_t sent_longer(std::int64_t whole, std::int64_t part, std::int64_t gather) const {
     const auto devices = mesh_.size_of(axes_);
-    const auto sum = time_of_collective(mesh_, net_, collective_kind::all_reduce, axes_, share_of(2 * whole, devices - 1, devices));
+    const auto sum =
+        time_of_collective(mesh_, net_, collective_kind::all_reduce, axes_, share_of(2 * whole, devices - 1, devices));
     const auto scattered = time_to(collective_kind::reduce_scatter, part);
     const auto now = sum < gather ? sum : gather;
     const auto then = add_times(scattered < gather ? scattered : gather, time_to(collective_kind::all_gather, part));

@@ -227,45 +227,44 @@ class chooser {
     return use;
   }
   /// Over the border of a region (local_view_op) nothing is sent: along its axes both sides lie as is written, and the others split both
-  /// alike, as is asked for of the one or the other.
+  /// alike. As the value lies, if that costs no more: who reads it brings it to where it is wanted, as if there were no border.
   [[nodiscard]] constexpr operator_use border_use(int i, const node& n, const op_rule& rule) const {
-    factor_splits written;
-    const auto add = [&](const tensor_map& map, int of, bool is_closed, factor_splits& uses) {
-      for (const auto& use : to_factors(known_.mesh, rule, map, known_.preferred_of(of).splits)) {
-        bool is_known =
-            ((n.annotation.closed & axis_bit(use.axis)) != 0) != is_closed || (!is_closed && !is_on_both(rule, use.dim));
-        for (const auto& known : uses) is_known = is_known || known.axis == use.axis;
-        if (!is_known) add_factor_split(uses, use.axis, use.dim);
+    const sharding &from = known_.preferred_of(n.operands[0]), &to = known_.preferred_of(i);
+    const auto add = [&](const tensor_map& map, const sharding& lies, bool is_closed, factor_splits& uses) {
+      for (const auto& use : to_factors(known_.mesh, rule, map, lies.splits)) {
+        bool is_out = ((n.annotation.closed & axis_bit(use.axis)) != 0) != is_closed;
+        if (!is_closed) is_out = is_out || !rule.operand(0).holds(use.dim) || !rule.result().holds(use.dim);
+        for (const auto& known : uses) is_out = is_out || known.axis == use.axis;
+        if (!is_out) add_factor_split(uses, use.axis, use.dim);
       }
     };
-    add(rule.operand(0), n.operands[0], true, written);
-    add(rule.result(), i, true, written);
-    const use_search::preferences none;
-    const use_search search(known_.mesh, known_.net(), rule, none);
+    factor_splits written;
+    add(rule.operand(0), from, true, written);
+    add(rule.result(), to, true, written);
+    const use_search search(known_.mesh, known_.net(), rule, use_search::no_preferences);
     operator_prices prices(known_, i, n, rule);
-    const sharding& preferred = known_.preferred_of(i);
+    const axis_mask terms = to.partial & n.annotation.closed;
     auto held = held_partial(known_, n);
-    if ((preferred.partial & n.annotation.closed) != 0 && held[0].reduced_by != preferred.reduced_by) held[0] = {};
+    if (terms != 0 && held[0].reduced_by != to.reduced_by) held[0] = {};
     operator_use best;
     cost least{std::numeric_limits<int>::max()};
-    for (const bool as_result : {true, false}) {
+    const auto consider = [&](const tensor_map& map, const sharding& lies) {
       factor_splits uses = written;
-      if (as_result) add(rule.result(), i, false, uses);
-      else add(rule.operand(0), n.operands[0], false, uses);
+      add(map, lies, false, uses);
       operator_use trial = use_of(known_, n, rule, search.legal(uses), held);
-      if ((preferred.partial & n.annotation.closed) != 0) {
-        trial.result.partial |= preferred.partial & n.annotation.closed;
-        trial.result.reduced_by = preferred.reduced_by;
-      }
-      const cost price = prices.of(trial, use_search::no_limit);
-      if (!price.is_less_than(least)) continue;
+      trial.result.partial |= terms;
+      if (terms != 0) trial.result.reduced_by = to.reduced_by;
+      cost price = prices.of(trial, use_search::no_limit);
+      price.memory = -local_elements(known_.mesh, known_.shape_of(n.operands[0]), trial.wanted[0]);  // all else is a part of it
+      if (!price.is_less_than(least)) return;
       least = price;
       best = trial;
-    }
+    };
+    for (int v = state_.book.first_of(n.operands[0]); v >= 0; v = state_.book.values[v].next)
+      consider(rule.operand(0), state_.book.layout_of(v));
+    consider(rule.result(), to);
+    consider(rule.operand(0), from);
     return best;
-  }
-  [[nodiscard]] static constexpr bool is_on_both(const op_rule& rule, int f) {
-    return rule.operand(0).holds(f) && rule.result().holds(f);
   }
   /// A sum that a loop only adds to stays partial with what it adds.
   constexpr operator_use choose_with_sums(operator_chooser& of_operators, int i, const node& n, const op_rule& rule) {

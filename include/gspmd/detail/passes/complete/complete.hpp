@@ -114,6 +114,8 @@ class completion {
 
   constexpr void run() {
     connect_alike();
+    for (int i = 0; i < static_cast<int>(states_.size()); ++i)
+      if (nodes_[i].annotation.closed != 0) lie_as_outside(i);
     for (stage_ = 0; stage_ <= last_stage_; ++stage_) run_stage();
     stage_ = last_stage_;
     while (move_on()) run_rounds();
@@ -292,6 +294,16 @@ class completion {
     for (const auto& use : splits)
       if ((closed & axis_bit(use.axis)) == 0) add_factor_split(kept, use.axis, use.dim);
     splits = kept;
+  }
+  /// At the border of a region, and where a value is brought to it, a dim is open to axes that are not the region's where it is so on the
+  /// side that was there before: who reads the value finds the same on both.
+  constexpr void lie_as_outside(int i) {
+    const node& n = nodes_[i];
+    if (facts_of(n.op).made != origin::viewed && (n.annotation.closed & ~n.local_axes) == 0) return;
+    const int from = n.operands[0];
+    if (nodes_[from].shape.count != n.shape.count || found_[from].last_stage() > 0) return;
+    give(i, rules_.of(i), from, rules_.of(i).operand(0), i, rules_.of(i).result());
+    found_[i].open &= found_[from].open;
   }
   constexpr void note_change(int to, axis_mask had, int from, int via) {
     changed_ = true;

@@ -10,7 +10,8 @@ namespace gspmd::detail {
 /// Returns the sharding that the program asks for of every value: the one that completion found; or the one that the user asks for next,
 /// where a value that nobody annotated is only read to be resharded; or a part of it. Where every reader of a value takes the same slice of
 /// it, the slice is all that is made: all_reduce and slice become reduce_scatter, through any elementwise operators in between.
-/// Of a program with types, which are asked for as they are, only what repeats its operand is made in parts: no reduction becomes another.
+/// In a manual region that goes for the axes which are not its own; what lies as a collective of the region has it stays. Of a program
+/// with types, which are asked for as they are, only what repeats its operand is made in parts: no reduction becomes another.
 constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> completed) {
   vec<sharding> preferred(completed.data(), completed.data() + completed.size());
   const node* const nodes = g.nodes.data();
@@ -19,7 +20,7 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
     const span<const int> readers = uses.readers(i);
     const int count = static_cast<int>(readers.size());
     if (uses.needed[i] == 0 || facts_of(nodes[i].op).made == origin::given || count == 0 || readers[0] == i) continue;
-    if (nodes[i].local_axes != 0 || facts_of(nodes[i].op).made == origin::viewed) continue;  // devices may hold other data
+    if (nodes[i].local_axes != nodes[i].hidden_axes || facts_of(nodes[i].op).made == origin::viewed) continue;
     const dim_mask may_change = g.find_types == nullptr ? ~dim_mask{0} : repeated_dims(g, nodes[i]);
     if (may_change == 0) continue;
     if (count == 1 && !nodes[i].annotated && facts_of(nodes[i].op).made == origin::shards &&

@@ -88,8 +88,8 @@ class collective_joiner {
   [[nodiscard]] constexpr bool is_small(const instruction& op) const {
     if ((op.what != instruction_kind::reduce && op.what != instruction_kind::move) || op.forced || mesh_.size_of(op.axes) == 1)
       return false;
-    if (graph_.nodes[static_cast<std::size_t>(op.node)].local_axes != 0) return false;  // written as it is
-    if (saving_ > 0 && op.collective != collective_kind::all_reduce) return false;      // what waits is held longer
+    if ((graph_.nodes[static_cast<std::size_t>(op.node)].local_axes & op.axes) != 0) return false;  // written as it is
+    if (saving_ > 0 && op.collective != collective_kind::all_reduce) return false;                  // what waits is held longer
     const auto bytes = size_of(op);
     return bytes > 0 && bytes <= most_joined_bytes;
   }
@@ -128,8 +128,22 @@ class collective_joiner {
     for (int i = 0; i < static_cast<int>(program_.ops.size()); ++i) {
       const auto& op = program_.ops[i];
       if (ends_stretch(op)) stretch = i + 1;
-      else if (is_small(op) && maker_[op.operands[0]] < stretch) ready_.push_back(i);
+      else if (is_small(op) && maker_[before_borders(op.operands[0])] < stretch) ready_.push_back(i);
     }
+  }
+  /// The value that is this one before it went over the borders of manual regions, which do nothing.
+  [[nodiscard]] constexpr int before_borders(int v) const {
+    const int i = maker_[v];
+    const bool is_border = i >= 0 && program_.ops[i].what == instruction_kind::compute &&
+                           facts_of(graph_.nodes[static_cast<std::size_t>(program_.ops[i].node)].op).made == origin::viewed;
+    return is_border ? before_borders(program_.ops[i].operands[0]) : v;
+  }
+  /// Puts the borders through which a value goes, if they do not stand there yet.
+  constexpr void put_borders(int v, int at) {
+    if (v == before_borders(v) || maker_[v] < at || is_taken_[maker_[v]] != 0) return;
+    put_borders(program_.ops[maker_[v]].operands[0], at);
+    is_taken_[maker_[v]] = 1;
+    put(maker_[v]);
   }
   /// Lets those that stand behind `at` in this stretch go along with groups that are let go.
   constexpr void take_along(std::uint64_t groups, int at) {
@@ -146,6 +160,7 @@ class collective_joiner {
       const auto bytes = size_of(program_.ops[i]);
       for (int g = 0; g < static_cast<int>(groups_.size()) && is_taken_[i] == 0; ++g)
         if ((groups >> g & 1U) != 0 && can_take(groups_[g], k) && has_room(groups_[g], bytes)) {
+          put_borders(program_.ops[i].operands[0], at);
           is_taken_[i] = 1;
           add_to(g, i, bytes);
         }
