@@ -3,7 +3,7 @@
 // mistakes: 8
 // expect: explicit_axes: `z` is not an axis
 // expect: which is automatic, before `data`
-// expect: explicit, and these by `model`
+// expect: these by `model` into 4 parts
 // expect: a value is a sum along it is for
 // expect: input 0: names `data,model`
 // expect: and a region takes explicit axes
