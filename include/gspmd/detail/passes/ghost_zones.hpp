@@ -24,12 +24,10 @@ constexpr graph with_ghost_zones(const graph& g, const vec<sharding>& layouts) {
     node n = g.nodes[i];
     const auto asked = ghost_sweeps(n);
     if (asked != 1) {
-      if (n.local_axes != 0) {
+      if (n.local_axes != 0)
         out.fail(n.at, "fori_loop", mistake::region,
                  "a manual region makes one sweep on each exchange, and no ghost zones; write the loop outside of the region, or "
                  "without ghost");
-        return out;
-      }
       const ghost_sweep sweep(g, layouts, i, out);
       if (out.failed()) return out;
       const ghost_reach reach(sweep);

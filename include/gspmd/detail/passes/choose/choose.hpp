@@ -84,11 +84,10 @@ class chooser {
   constexpr void named(int, int) {}
   constexpr void made_with_last(int, int) {}
   constexpr void made(int, int, int, int) {}
-  constexpr void moved(const purpose&, int form, const reshard_step& step, int next, int level) {
+  constexpr void moved(const purpose&, int form, const reshard_step& step, int, int level) {
     if (is_replayed_) return;
     const auto& from = state_.book.values[form];
     const node& n = known_.at(from.node);
-    static_cast<void>(next);
     const auto note = [&](const mesh_shape& mesh) {
       const auto bytes = step_bytes(mesh, n.shape, from.layout, step, bytes_of(n.type));
       add_time(step_time(mesh, known_.net(), n.shape, from.layout, step, bytes), level);
@@ -213,18 +212,20 @@ class chooser {
   [[nodiscard]] constexpr operator_use typed_use(int i, const node& n, const op_rule& rule) const {
     operator_use use;
     for (int k = 0; k < n.operands.count; ++k)
-      for (const auto& f : to_factors(known_.mesh, rule, rule.operand(k), known_.preferred_of(n.operands[k]).splits)) {
-        bool is_there = false;
-        for (const auto& u : use.uses) is_there = is_there || u.axis == f.axis;
-        if (!is_there) add_factor_split(use.uses, f.axis, f.dim);
-      }
+      for (const auto& f : to_factors(known_.mesh, rule, rule.operand(k), known_.preferred_of(n.operands[k]).splits))
+        add_if_free(use.uses, f);
     for (int k = 0; k < n.operands.count; ++k) {
-      sharding s = known_.preferred_of(n.operands[k]);
-      s.splits = to_dims(known_.mesh, rule, rule.operand(k), use.uses);
-      use.wanted.push_back(s);
+      use.wanted.push_back(known_.preferred_of(n.operands[k]));
+      use.wanted[k].splits = to_dims(known_.mesh, rule, rule.operand(k), use.uses);
     }
     use.result = known_.preferred_of(i);
     return use;
+  }
+  /// Adds a use of an axis that has none.
+  static constexpr void add_if_free(factor_splits& uses, const axis_use& use) {
+    for (const auto& known : uses)
+      if (known.axis == use.axis) return;
+    add_factor_split(uses, use.axis, use.dim);
   }
   /// Over the border of a region (local_view_op) nothing is sent: along its axes both sides lie as is written, and the others split both
   /// alike. As the value lies, if that costs no more: who reads it brings it to where it is wanted, as if there were no border.
@@ -232,10 +233,20 @@ class chooser {
     const sharding &from = known_.preferred_of(n.operands[0]), &to = known_.preferred_of(i);
     const auto add = [&](const tensor_map& map, const sharding& lies, bool is_closed, factor_splits& uses) {
       for (const auto& use : to_factors(known_.mesh, rule, map, lies.splits)) {
+<<<<<<< HEAD
         bool is_out = ((n.annotation.closed & axis_bit(use.axis)) != 0) != is_closed;
         if (!is_closed) is_out = is_out || !rule.operand(0).holds(use.dim) || !rule.result().holds(use.dim);
         for (const auto& known : uses) is_out = is_out || known.axis == use.axis;
         if (!is_out) add_factor_split(uses, use.axis, use.dim);
+||||||| cb3d45ff
+        bool is_out = ((n.closed_axes & axis_bit(use.axis)) != 0) != is_closed;
+        if (!is_closed) is_out = is_out || !rule.operand(0).holds(use.dim) || !rule.result().holds(use.dim);
+        for (const auto& known : uses) is_out = is_out || known.axis == use.axis;
+        if (!is_out) add_factor_split(uses, use.axis, use.dim);
+=======
+        const bool is_on_both = rule.operand(0).holds(use.dim) && rule.result().holds(use.dim);
+        if (((n.closed_axes & axis_bit(use.axis)) != 0) == is_closed && (is_closed || is_on_both)) add_if_free(uses, use);
+>>>>>>> h-b
       }
     };
     factor_splits written;

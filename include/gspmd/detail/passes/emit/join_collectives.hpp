@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -35,7 +36,7 @@ class collective_joiner {
       : graph_(g), mesh_(mesh), saving_(saving), program_(p) {}
 
   constexpr void run() {
-    if (!any_two()) return;
+    if (std::count_if(program_.ops.begin(), program_.ops.end(), [this](const auto& op) { return is_small(op); }) < 2) return;
     const auto count = program_.values.size();
     maker_.resize(count, -1);
     uses_.resize(count, 0);
@@ -49,10 +50,7 @@ class collective_joiner {
     group_of_.resize(program_.ops.size(), -1);
     if (saving_ == 0) list_ready();
     walk(false);
-    int last = -1;
-    for (const int size : sizes_)
-      if (size > 1) last = size;
-    if (last > 1) walk(true);
+    if (std::any_of(sizes_.begin(), sizes_.end(), [](int size) { return size > 1; })) walk(true);
   }
 
  private:
@@ -82,8 +80,7 @@ class collective_joiner {
   }
   /// Returns the bytes of its operand or its result, whichever are more.
   [[nodiscard]] constexpr std::int64_t size_of(const instruction& op) const {
-    const auto before = size_of(op.operands[0]), after = size_of(op.result);
-    return before < after ? after : before;
+    return std::max(size_of(op.operands[0]), size_of(op.result));
   }
   [[nodiscard]] constexpr bool is_small(const instruction& op) const {
     if ((op.what != instruction_kind::reduce && op.what != instruction_kind::move) || op.forced || mesh_.size_of(op.axes) == 1)
@@ -92,11 +89,6 @@ class collective_joiner {
     if (saving_ > 0 && op.collective != collective_kind::all_reduce) return false;                  // what waits is held longer
     const auto bytes = size_of(op);
     return bytes > 0 && bytes <= most_joined_bytes;
-  }
-  [[nodiscard]] constexpr bool any_two() const {
-    int count = 0;
-    for (const auto& op : program_.ops) count += is_small(op) ? 1 : 0;
-    return count > 1;
   }
   [[nodiscard]] constexpr kind_of kind(const instruction& op) const {
     const auto& from = program_.value(op.operands[0]);
@@ -189,8 +181,7 @@ class collective_joiner {
       }
       const bool is_put_off = is_lazy(graph_, op) || is_alias(graph_, mesh_, program_, op);
       if (is_put_off || is_small(op)) {
-        if (const auto waits = waits_of(op); waits != 0) follow(i, waits);
-        else release(i);
+        release(i);
         continue;
       }
       for (auto waits = waits_of(op); waits != 0; waits = waits_of(op)) {
@@ -216,13 +207,12 @@ class collective_joiner {
     for (const int o : op.operands) waits |= waits_for_[o];
     return waits;
   }
-  constexpr void follow(int i, std::uint64_t waits) {
-    waits_for_[program_.ops[i].result] = waits;
-    groups_[first_bit(waits)].followers.push_back(i);
-  }
-  /// One that waits for no group: a collective may wait in one.
+  /// It follows the groups that it waits for; where it waits for none, a collective may wait in one.
   constexpr void release(int i) {
-    if (moves_ ? is_grouped(i) : is_small(program_.ops[i])) join(i);
+    const auto waits = waits_of(program_.ops[i]);
+    waits_for_[program_.ops[i].result] = waits;
+    if (waits != 0) groups_[std::countr_zero(waits)].followers.push_back(i);
+    else if (moves_ ? is_grouped(i) : is_small(program_.ops[i])) join(i);
     else put(i);
   }
 
@@ -283,12 +273,6 @@ class collective_joiner {
     return -1;
   }
 
-  static constexpr int first_bit(std::uint64_t bits) {
-    int i = 0;
-    while ((bits >> i & 1U) == 0) ++i;
-    return i;
-  }
-
   constexpr void let_go(std::uint64_t which) {
     for (int k = 0; which != 0 && k < static_cast<int>(groups_.size()); ++k) {
       if ((which >> k & 1U) == 0 || !groups_[k].is_open || groups_[k].is_closing) continue;
@@ -306,9 +290,7 @@ class collective_joiner {
       vec<int> followers;
       for (std::size_t next = 0; take_followers(k, followers, next); ++next) {
         const int f = followers[next];
-        waits_for_[program_.ops[f].result] = 0;
-        if (const auto waits = waits_of(program_.ops[f]); waits != 0) follow(f, waits);
-        else release(f);
+        release(f);
       }
       groups_[k].is_open = groups_[k].is_closing = false;
     }
@@ -327,11 +309,8 @@ class collective_joiner {
     return next < list.size();
   }
   constexpr void let_all_go() {
-    for (bool is_any = true; is_any;) {
-      let_go(~std::uint64_t{0});
-      is_any = false;
-      for (const auto& g : groups_) is_any = is_any || g.is_open;
-    }
+    do let_go(~std::uint64_t{0});
+    while (std::any_of(groups_.begin(), groups_.end(), [](const group& g) { return g.is_open; }));
   }
 
   const graph& graph_;
