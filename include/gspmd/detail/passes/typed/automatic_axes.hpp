@@ -197,7 +197,9 @@ class automatic_writer {
       wanted = typed;
       made = along_.by_types(t);
     }
+    out_.is_forced = !fits;
     for (int k = 0; k < forms.count; ++k) n.operands[k] = out_.brought(node_of_[forms[k]], wanted[k], n.at);
+    out_.is_forced = false;
     const int id = out_.number[t] = out_.push(n, made, out_.region);
     for (int r = 1; r < n.results; ++r) {
       node more = typed_.nodes[t + r];
