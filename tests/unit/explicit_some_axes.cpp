@@ -10,6 +10,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
@@ -17,6 +18,8 @@
 #include <gspmd/grad.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/manual.hpp>
+#include <gspmd/report/explain.hpp>
+#include <gspmd/vmap.hpp>
 
 #include "support/error_of.hpp"
 #include "support/run_random.hpp"
@@ -308,7 +311,7 @@ program random_program(std::mt19937& random, int (&by_kind)[kinds_of_lines], int
 
 TEST_CASE("random programs are accepted as if there were the explicit axes alone, and give one device's values and gradients") {
   std::mt19937 random(28);
-  int by_kind[kinds_of_lines]{}, refused = 0, ran = 0, with_gradients = 0, sent_by_planner = 0, sent_by_types = 0;
+  int by_kind[kinds_of_lines]{}, refused = 0, ran = 0, with_gradients = 0, sent_by_planner = 0, sent_by_types = 0, gave_way = 0;
   const int programs = static_cast<int>(reference::programs(260));
   for (int k = 0; k < programs; ++k) {
     const program p = random_program(random, by_kind, refused);
@@ -354,12 +357,19 @@ TEST_CASE("random programs are accepted as if there were the explicit axes alone
     ++ran;
     with_gradients += has_gradients ? 1 : 0;
     sent_by_types += sent_over(*with, typed) > 0 ? 1 : 0;
+    const auto& steps = with->view().steps;
+    if (std::any_of(steps.begin(), steps.end(), [](const auto& s) { return s.forced; })) {  // an automatic axis
+      ++gave_way;
+      CHECK(explain(*with).find("forced: what reads it cannot work on this split") != std::string::npos);
+    }
     sent_by_planner += with->traffic().bytes > sent_over(*with, typed) ? 1 : 0;
   }
-  MESSAGE(ran, " ran, ", with_gradients, " with gradients, ", refused, " refusals, ", sent_by_types, " ", sent_by_planner);
+  MESSAGE(gave_way, " gave way, ", ran, " ran, ", with_gradients, " with gradients, ", refused, " refusals, ", sent_by_types, " ",
+          sent_by_planner);
   CHECK(ran > programs * 8 / 10);
   CHECK(sent_by_planner > programs / 4);
   CHECK(sent_by_types > programs / 4);
+  CHECK((gave_way > 0 || programs < 240));
   for (int kind = 0; kind < kinds_of_lines && programs >= 240; ++kind) CHECK_MESSAGE(by_kind[kind] > 0, kind);
 }
 
@@ -409,6 +419,50 @@ TEST_CASE("automatic axes cut evenly what explicit ones leave of a dim, or such 
             "input 0: dim 0, 12 elements, is cut into parts of 6 by `data`, and these by `model` into 4 parts that are not "
             "equal; split another dim, or pad this one") != std::string::npos);
   CHECK(said(16) == "no error");
+}
+
+TEST_CASE("vmap over examples that an explicit axis splits sends nothing over it; the example is planned along the other") {
+  dynamic::builder b(dynamic::mesh({{"data", 2}, {"model", 2}}).explicit_axes({"data"}));
+  const value x = b.input(dynamic::in<double>({8, 6})), w = b.input(dynamic::in<double>({6, 4}));
+  dynamic::strict_program p(b, "");
+  p.input(x, {{on{state::shard, 0, monoid::add}, on{state::invariant}}});
+  p.input(w, {{on{state::replica}, on{state::shard, 0, monoid::add}}});
+  b.output(vmap<0, not_mapped>([](value v, value u) { return tanh(einsum<"d,df->f">(v, u)); })(x, w));
+  const auto program = b.compile();
+  CHECK(sent_over(program, {"data"}) == 0);
+  CHECK(sent_over(program, {"model"}) > 0);
+  std::vector<double> xs, ws;
+  for (int k = 0; k < 48; ++k) xs.push_back(k % 7 / 4.0 - 0.5);
+  for (int k = 0; k < 24; ++k) ws.push_back(k % 5 / 4.0 - 0.5);
+  const auto found = program.run(simulated{}, xs, ws);
+  for (std::size_t e = 0; e < 8; ++e)
+    for (std::size_t f = 0; f < 4; ++f) {
+      double sum = 0;
+      for (std::size_t d = 0; d < 6; ++d) sum += xs[6 * e + d] * ws[4 * d + f];
+      CHECK(found[0].data<double>()[4 * e + f] == doctest::Approx(std::tanh(sum)));
+    }
+}
+
+TEST_CASE("what the mesh asks of plans reaches that of the automatic axes: a search, and what a device may hold") {
+  const auto compiled = [](const dynamic::mesh& m) {
+    dynamic::builder b(m);
+    const value x = b.input(dynamic::in<float>({2048, 256})), w1 = b.input(dynamic::in<float>({256, 1024})),
+                w2 = b.input(dynamic::in<float>({1024, 256}));
+    dynamic::strict_program p(b, "");
+    const on whole{state::invariant}, rows{state::shard, 0, monoid::add}, columns{state::shard, 1, monoid::add};
+    p.input(x, {{whole, rows, rows}});
+    p.input(w1, {{whole, whole, columns}});
+    p.input(w2, {{whole, whole, rows}});
+    const auto y = einsum<"bf,fd->bd">(relu(einsum<"bd,df->bf">(x, w1)), w2);
+    const auto [g1, g2] = grad(mean(y * y), std::tuple{w1, w2});
+    b.output(w1 - 0.1 * g1);
+    b.output(w2 - 0.1 * g2);
+    return b.compile();
+  };
+  const auto m = dynamic::mesh({{"pod", 2}, {"dp", 2}, {"tp", 4}}).explicit_axes({"pod"});
+  CHECK(compiled(m.searched()).traffic().bytes < compiled(m).traffic().bytes);
+  CHECK(caught::error_of([&] { static_cast<void>(compiled(m.within(1000))); }).find("are allowed: split more") !=
+        std::string::npos);
 }
 
 }  // namespace explicit_some_axes

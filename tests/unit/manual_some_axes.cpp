@@ -188,6 +188,15 @@ TEST_CASE("in a program with types, parts of regions are cut evenly by other axe
   const auto even = compiled(16, both, numbered).run(simulated{}, std::vector<double>(16, 1.0));
   for (std::size_t i = 0; i < 16; ++i) CHECK(even[0].data<double>()[i] == (i < 8 ? 1 : 2));
 
+  // An axis of one device cuts nothing, wherever it stands.
+  dynamic::builder b(dynamic::mesh({{"y", 1}, {"x", 2}}));
+  dynamic::strict_program p(b, "");
+  const value x = b.input(dynamic::in<double>({16}));
+  p.input(x, both);  // y before x
+  b.output(numbered(x));
+  const auto behind_one = b.compile().run(simulated{}, std::vector<double>(16, 1.0));
+  for (std::size_t i = 0; i < 16; ++i) CHECK(behind_one[0].data<double>()[i] == (i < 8 ? 1 : 2));
+
   const dynamic::value_states one{{on{state::replica}, on{state::shard, 0}}};
   const auto own = [](value x) {
     return manual<"x">([](value a) { return local::own_part<"x">(a, 0); }, takes<replica<"x">>{}, gives<split<"x">>{})(x);

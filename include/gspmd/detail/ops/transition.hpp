@@ -214,39 +214,27 @@ constexpr int add_cotangent(graph& g, int dy, int x, location at, cotangent is) 
 struct written_step {
   device_action what = device_action::nothing;
   axis_mask axes = 0;
-  bool is_found = false;  // by the planner: what its axes and others do is what the layout of its node says
+  bool is_found = false;   // by the planner: what its axes and others do is what the layout of its node says
+  bool is_forced = false;  // an operator that reads it cannot work on the split that the value has
 
   constexpr void keep(node& n) const {
-    add_attributes(n, static_cast<int>(what) + 16 * std::int64_t{axes} + (is_found ? found_bit : 0));
+    add_attributes(
+        n, static_cast<int>(what) + 16 * std::int64_t{axes} + (is_found ? found_bit : 0) + (is_forced ? 2 * found_bit : 0));
   }
   static constexpr int count_of(const node& n) { return n.attributes.count; }
   static constexpr written_step of(const node& n, int k) {
     const std::int64_t a = n.attributes[k];
-    return {static_cast<device_action>(a % 16), static_cast<axis_mask>(a % found_bit / 16), a >= found_bit};
+    return {static_cast<device_action>(a % 16), static_cast<axis_mask>(a % found_bit / 16), (a / found_bit & 1) != 0,
+            a / found_bit > 1};
   }
 
  private:
   static constexpr std::int64_t found_bit = std::int64_t{1} << 40;
 };
 
-/// Adds the place of a device along an axis, an s32 of rank 0.
-constexpr int add_axis_index(graph& g, int axis, location at) {
-  node n = source(code_of<transition_op>, dtype::s32, {}, at);
-  state_change{transition_kind::reinterpret, axis_bit(axis), {state::constant}, {state::varying}}.keep(n);
-  return g.add(n);
-}
-
 /// Adds a value that a function makes of which only the class is known: nothing is asked of how its dims correspond.
 constexpr int add_opaque(graph& g, dtype type, const extents& shape, span<const int> operands, const operator_class& c,
                          location at);
-
-/// Adds one of several values of one shape by a predicate, operand 0.
-constexpr int add_choice(graph& g, span<const int> operands, location at) {
-  const node& like = g.nodes[static_cast<std::size_t>(operands[1])];
-  const int id = add_opaque(g, like.type, like.shape, operands, {partial_class::all, 1}, at);
-  if (id >= 0) g.nodes[static_cast<std::size_t>(id)].attributes.push_back(1);
-  return id;
-}
 
 struct opaque_op : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr const char* name = "opaque";

@@ -256,9 +256,11 @@ class plan_explainer {
       t += " of " + name + ": " + sharding_of(from) + " -> " + sharding_of(to);
       t += sends ? ", sends " + bytes(s.bytes_sent) + repeated : ", sends nothing";
       table.add({t});
-      if (s.forced)
-        table.add({"       forced: " + std::string(name_of(plan_.nodes[static_cast<std::size_t>(i)].op)) +
-                   " cannot work on this split of " + name + ", so the value is gathered"});
+      if (!s.forced) continue;
+      const auto& of = plan_.nodes[static_cast<std::size_t>(i)].op;
+      const bool is_for_reader = words_of(of).made == origin::renamed;  // of a program whose explicit axes are typed
+      table.add({"       forced: " + std::string(is_for_reader ? "what reads it" : name_of(of)) +
+                 " cannot work on this split of " + name + ", so the value is gathered"});
     }
   }
 

@@ -86,9 +86,10 @@ class interpreter {
   void run(Comm& comm, const device_memory* devices, const void** from, void** to) {
     if (known_communicator_ != &communicator_type<Comm>) {
       known_communicator_ = &communicator_type<Comm>;
+      go_on_ = go_on_of<Comm>(plan_);
       for (std::size_t i = 0; i < ready_.size(); ++i) ready_[i].joint = joint_function_of<Comm>(plan_.steps[i]);
     }
-    const devices_here here{devices, comm.local_count(), from, to, &comm, go_on<Comm>};
+    const devices_here here{devices, comm.local_count(), from, to, &comm, go_on_};
     if (!plan_.is_checked || named_ == nullptr) return run_plan(plan_, ready_.data(), here);
     plan_step words;
     words.kernel = id_of<kernels::move>;
@@ -106,6 +107,7 @@ class interpreter {
   prepared_objects objects_;
   std::vector<ready_step> ready_;
   const char* known_communicator_ = nullptr;
+  void (*go_on_)(void*) = nullptr;
 };
 
 }  // namespace gspmd::detail

@@ -24,13 +24,16 @@ struct devices_here {
   const void** from;
   void** to;
   void* communicator;
-  void (*go_on)(void* communicator);  // moves on what is under way
+  void (*go_on)(void* communicator);  // moves on what is under way; null: nothing ever is
 };
-/// Optional: see communicator.
+/// Returns what moves on the collectives that a plan starts; null: it starts none, or its communicator does not ask for that.
 template <class Comm>
-inline constexpr auto go_on = [](void* communicator) {
-  if constexpr (requires(Comm& comm) { comm.go_on(); }) static_cast<Comm*>(communicator)->go_on();
-};
+constexpr auto go_on_of(const plan_view& p) -> void (*)(void*) {
+  if constexpr (requires(Comm& comm) { comm.go_on(); })
+    for (const auto& n : p.nodes)
+      if (n.is_started) return [](void* communicator) { static_cast<Comm*>(communicator)->go_on(); };
+  return nullptr;
+}
 
 /// Memory that the steps of a session, of which one runs at a time, share.
 class step_memory {

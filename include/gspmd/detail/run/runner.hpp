@@ -61,7 +61,7 @@ struct plan_runner {
       const ready_step& r = ready[i];
       if (r.alone != nullptr) {
         for (int d = 0; d < devices.count; ++d) r.alone(r.prepared, plan, s, devices.memory[d]);
-        devices.go_on(devices.communicator);
+        if (devices.go_on != nullptr) devices.go_on(devices.communicator);
       } else if (r.joint != nullptr) {
         r.joint(r.prepared, plan, s, devices);
         for (int d = 0; d < devices.count; ++d) clear_results(plan, s, devices.memory[d]);

@@ -371,7 +371,8 @@ struct frozen_steps {
 
 template <class Program, class Comm>
 void run_static(Comm& comm, const device_memory* devices, const void** from, void** to) {
-  const devices_here here{devices, comm.local_count(), from, to, &comm, go_on<Comm>};
+  static constexpr auto go_on = go_on_of<Comm>(Program::view);
+  const devices_here here{devices, comm.local_count(), from, to, &comm, go_on};
   if constexpr (Program::view.is_checked)
     run_plan_checked(Program::view, Program::mesh::info, frozen_steps<Program, Comm>::list.data(), here,
                      run_jointly<kernels::move, std::int64_t, movement, Comm>);

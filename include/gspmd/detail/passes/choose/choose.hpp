@@ -233,20 +233,8 @@ class chooser {
     const sharding &from = known_.preferred_of(n.operands[0]), &to = known_.preferred_of(i);
     const auto add = [&](const tensor_map& map, const sharding& lies, bool is_closed, factor_splits& uses) {
       for (const auto& use : to_factors(known_.mesh, rule, map, lies.splits)) {
-<<<<<<< HEAD
-        bool is_out = ((n.annotation.closed & axis_bit(use.axis)) != 0) != is_closed;
-        if (!is_closed) is_out = is_out || !rule.operand(0).holds(use.dim) || !rule.result().holds(use.dim);
-        for (const auto& known : uses) is_out = is_out || known.axis == use.axis;
-        if (!is_out) add_factor_split(uses, use.axis, use.dim);
-||||||| cb3d45ff
-        bool is_out = ((n.closed_axes & axis_bit(use.axis)) != 0) != is_closed;
-        if (!is_closed) is_out = is_out || !rule.operand(0).holds(use.dim) || !rule.result().holds(use.dim);
-        for (const auto& known : uses) is_out = is_out || known.axis == use.axis;
-        if (!is_out) add_factor_split(uses, use.axis, use.dim);
-=======
         const bool is_on_both = rule.operand(0).holds(use.dim) && rule.result().holds(use.dim);
-        if (((n.closed_axes & axis_bit(use.axis)) != 0) == is_closed && (is_closed || is_on_both)) add_if_free(uses, use);
->>>>>>> h-b
+        if (((n.annotation.closed & axis_bit(use.axis)) != 0) == is_closed && (is_closed || is_on_both)) add_if_free(uses, use);
       }
     };
     factor_splits written;

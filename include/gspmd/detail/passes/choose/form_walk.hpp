@@ -92,9 +92,10 @@ class form_walk {
     int form = bring(operand, client_.layout_of(operand), {i});
     const int count = written_step::count_of(n);
     for (int k = 0; k < count; ++k) {
-      const reshard_step step = planned_step(mesh_, n.shape, written_step::of(n, k), book_.layout_of(form), to);
+      const written_step written = written_step::of(n, k);
+      const reshard_step step = planned_step(mesh_, n.shape, written, book_.layout_of(form), to);
       const int next = k + 1 < count ? book_.add_value(operand, step.to) : book_.add(graph_, i, step.to);
-      client_.moved({i}, form, step, next, level);
+      client_.moved({i, written.is_forced}, form, step, next, level);
       form = next;
     }
     client_.renamed(i, form);

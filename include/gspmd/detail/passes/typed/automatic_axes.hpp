@@ -197,7 +197,9 @@ class automatic_writer {
       wanted = typed;
       made = along_.by_types(t);
     }
+    out_.is_forced = !fits || !keeps_splits(wanted, along);
     for (int k = 0; k < forms.count; ++k) n.operands[k] = out_.brought(node_of_[forms[k]], wanted[k], n.at);
+    out_.is_forced = false;
     const int id = out_.number[t] = out_.push(n, made, out_.region);
     for (int r = 1; r < n.results; ++r) {
       node more = typed_.nodes[t + r];
@@ -249,6 +251,12 @@ class automatic_writer {
     const auto before = part_along(operand, out_.automatic).splits, after = part_along(result, out_.automatic).splits;
     const auto uses = to_factors(out_.seen, rule, rule.operand(0), before);
     return uses.count == before.count && to_dims(out_.seen, rule, rule.result(), uses) == after;
+  }
+  /// Whether no automatic axis gives way to the explicit ones of its dim.
+  [[nodiscard]] constexpr bool keeps_splits(const layouts_of& wanted, const layouts_of& along) const {
+    bool all = true;
+    for (int k = 0; k < wanted.count; ++k) all = all && part_along(wanted[k], out_.automatic).splits == along[k].splits;
+    return all;
   }
   /// Whether what is a sum along both kinds of axes is one by one function.
   [[nodiscard]] constexpr bool has_one_sum(const layouts_of& wanted, const layouts_of& along, const sharding& result,

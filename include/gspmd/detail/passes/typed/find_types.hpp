@@ -16,6 +16,12 @@ constexpr value_type type_of_input(const mesh_info& mesh, const node& n) {
   return value_type::of(n.annotation.layout).without(mesh.automatic_axes);
 }
 
+/// Tells the types of the inputs that were not typed yet.
+constexpr void give_inputs(program_typer& typer, const graph& g) {
+  for (const int i : g.inputs)
+    if (i >= typer.next) typer.give(i, type_of_input(*g.mesh, g.nodes[static_cast<std::size_t>(i)]));
+}
+
 /// The types of a program in the explicit mode that is being traced, up to here. Each node is typed once; again where the type of an input
 /// was said after it had been asked for, or where something was refused: what allows it may be said later (with_exchange).
 constexpr const program_typer& types_up_to_here(graph& g) {
@@ -27,8 +33,7 @@ constexpr const program_typer& types_up_to_here(graph& g) {
       begin();
   program_typer& typer = *g.typer.get();
   typer.types.resize(g.nodes.size());
-  for (const int i : g.inputs)
-    if (i >= typer.next) typer.give(i, type_of_input(*g.mesh, g.nodes[static_cast<std::size_t>(i)]));
+  give_inputs(typer, g);
   typer.run();
   return typer;
 }
@@ -36,7 +41,7 @@ constexpr const program_typer& types_up_to_here(graph& g) {
 /// The types of a program in the explicit mode.
 constexpr program_typer typed_program(const graph& g) {
   program_typer typer(g, *g.mesh, 0);
-  for (const int i : g.inputs) typer.give(i, type_of_input(*g.mesh, g.nodes[static_cast<std::size_t>(i)]));
+  give_inputs(typer, g);
   typer.run();
   return typer;
 }

@@ -24,6 +24,7 @@ struct joint_program {
   mesh_shape seen;  // the mesh as automatic axes see it
   graph made;
   vec<int> number;            // by node of the typed program: one that stands for it
+  bool is_forced = false;     // what is brought is for an operator whose automatic split cannot be joined with its typed one
   int region = -1, tag = -1;  // of what is made next: it is for the sake of the user's value that this tag names
 
   [[nodiscard]] constexpr const node& at(int x) const { return made.nodes[static_cast<std::size_t>(x)]; }
@@ -90,6 +91,7 @@ struct joint_program {
     n.in_gradient = at(x).in_gradient;
     n.tag = tag;
     n.scope = at(x).scope;
+    n.allow_replication = step.is_forced;  // the plan says it, and goes on
     step.keep(n);
     return push(n, to, region);
   }
@@ -121,7 +123,8 @@ struct joint_program {
       const device_action does = step.what == reshard_step::kind::reduce ? device_action::sum
                                  : step.what == reshard_step::kind::move ? device_action::exchange
                                                                          : device_action::keep_own;
-      x = stepped(x, {does, step.axes, true}, put_behind(mesh_, shape, is, step.to), where);
+      x = stepped(x, {does, step.axes, true, is_forced && does == device_action::exchange}, put_behind(mesh_, shape, is, step.to),
+                  where);
     }
     if (wanted.partial == along.partial) return x;
     return stepped(x, {device_action::keep_first, wanted.partial & ~along.partial, true}, put_behind(mesh_, shape, is, wanted),

@@ -306,8 +306,7 @@ class region_planner {
 /// The function for `graph::type_local` of a program with manual regions.
 constexpr void type_local(graph& g, bool annotate) {
   program_typer typer(g, *g.mesh, 0, g.find_types == nullptr);
-  if (g.find_types != nullptr)
-    for (const int i : g.inputs) typer.give(i, type_of_input(*g.mesh, g.nodes[static_cast<std::size_t>(i)]));
+  if (g.find_types != nullptr) give_inputs(typer, g);
   typer.run();
   if (!typer.mistakes.empty()) {
     if (g.error.empty()) g.error << first_mistake(typer);
