@@ -16,6 +16,7 @@
 #include <gspmd/dynamic/monoid.hpp>
 #include <gspmd/layouts/xla_sharding.hpp>
 #include <gspmd/report/inspect.hpp>
+#include <gspmd/weight_update.hpp>
 
 #include "mesh.hpp"
 #include "scopes.hpp"
@@ -66,6 +67,8 @@ class program_builder {
     const auto* inputs = list(top, "inputs", true);
     const auto* ops = list(top, "ops", false);
     const auto* outputs = list(top, "outputs", true);
+    const auto* next = top.find("next");
+    const auto* update = list(top, "shard_weight_update", false);
     top.refuse_unknown();
     if (!built_.program) return {};  // no annotation can be read without its mesh
     const std::size_t count = (inputs != nullptr ? inputs->size() : 0) + (ops != nullptr ? ops->size() : 0);
@@ -82,7 +85,9 @@ class program_builder {
       const path at(root_, "ops");
       for (std::size_t i = 0; i < ops->size(); ++i) read_op((*ops)[i], path(at, i));
     }
+    if (next != nullptr) read_next(*next, path(root_, "next"));
     if (outputs != nullptr) read_outputs(*outputs, path(root_, "outputs"));
+    if (update != nullptr && errors_.empty()) ask_updates(*update, path(root_, "shard_weight_update"));
     if (errors_.empty()) share_annotations();
     if (errors_.empty() && counted_bytes_ > 0x1p61L)
       errors_.add("", "the values of the program are too large to count what moving them takes in 64 bits");
@@ -895,8 +900,39 @@ class program_builder {
       listed[number] = true;
       if (!made_[number].is_valid()) continue;  // what is wrong with it has been said
       built_.outputs.push_back(it->second);
-      built_.program->output(made_[number]);
+      value out = made_[number];
+      if (const auto before = next_of_.find(name); before != next_of_.end()) {
+        out = gspmd::next_value(made_[static_cast<std::size_t>(before->second)], out, {built_.values[number].name.c_str(), 0});
+        built_.program->label(out, it->second);
+        if (const auto mistake = built_.program->take_mistake(); !mistake.empty())
+          errors_.add(path(path(root_, "next"), name).str(), mistake);
+        next_of_.erase(before);
+      }
+      built_.program->output(out);
     }
+    for (const auto& [name, input] : next_of_)
+      errors_.add(path(path(root_, "next"), name).str(), in_quotes(name) + " is no output; a next value is one");
+  }
+
+  /// Outputs that are the next values of inputs, by name: {"w1": "w"}.
+  void read_next(const json& j, const path& at) {
+    if (!j.is_object()) return errors_.add(at.str(), "is " + found(j) + ", not an object from outputs to inputs");
+    for (const auto& [name, word] : j.items()) {
+      const auto input = word.is_string() ? numbers_.find(word.get_ref<const std::string&>()) : numbers_.end();
+      if (input == numbers_.end() || !built_.values[static_cast<std::size_t>(input->second)].is_input)
+        errors_.add(path(at, name).str(), (word.is_string() ? in_quotes(word.get<std::string>()) : found(word)) + " is no input");
+      else next_of_.emplace(name, input->second);
+    }
+  }
+  /// The axes over which updates of weights are to be split.
+  void ask_updates(const json& j, const path& at) {
+    std::vector<std::string> axes;
+    axis_set used;
+    for (std::size_t k = 0; k < j.size(); ++k)
+      if (auto name = read_axis_name(j[k], path(at, k), used)) axes.push_back(std::move(*name));
+    if (!errors_.empty()) return;
+    gspmd::shard_weight_update(*built_.program, axes);
+    if (const auto mistake = built_.program->take_mistake(); !mistake.empty()) errors_.add(at.str(), mistake);
   }
 
   /// Adds up bounds on what moving the values can take under any sharding, so that the planner's sums stay in 64 bits: a value
@@ -938,6 +974,7 @@ class program_builder {
   std::int64_t listed_devices_ = 0;
   std::optional<shard_group> group_;  // of the annotation read last
   std::map<shard_group, std::vector<group_member>> groups_;
+  std::map<std::string, int> next_of_;          // by output: the input whose next value it is
   std::unordered_map<int, long double> bound_;  // by the value's id
   long double counted_bytes_ = 0;
   long double times_ = 1;  // how often what is read now runs

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "gspmd/next_value.hpp"
 #include "gspmd/sharding.hpp"
@@ -129,8 +129,9 @@ constexpr auto shard_weight_update(F step) {
 ///     shard_weight_update(b, {"data"});
 template <class Builder>
   requires requires(Builder& b) { b.graph(); }
-void shard_weight_update(Builder& builder, std::initializer_list<std::string_view> axes) {
-  if (!builder.graph().failed()) detail::ask_weight_updates(builder.graph(), axes.begin(), axes.size());
+void shard_weight_update(Builder& builder, const std::vector<std::string>& axes) {
+  const std::vector<std::string_view> names(axes.begin(), axes.end());
+  if (!builder.graph().failed()) detail::ask_weight_updates(builder.graph(), names.data(), names.size());
 }
 
 /// The same inputs, whose updates shard_weight_update leaves as they are, with the moments that they read.
