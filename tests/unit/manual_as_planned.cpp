@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// What is planned inside of a manual region, along axes that are not the region's, is what is planned outside: sums wait for their
+// Inside of a manual region, along axes that are not its own, plans are those of outside: sums wait for their
 // readers, what is only read in slices is made in slices, and small collectives are one message.
 #include <doctest/doctest.h>
 
