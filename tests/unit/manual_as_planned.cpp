@@ -114,7 +114,7 @@ void check_same(const std::vector<dynamic::any_array>& a, const std::vector<dyna
       CHECK(a[k].data<double>()[i] == doctest::Approx(b[k].data<double>()[i]).epsilon(1e-9));
 }
 
-/// What one device sends is the same, in the same collectives, and so are the results; `by_hand` is checked too.
+/// One device sends the same, in the same collectives, and so are the results; `by_hand` is checked too.
 void check_alike(const dynamic::mesh& m, const std::vector<dynamic::input>& inputs, const body& f) {
   const auto by_hand = compiled(m, inputs, f, true), automatic = compiled(m, inputs, f, false);
   for (const auto kind : {collective_kind::all_reduce, collective_kind::all_gather, collective_kind::reduce_scatter,
