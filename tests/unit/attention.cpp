@@ -108,7 +108,7 @@ std::string mistake(const setting& s, const std::vector<int>& mesh, const std::v
 TEST_CASE("attention of random extents and shardings equals softmax and einsum, with gradients") {
   const std::vector<std::vector<int>> meshes = {{1}, {2}, {3}, {2, 2}, {4}, {2, 3}};
   reference::random_numbers random(29);
-  for (int n = 0; n < 240; ++n) {
+  for (int n = 0; n < 150; ++n) {
     setting s;
     s.type = random.chance(70) ? dtype::f64 : random.chance(70) ? dtype::f32 : random.chance(50) ? dtype::bf16 : dtype::f16;
     for (int d = random.between(0, 2); d > 0; --d) s.examples.push_back(random.between(1, 4));
@@ -137,21 +137,18 @@ TEST_CASE("attention of random extents and shardings equals softmax and einsum, 
 
 TEST_CASE("several blocks of rows and columns, whole and cut by the end of the shard and by what rows see") {
   setting s;
-  s.heads = 2;
   s.inner = 3;
   s.width = 2;
-  for (const auto& [rows, columns, first] :
-       {std::tuple{150, 300, 0}, std::tuple{64, 256, 200}, std::tuple{130, 513, 383}, std::tuple{130, 40, -70}})
+  for (const auto& [rows, columns, first, devices] :
+       {std::tuple{140, 260, 0, 1}, std::tuple{66, 258, 200, 2}, std::tuple{70, 20, -66, 2}})
     for (const bool causal : {false, true}) {
       s.rows = rows;
       s.columns = columns;
       s.options = {.causal = causal, .first_row = first};
-      for (const int devices : {1, 2}) {
-        detail::sharding by_rows;
-        if (devices > 1) by_rows.add_split(0, 1);
-        const auto wrong = mistake(s, {devices}, {by_rows}, true);
-        if (!wrong.empty()) FAIL_CHECK(s.text() << ", " << devices << " devices: " << wrong);
-      }
+      detail::sharding by_rows;
+      if (devices > 1) by_rows.add_split(0, 1);
+      const auto wrong = mistake(s, {devices}, {by_rows}, true);
+      if (!wrong.empty()) FAIL_CHECK(s.text() << ", " << devices << " devices: " << wrong);
     }
 }
 
