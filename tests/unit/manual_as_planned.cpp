@@ -245,7 +245,7 @@ TEST_CASE("random regions that send nothing themselves are planned as the same p
     if (k % 10 == 0) check_same(results_of(compiled(m.checked(), inputs, f, true), inputs, threads{}), expected);
   }
   CHECK(sends > programs / 2);
-  CHECK(others <= programs / 100);  // a reader's wish, which the border hides, may be served sooner
+  CHECK(others <= programs / 100);  // the border may hide where a reader has the value
   CHECK(dearer <= programs / 100);
 }
 
