@@ -16,7 +16,7 @@ constexpr mesh_shape without_explicit_axes(const mesh_info& mesh) {
   return seen;
 }
 
-/// What the planner is told of the automatic axes. What a device may hold is looked at in the plan of the program on all axes.
+/// The request for the plan of the automatic axes. The memory of a device is looked at in the plan of the program on all axes.
 constexpr plan_request asked_of_automatic(const mesh_info& mesh) {
   plan_request asked;
   asked.network = mesh.request.network;
