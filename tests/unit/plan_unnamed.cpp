@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
-// The pictures and tables of gspmd-plan of a program in which operators have no name of the document.
+// Pictures and tables of gspmd-plan for a program in which operators have no name of the document's.
 #include <doctest/doctest.h>
 
 #include <string>

@@ -27,7 +27,8 @@ namespace gspmd {
 ///                                        device; in between the device computes, and leaves the buffers alone
 ///     void start(mesh, reductions, in, out), finish(the same)   optional: likewise for reductions of one kind over the same axes; that of
 ///                                        one all_reduce may be in place. Several may be started before the first one is finished
-///     void go_on()                       optional: called after each step that computes, and does not wait: what is under way moves on
+///     void go_on()                       optional: called after each step that computes, of programs that start collectives, and does not
+///                                        wait: what is under way moves on
 ///     void reduce_together(mesh, reductions, in, out)    optional, where an object holds one device: carries out reductions of one
 ///                                        kind over the same axes, k from in[k] to out[k], in one message to each device
 ///     void shift(mesh, ring, ahead, behind)    optional, for programs that say limit_gather: every device of a ring gets the

@@ -50,7 +50,7 @@ struct view_axis {
 };
 inline constexpr int max_view_axes = 32;
 
-/// The request to the planner, besides the mesh.
+/// The request that a plan is made for, besides the program and the mesh.
 struct plan_request {
   network_rates network;         // what plans are chosen by
   std::int64_t most_memory = 0;  // bytes that a device may hold; 0: any number

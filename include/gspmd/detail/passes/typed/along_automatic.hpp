@@ -16,7 +16,7 @@ constexpr mesh_shape without_explicit_axes(const mesh_info& mesh) {
   return seen;
 }
 
-/// The request to the planner of the automatic axes. How much a device may hold is looked at in the plan of the program on all axes.
+/// The request for the plan of the automatic axes. The memory of a device is looked at in the plan of the program on all axes.
 constexpr plan_request asked_of_automatic(const mesh_info& mesh) {
   plan_request asked;
   asked.network = mesh.request.network;
@@ -44,7 +44,7 @@ struct along_automatic {
       const annotation said = along(n, automatic);
       n.annotated = is_said(n, automatic) && !is_changed;
       n.annotation = is_changed ? annotation{} : said;
-      n.annotation.closed = made == origin::viewed ? ~automatic : 0;
+      n.closed_axes = made == origin::viewed ? ~automatic : 0;
       if (is_changed) make_explicit_change(n, moved_dims(i), is_linear(i));
       number[i] = push(n, i);
       if (!is_changed || !is_said(g.nodes[i], automatic)) continue;

@@ -7,7 +7,7 @@
 #include "gspmd/detail/ir/transition.hpp"
 #include "gspmd/detail/support/text.hpp"
 
-/// The words of messages of types, of states and of what devices do. Programs without types do not read this.
+/// The words that messages of types have for states, and for what devices do. Programs without types do not read this.
 namespace gspmd::detail {
 
 /// Data without a gradient: whether it is equal is all there is to know of it.
