@@ -31,10 +31,10 @@ constexpr bool is_sum_of_two(const node& n) {
 }
 /// The operand of an elementwise operator whose sum may be added up after it as well, nothing else being sent for it: of a scaling by a
 /// constant, say; -1: none.
-constexpr int scaled_operand(const form_prices& known, const node& n) {
+constexpr int scaled_operand(const graph& g, const node& n) {
   int scaled = -1;
   for (int k = 0; k < n.operands.count; ++k) {
-    const node& o = known.at(n.operands[k]);
+    const node& o = operand_of(g, n, k);
     const auto& facts = facts_of(o.op);
     if (facts.made == origin::source || facts.is_made_again(o)) continue;
     if (scaled >= 0 || partial_rule_of(n, k, monoid::add) != partial_rule::any) return -1;
@@ -60,7 +60,7 @@ constexpr bool add_terms_of(const form_prices& known, int i, const extents& shap
   if (is_sum_of_two(n))
     return add_terms_of(known, n.operands[0], shape, sum, steps) && add_terms_of(known, n.operands[1], shape, sum, steps);
   if (facts_of(n.op).uniform) {
-    const int k = scaled_operand(known, n);
+    const int k = scaled_operand(known.program, n);
     return k >= 0 && add_terms_of(known, n.operands[k], shape, sum, steps);
   }
   op_rule rule;
@@ -89,7 +89,7 @@ constexpr shared_sum shared_sum_of(const form_prices& known, int i) {
       shared_sum with = sum;
       if (!shared_sums::add_terms_of(known, n.operands[n.operands[0] == i ? 1 : 0], shape, with, steps)) break;
       sum = with;
-    } else if (const int k = shared_sums::scaled_operand(known, n); k < 0 || n.operands[k] != i) {
+    } else if (const int k = shared_sums::scaled_operand(known.program, n); k < 0 || n.operands[k] != i) {
       break;
     }
     i = reader;
