@@ -101,16 +101,15 @@ constexpr shared_sum shared_sum_of(const form_prices& known, int i) {
 /// one of them serves all, so each of them pays its part of it:
 ///     q = einsum<"bsm,mnd->bsnd">(x, wq), k = einsum<"bsm,mnd->bsnd">(x, wk), ...      x may be gathered for all, or each weight
 constexpr int readers_alike(const form_prices& known, int i, int k) {
-  constexpr std::size_t most_readers = 16;  // a value may have as many as the program has operators
   const node& n = known.at(i);
-  const int o = n.operands[k];
-  const auto readers = known.readers_of(o);
-  if (readers.size() < 2 || readers.size() > most_readers || n.operands.count < 2 || facts_of(n.op).uniform) return 1;
+  const auto readers = known.readers_of(n.operands[k]);  // as many as the program has operators, of some values
+  if (readers.size() < 2 || readers.size() > 16 || n.operands.count < 2 || facts_of(n.op).uniform) return 1;
   int count = 1;
   for (const int r : readers) {
     const node& other = known.at(r);
     if (r <= i || other.op != n.op || other.region != n.region || other.operands.count != n.operands.count) continue;
-    bool is_alike = other.operands[k] == o && other.attributes == n.attributes && known.preferred_of(r) == known.preferred_of(i);
+    bool is_alike =
+        other.operands[k] == n.operands[k] && other.attributes == n.attributes && known.preferred_of(r) == known.preferred_of(i);
     for (int p = 0; p < n.operands.count && is_alike; ++p)
       is_alike = known.preferred_of(other.operands[p]) == known.preferred_of(n.operands[p]);
     count += is_alike ? 1 : 0;

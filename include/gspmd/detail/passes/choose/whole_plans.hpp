@@ -85,8 +85,7 @@ class plan_chooser {
       if (is_first) {
         state_.may_pay = is_worth_others(graph_, plan);
       } else if (is_better) {
-        const bool is_worth_more = plan.time < state_.best.time - state_.best.time / 64;
-        if (state_.rule == plan_rule::as_made && is_worth_more)
+        if (state_.rule == plan_rule::as_made && plan.time < state_.best.time - state_.best.time / 64)
           state_.rule = plan_rule::shared_out;  // once more, as that one makes it
         std::swap(state_.best, state_.trial);
         std::swap(state_.preferred, state_.tried);
