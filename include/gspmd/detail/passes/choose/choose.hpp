@@ -267,7 +267,7 @@ class chooser {
   }
   /// A sum that a loop only adds to stays partial with what it adds.
   constexpr operator_use choose_with_sums(operator_chooser& of_operators, int i, const node& n, const op_rule& rule) {
-    const int k = operand_summed_up(known_, i);
+    const int k = operand_summed_up(known_.program, known_.uses, i);
     if (k < 0 || !is_added_partial(i, n, k)) return of_operators.choose(i, n, rule);
     const int carry = n.operands[k];
     sharding& layout = state_.book.values[state_.book.first_of(carry)].layout;

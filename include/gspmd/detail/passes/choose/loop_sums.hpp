@@ -41,9 +41,6 @@ constexpr int operand_summed_up(const graph& g, const value_uses& uses, int i) {
   }
   return -1;
 }
-constexpr int operand_summed_up(const form_prices& known, int i) {
-  return known.book.open.empty() ? -1 : operand_summed_up(known.program, known.uses, i);
-}
 
 /// Returns how what node `i` adds to operand `k` is split if that is split so.
 constexpr inline_vec<axis_use, max_axes> splits_of_added(const graph& g, const mesh_shape& mesh, int i, int k,
@@ -63,28 +60,26 @@ struct loop_sum {
 /// with other terms; or that it is, with one more term; without a carry: none.
 constexpr loop_sum sum_of_loop(const form_prices& known, int i) {
   if (known.book.open.empty()) return {};
-  const auto splits_of = [&known](int carry) -> const auto& { return known.book.layout_of(known.book.first_of(carry)).splits; };
-  if (const int k = operand_summed_up(known, i); k >= 0) {
-    const int carry = known.at(i).operands[k];
-    return {carry, splits_of(carry)};
-  }
-  for (int steps = 0; steps < shared_sums::most_steps; ++steps) {
-    if (known.readers_of(i).size() != 1) return {};
-    const int reader = known.readers_of(i)[0];
-    if (reader == i) return {};  // an output
-    const node& n = known.at(reader);
-    if (const int k = operand_summed_up(known, reader); k >= 0) {
+  for (int steps = 0, term = -1; steps < shared_sums::most_steps; ++steps) {
+    const node& n = known.at(i);
+    if (const int k = operand_summed_up(known.program, known.uses, i); k >= 0) {
       const int carry = n.operands[k];
-      if (n.operands[operand_added_to(n, k)] != i) return {};
-      return {carry, splits_of_added(known.program, known.mesh, reader, k, splits_of(carry))};
+      const auto& splits = known.book.layout_of(known.book.first_of(carry)).splits;
+      if (term < 0) return {carry, splits};
+      if (n.operands[operand_added_to(n, k)] != term) return {};
+      return {carry, splits_of_added(known.program, known.mesh, i, k, splits)};
     }
-    if (!facts_of(n.op).uniform) return {};
-    int at = 0;
-    while (n.operands[at] != i) ++at;
-    if (!shared_sums::is_sum_of_two(n) && partial_rule_of(n, at, monoid::add) != partial_rule::any) return {};
-    for (int k = at + 1; k < n.operands.count; ++k)
-      if (n.operands[k] == i) return {};
-    i = reader;
+    if (term >= 0) {
+      int at = 0;
+      while (n.operands[at] != term) ++at;
+      if (!facts_of(n.op).uniform) return {};
+      if (!shared_sums::is_sum_of_two(n) && partial_rule_of(n, at, monoid::add) != partial_rule::any) return {};
+      for (int k = at + 1; k < n.operands.count; ++k)
+        if (n.operands[k] == term) return {};
+    }
+    if (known.readers_of(i).size() != 1 || known.readers_of(i)[0] == i) return {};  // or an output
+    term = i;
+    i = known.readers_of(i)[0];
   }
   return {};
 }

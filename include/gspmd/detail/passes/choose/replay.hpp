@@ -42,7 +42,7 @@ struct replay {
     if ((differs.of[i] & preferred) != 0 || n.results != 1 || made == origin::region || made == origin::result) return false;
     for (const int o : n.operands)
       if ((differs.of[known.book.root_of(o)] & lies_else) != 0) return false;
-    return operand_summed_up(known, i) < 0;
+    return operand_summed_up(known.program, known.uses, i) < 0;
   }
   /// Compares the forms that item `i` made. Whether nothing after it can differ and `state`, which is to be as `plan` from here on,
   /// is no better.

@@ -31,10 +31,10 @@ constexpr bool is_sum_of_two(const node& n) {
 }
 /// The operand of an elementwise operator whose sum may be added up after it as well, nothing else being sent for it: of a scaling by a
 /// constant, say; -1: none.
-constexpr int scaled_operand(const form_prices& known, const node& n) {
+constexpr int scaled_operand(const graph& g, const node& n) {
   int scaled = -1;
   for (int k = 0; k < n.operands.count; ++k) {
-    const node& o = known.at(n.operands[k]);
+    const node& o = operand_of(g, n, k);
     const auto& facts = facts_of(o.op);
     if (facts.made == origin::source || facts.is_made_again(o)) continue;
     if (scaled >= 0 || partial_rule_of(n, k, monoid::add) != partial_rule::any) return -1;
@@ -60,7 +60,7 @@ constexpr bool add_terms_of(const form_prices& known, int i, const extents& shap
   if (is_sum_of_two(n))
     return add_terms_of(known, n.operands[0], shape, sum, steps) && add_terms_of(known, n.operands[1], shape, sum, steps);
   if (facts_of(n.op).uniform) {
-    const int k = scaled_operand(known, n);
+    const int k = scaled_operand(known.program, n);
     return k >= 0 && add_terms_of(known, n.operands[k], shape, sum, steps);
   }
   op_rule rule;
@@ -89,7 +89,7 @@ constexpr shared_sum shared_sum_of(const form_prices& known, int i) {
       shared_sum with = sum;
       if (!shared_sums::add_terms_of(known, n.operands[n.operands[0] == i ? 1 : 0], shape, with, steps)) break;
       sum = with;
-    } else if (const int k = shared_sums::scaled_operand(known, n); k < 0 || n.operands[k] != i) {
+    } else if (const int k = shared_sums::scaled_operand(known.program, n); k < 0 || n.operands[k] != i) {
       break;
     }
     i = reader;
@@ -101,16 +101,15 @@ constexpr shared_sum shared_sum_of(const form_prices& known, int i) {
 /// one of them serves all, so each of them pays its part of it:
 ///     q = einsum<"bsm,mnd->bsnd">(x, wq), k = einsum<"bsm,mnd->bsnd">(x, wk), ...      x may be gathered for all, or each weight
 constexpr int readers_alike(const form_prices& known, int i, int k) {
-  constexpr std::size_t most_readers = 16;  // a value may have as many as the program has operators
   const node& n = known.at(i);
-  const int o = n.operands[k];
-  const auto readers = known.readers_of(o);
-  if (readers.size() < 2 || readers.size() > most_readers || n.operands.count < 2 || facts_of(n.op).uniform) return 1;
+  const auto readers = known.readers_of(n.operands[k]);  // as many as the program has operators, of some values
+  if (readers.size() < 2 || readers.size() > 16 || n.operands.count < 2 || facts_of(n.op).uniform) return 1;
   int count = 1;
   for (const int r : readers) {
     const node& other = known.at(r);
     if (r <= i || other.op != n.op || other.region != n.region || other.operands.count != n.operands.count) continue;
-    bool is_alike = other.operands[k] == o && other.attributes == n.attributes && known.preferred_of(r) == known.preferred_of(i);
+    bool is_alike =
+        other.operands[k] == n.operands[k] && other.attributes == n.attributes && known.preferred_of(r) == known.preferred_of(i);
     for (int p = 0; p < n.operands.count && is_alike; ++p)
       is_alike = known.preferred_of(other.operands[p]) == known.preferred_of(n.operands[p]);
     count += is_alike ? 1 : 0;

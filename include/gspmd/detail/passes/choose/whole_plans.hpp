@@ -85,8 +85,7 @@ class plan_chooser {
       if (is_first) {
         state_.may_pay = is_worth_others(graph_, plan);
       } else if (is_better) {
-        const bool is_worth_more = plan.time < state_.best.time - state_.best.time / 64;
-        if (state_.rule == plan_rule::as_made && is_worth_more)
+        if (state_.rule == plan_rule::as_made && plan.time < state_.best.time - state_.best.time / 64)
           state_.rule = plan_rule::shared_out;  // once more, as that one makes it
         std::swap(state_.best, state_.trial);
         std::swap(state_.preferred, state_.tried);
@@ -134,7 +133,7 @@ class plan_chooser {
       const int i = rule == plan_rule::as_reader ? count() - 1 - k : k;
       if (!is_free(graph_, uses_, i)) continue;
       if (rule == plan_rule::replicated) lies[i].splits.clear();
-      else if (rule == plan_rule::as_first_operand) lies[i].splits = as_first_operand(i, lies);
+      else if (rule == plan_rule::as_first_operand) lies[i].splits = to_result(i, 0, lies[at(i).operands[0]].splits);
       else if (rule == plan_rule::as_reader) lies[i].splits = as_reader(i, lies);
       else if (rule == plan_rule::not_narrowed) lies[i].splits = completed_[static_cast<std::size_t>(i)].splits;
       else if (lies[i].splits.empty()) lies[i].splits = split_further(mesh_, at(i), {});
@@ -145,8 +144,6 @@ class plan_chooser {
   /// its dims. For one operator after the other, where it was to lie was right or its readers pay for the difference.
   [[nodiscard]] constexpr vec<sharding> lying_as_made() const {
     vec<sharding> lies(by_best(), by_best() + count());
-    vec<std::uint8_t> differs;
-    differs.resize(static_cast<std::size_t>(count()), 0);
     for (int i = 0; i < count(); ++i) {
       const node& n = at(i);
       if (!is_free(graph_, uses_, i) || facts_of(n.op).made != origin::shards) continue;
@@ -154,14 +151,11 @@ class plan_chooser {
       auto splits = lies[i].splits;
       if (made.partial == 0 && made.split_axes() == lies[i].split_axes()) splits = made.splits;
       for (int k = n.operands.count; k-- > 0;) {
-        if (differs[n.operands[k]] == 0) continue;
-        op_rule rule;
-        rule_of(graph_, n, rule);
+        if (lies[n.operands[k]] == by_best()[n.operands[k]]) continue;
         sharding likewise;
-        likewise.splits = carried(mesh_, rule, rule.operand(k), lies[n.operands[k]].splits, rule.result());
+        likewise.splits = to_result(i, k, lies[n.operands[k]].splits);
         if (likewise.split_axes() == lies[i].split_axes()) splits = likewise.splits;
       }
-      differs[i] = splits == lies[i].splits ? 0 : 1;
       lies[i].splits = splits;
     }
     for (int i = 0; i < count() && graph_.has_regions && request_.saving == 0; ++i) lie_as_added(i, lies);
@@ -181,9 +175,7 @@ class plan_chooser {
     sharding made = partial_result(at(added), lies);
     if (made.partial == 0) made = state_.best.table.nodes[added].result;
     if (made.partial == 0) return;
-    op_rule rule;
-    rule_of(graph_, at(i), rule);
-    const auto splits = carried(mesh_, rule, rule.operand(operand_added_to(at(i), k)), made.splits, rule.result());
+    const auto splits = to_result(i, operand_added_to(at(i), k), made.splits);
     lies[i].splits = lies[at(i).operands[k]].splits = splits;
     for (const int x : linear) lies[x].splits = made.splits;
   }
@@ -205,22 +197,17 @@ class plan_chooser {
     made.splits = to_dims(mesh_, rule, rule.result(), kept);
     return made;
   }
-  /// The operand of an elementwise operator that may be added up after it; -1: none. What a loop leaves is what it carried.
+  /// The operand of an elementwise operator that may be added up after it; -1: none. A loop leaves what it carried.
   [[nodiscard]] constexpr int linear_operand(const node& n) const {
-    if (n.op == opcode::loop_result) return 0;
-    for (int k = 0; k < n.operands.count && facts_of(n.op).uniform; ++k) {
-      const node& o = at(n.operands[k]);
-      if (partial_rule_of(n, k, monoid::add) != partial_rule::none && facts_of(o.op).made != origin::source &&
-          !facts_of(o.op).is_made_again(o))
-        return k;
-    }
-    return -1;
+    if (n.op == opcode::loop_result || shared_sums::is_sum_of_two(n)) return 0;
+    return facts_of(n.op).uniform ? shared_sums::scaled_operand(graph_, n) : -1;
   }
-  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> as_first_operand(int i, const vec<sharding>& lies) const {
-    const node& n = at(i);
+  /// How the result of node `i` is split as its operand `k` is.
+  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> to_result(int i, int k,
+                                                                   const inline_vec<axis_use, max_axes>& splits) const {
     op_rule rule;
-    rule_of(graph_, n, rule);
-    return carried(mesh_, rule, rule.operand(0), lies[n.operands[0]].splits, rule.result());
+    rule_of(graph_, at(i), rule);
+    return carried(mesh_, rule, rule.operand(k), splits, rule.result());
   }
   [[nodiscard]] constexpr inline_vec<axis_use, max_axes> as_reader(int i, const vec<sharding>& lies) const {
     const int reader = uses_.readers(i)[0];
