@@ -44,7 +44,7 @@ struct along_automatic {
       const annotation said = along(n, automatic);
       n.annotated = is_said(n, automatic) && !is_changed;
       n.annotation = is_changed ? annotation{} : said;
-      n.closed_axes = made == origin::viewed ? ~automatic : 0;
+      n.annotation.closed = made == origin::viewed ? ~automatic : 0;
       if (is_changed) make_explicit_change(n, moved_dims(i), is_linear(i));
       number[i] = push(n, i);
       if (!is_changed || !is_said(g.nodes[i], automatic)) continue;
