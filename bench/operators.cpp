@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gspmd/detail/kernels/blas_threads.hpp"
-#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
 #include "gspmd/gspmd.hpp"
 

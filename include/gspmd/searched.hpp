@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "gspmd/detail/ir/mesh_info.hpp"
-#include "gspmd/detail/passes/search_pass.hpp"
+#include "gspmd/detail/passes/list/search_pass.hpp"
 #include "gspmd/mesh.hpp"
 
 namespace gspmd {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/list/make_plan.hpp"
 #include "support/all_operators.hpp"
 #include "support/layouts.hpp"
 

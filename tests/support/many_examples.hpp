@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/detail/passes/canonical.hpp"
+#include "gspmd/detail/passes/rewrite/canonical.hpp"
 #include "gspmd/vmap.hpp"
 #include "support/evaluate_program.hpp"
 #include "support/traced.hpp"

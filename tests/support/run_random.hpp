@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/may_overwrite.hpp"
-#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
 #include "support/random_program.hpp"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "gspmd/comm/simulated.hpp"
-#include "gspmd/detail/passes/canonical.hpp"
-#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/list/make_plan.hpp"
+#include "gspmd/detail/passes/rewrite/canonical.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
 #include "gspmd/grad.hpp"
 #include "support/all_operators.hpp"

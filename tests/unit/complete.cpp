@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/complete/complete.hpp"
+#include "gspmd/detail/passes/rewrite/canonical.hpp"
 #include "support/graph_builder.hpp"
 #include "support/random_program.hpp"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/detail/passes/defer_reshards.hpp"
+#include "gspmd/detail/passes/rewrite/defer_reshards.hpp"
 #include "support/run_graph.hpp"
 
 using namespace layouts;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gspmd/comm/threads.hpp"
-#include "gspmd/detail/passes/program_to_plan.hpp"
+#include "gspmd/detail/passes/list/program_to_plan.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/grad.hpp"
 #include "gspmd/ops.hpp"

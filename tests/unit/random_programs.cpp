@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "gspmd/comm/simulated.hpp"
-#include "gspmd/detail/passes/canonical.hpp"
+#include "gspmd/detail/passes/rewrite/canonical.hpp"
 #include "support/equal_plans.hpp"
 #include "support/run_random_on_threads.hpp"
 

@@ -17,7 +17,7 @@
 
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
-#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
 #include "support/layouts.hpp"
 #include "support/run_random_on_threads.hpp"

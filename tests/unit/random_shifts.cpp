@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "gspmd/comm/simulated.hpp"
-#include "gspmd/detail/passes/compose_movements.hpp"
+#include "gspmd/detail/passes/rewrite/compose_movements.hpp"
 #include "support/run_random_on_threads.hpp"
 
 // Random programs with shifts among the other operators: loops, fused operators, partial values around them.

@@ -12,7 +12,7 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/report/explain.hpp>
 
-#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
 #include "support/equal_plans.hpp"

@@ -15,7 +15,7 @@
 #include "gspmd/budget.hpp"
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/detail/ir/message_plan.hpp"
-#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
 #include "gspmd/detail/support/text.hpp"

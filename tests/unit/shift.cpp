@@ -13,7 +13,7 @@
 #include "gspmd/budget.hpp"
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
-#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
 #include "support/layouts.hpp"
 #include "support/sanitized.hpp"

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cmath>
 
-#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
 #include "gspmd/gspmd.hpp"
 #include "support/count_allocations.hpp"

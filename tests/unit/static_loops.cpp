@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gspmd/compile.hpp"
-#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/grad.hpp"
 #include "gspmd/ops.hpp"
 #include "support/equal_plans.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: operators
-#include "gspmd/detail/passes/sub_axes.hpp"
+#include "gspmd/detail/passes/rewrite/sub_axes.hpp"
 
 #include <doctest/doctest.h>
 

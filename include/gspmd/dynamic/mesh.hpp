@@ -13,7 +13,7 @@
 
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/notation/mesh_views.hpp"
-#include "gspmd/detail/passes/sub_axes.hpp"
+#include "gspmd/detail/passes/rewrite/sub_axes.hpp"
 #include "gspmd/error.hpp"
 
 namespace gspmd {
@@ -183,7 +183,7 @@ class mesh {
     }
     return result;
   }
-  /// The same devices with one axis cut in two (detail/passes/sub_axes.hpp).
+  /// The same devices with one axis cut in two (detail/passes/rewrite/sub_axes.hpp).
   [[nodiscard]] mesh with_cut(detail::axis_cut cut) const { return with_info(detail::cut_axis(held_->info, cut)); }
 
  private:

@@ -14,7 +14,7 @@
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/passes/complete/complete.hpp"
-#include "gspmd/detail/passes/pass_list.hpp"
+#include "gspmd/detail/passes/list/pass_list.hpp"
 #include "gspmd/detail/report/scope_names.hpp"
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/dynamic/placed_tensor.hpp"

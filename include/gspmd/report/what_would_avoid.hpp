@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "gspmd/compile.hpp"
-#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/report/cost_report.hpp"
 #include "gspmd/report/inspect.hpp"
 #include "gspmd/report/network.hpp"

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "gspmd/detail/passes/pipeline.hpp"
+#include "gspmd/detail/passes/list/pipeline.hpp"
 #include "gspmd/detail/support/frozen.hpp"
 
 namespace gspmd::detail {

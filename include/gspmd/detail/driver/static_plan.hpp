@@ -7,7 +7,7 @@
 
 #include "gspmd/detail/driver/static_passes.hpp"
 #include "gspmd/detail/driver/trace_program.hpp"
-#include "gspmd/detail/passes/next_try.hpp"
+#include "gspmd/detail/passes/list/next_try.hpp"
 
 namespace gspmd::detail {
 

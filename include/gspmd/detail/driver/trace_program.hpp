@@ -7,8 +7,8 @@
 
 #include "gspmd/detail/driver/given_shard.hpp"
 #include "gspmd/detail/passes/choose/total_bytes.hpp"
-#include "gspmd/detail/passes/program_to_plan.hpp"
-#include "gspmd/detail/passes/sub_axes.hpp"
+#include "gspmd/detail/passes/list/program_to_plan.hpp"
+#include "gspmd/detail/passes/rewrite/sub_axes.hpp"
 #include "gspmd/detail/support/callable.hpp"
 #include "gspmd/detail/support/constant_callable.hpp"
 #include "gspmd/detail/support/refuse.hpp"
@@ -104,7 +104,7 @@ struct checked_call<Call, InputCount> {
 template <auto Callable, class... Inputs>
 using checked_program = checked_call<traced_call<Callable, Inputs...>, sizeof...(Inputs)>;
 
-/// A mesh of which the planner cut an axis (passes/sub_axes.hpp).
+/// A mesh of which the planner cut an axis (passes/rewrite/sub_axes.hpp).
 template <class Mesh, axis_cut Cut>
 struct cut_mesh {
   using before = Mesh;

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/detail/ir/tree.hpp"
 #include "gspmd/detail/run/step_checks.hpp"
 #include "gspmd/sharded_array.hpp"
-#include "gspmd/tree.hpp"
 
 namespace gspmd::detail {
 

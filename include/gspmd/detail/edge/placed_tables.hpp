@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ir/open_placement.hpp"
 #include "gspmd/error.hpp"
-#include "gspmd/layouts/open_placement.hpp"
 
 /// Placements as tables, and what moves between two of them.
 namespace gspmd::detail {

@@ -5,15 +5,15 @@
 #include <tuple>
 #include <vector>
 
-#include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/ir/kernels/collectives.hpp"
+#include "gspmd/detail/ir/tree.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/kernels/fill.hpp"
+#include "gspmd/detail/transport/communicator.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/detail/transport/shared_memory.hpp"
 #include "gspmd/error.hpp"
-#include "gspmd/tree.hpp"
 
 /// Between whole arrays and shards.
 namespace gspmd::detail {

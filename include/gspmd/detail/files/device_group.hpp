@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/transport/communicator.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/error.hpp"
 

@@ -66,8 +66,8 @@ struct node {
   bool is_border = false;                        // it stands between a manual region and what is around it (ops/local_view.hpp)
   bool is_started = false;                       // a collective that goes on beside what does not need it
   bool annotated = false;                        // `annotation` was written by the user
-  bool deferred = false;                         // a reshard that is left to what its readers compute (passes/defer_reshards.hpp)
-  bool forbid_reshard = false;                   // the user allows no communication on the operands
+  bool deferred = false;           // a reshard that is left to what its readers compute (passes/rewrite/defer_reshards.hpp)
+  bool forbid_reshard = false;     // the user allows no communication on the operands
   bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split
   bool keep_split = false;         // the user lets no operator that reads it gather it
   bool keep_partial = false;       // the user wants it reduced no earlier than an operator needs the sum
@@ -89,7 +89,7 @@ constexpr bool is_while(const node& n) { return n.op == opcode::loop && n.attrib
 
 constexpr void set_while(node& n) { n.attributes.push_back(1); }
 
-/// How many trips of a loop the user asks for on one exchange of margins (passes/ghost_zones.hpp); -1: as many as are fastest.
+/// How many trips of a loop the user asks for on one exchange of margins (passes/ghost/ghost_zones.hpp); -1: as many as are fastest.
 constexpr std::int64_t ghost_sweeps(const node& n) {
   return n.op == opcode::loop && n.attributes.count > 1 ? n.attributes[1] : 1;
 }

@@ -7,7 +7,7 @@
 #include "gspmd/detail/ops/slice.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// Blocks that overlap: what a device computes several sweeps of a stencil on without its neighbours (passes/ghost_zones.hpp makes these
+/// Blocks that overlap: what a device computes several sweeps of a stencil on without its neighbours (passes/ghost/ghost_zones.hpp makes these
 /// operators; no user writes them).
 namespace gspmd::detail {
 

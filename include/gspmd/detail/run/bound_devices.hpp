@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/run/checked_memory.hpp"
 #include "gspmd/detail/support/no_memory.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
+#include "gspmd/detail/transport/communicator.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 #include "gspmd/detail/transport/exclusive_use.hpp"
 

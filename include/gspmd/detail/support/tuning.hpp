@@ -55,7 +55,7 @@ inline constexpr std::int64_t least_overlapped_elems = 32 * 1024;
 /// more rows were computed before it.
 inline constexpr std::int64_t most_overlapped_rows_elems = 128 * 1024;
 
-/// The most sweeps on one exchange that the time of a network chooses (passes/ghost_zones.hpp): with more, a message costs less than a
+/// The most sweeps on one exchange that the time of a network chooses (passes/ghost/ghost_zones.hpp): with more, a message costs less than a
 /// fiftieth of what it cost in every sweep.
 inline constexpr std::int64_t most_ghost_sweeps = 48;
 

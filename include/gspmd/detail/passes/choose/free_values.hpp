@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ops/registry.hpp"
-#include "gspmd/detail/passes/value_uses.hpp"
+#include "gspmd/detail/passes/complete/value_uses.hpp"
 
 /// The values of a program that may lie otherwise than completion has them.
 namespace gspmd::detail {

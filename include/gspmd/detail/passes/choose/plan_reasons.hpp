@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {

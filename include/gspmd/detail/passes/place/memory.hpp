@@ -2,8 +2,8 @@
 #pragma once
 
 #include "gspmd/detail/ir/kernel_facts.hpp"
-#include "gspmd/detail/passes/match_inputs.hpp"
 #include "gspmd/detail/passes/order/overlap_started.hpp"
+#include "gspmd/detail/passes/place/match_inputs.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {

@@ -4,8 +4,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/passes/canonical.hpp"
-#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/list/make_plan.hpp"
+#include "gspmd/detail/passes/rewrite/canonical.hpp"
 #include "gspmd/detail/passes/typed/joint_program.hpp"
 
 namespace gspmd::detail {

@@ -3,10 +3,10 @@
 
 #include "gspmd/detail/ops/positive_number.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/passes/complete/value_uses.hpp"
 #include "gspmd/detail/passes/typed/local_sums.hpp"
 #include "gspmd/detail/passes/typed/operator_mistakes.hpp"
 #include "gspmd/detail/passes/typed/written_steps.hpp"
-#include "gspmd/detail/passes/value_uses.hpp"
 
 namespace gspmd::detail {
 

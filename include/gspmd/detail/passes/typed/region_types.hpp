@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/passes/complete/value_uses.hpp"
 #include "gspmd/detail/passes/typed/program_typer.hpp"
-#include "gspmd/detail/passes/value_uses.hpp"
 
 namespace gspmd::detail {
 

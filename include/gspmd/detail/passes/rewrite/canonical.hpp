@@ -2,8 +2,8 @@
 #pragma once
 
 #include "gspmd/detail/ir/graph.hpp"
-#include "gspmd/detail/passes/equal_nodes.hpp"
-#include "gspmd/detail/passes/loop_invariants.hpp"
+#include "gspmd/detail/passes/rewrite/equal_nodes.hpp"
+#include "gspmd/detail/passes/rewrite/loop_invariants.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {

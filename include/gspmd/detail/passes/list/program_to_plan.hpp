@@ -7,9 +7,9 @@
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
 
-#include "gspmd/detail/passes/compose_movements.hpp"
-#include "gspmd/detail/passes/defer_reshards.hpp"
-#include "gspmd/detail/passes/ghost_zones.hpp"
+#include "gspmd/detail/passes/ghost/ghost_zones.hpp"
+#include "gspmd/detail/passes/rewrite/compose_movements.hpp"
+#include "gspmd/detail/passes/rewrite/defer_reshards.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
 /// The passes from a program as it was written to the one that is planned, in their order. Each is a struct with

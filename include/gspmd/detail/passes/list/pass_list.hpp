@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/list/make_plan.hpp"
 
 /// The passes of the planner as a list that can be shown.
 namespace gspmd {

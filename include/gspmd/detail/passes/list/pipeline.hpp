@@ -9,17 +9,17 @@
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
 
+#include "gspmd/detail/passes/choose/flops.hpp"
 #include "gspmd/detail/passes/choose/whole_plans.hpp"
 #include "gspmd/detail/passes/complete/complete.hpp"
 #include "gspmd/detail/passes/complete/narrow.hpp"
-#include "gspmd/detail/passes/flops.hpp"
+#include "gspmd/detail/passes/list/program_to_plan.hpp"
 #include "gspmd/detail/passes/lower/schedule.hpp"
 #include "gspmd/detail/passes/order/overlap_moves.hpp"
 #include "gspmd/detail/passes/order/overlap_started.hpp"
 #include "gspmd/detail/passes/place/memory.hpp"
-#include "gspmd/detail/passes/program_to_plan.hpp"
 #include "gspmd/detail/passes/refuse/refusals.hpp"
-#include "gspmd/detail/passes/sub_axes.hpp"
+#include "gspmd/detail/passes/rewrite/sub_axes.hpp"
 #include "gspmd/detail/support/span.hpp"
 
 /// The passes between a program and its plan, in their order; those before them stand in program_to_plan.hpp. Each is a struct with its
@@ -144,7 +144,7 @@ struct choose_pass {
     for (choose_lengths* const of : {&best, &trial}) of->table.nodes = of->book.roots = of->book.first = of->book.last = all;
   }
 };
-/// The pass that searches for a better plan, of meshes that ask for it (searched.hpp, which includes passes/search_pass.hpp).
+/// The pass that searches for a better plan, of meshes that ask for it (searched.hpp, which includes passes/list/search_pass.hpp).
 struct search_pass;
 
 /// Finds in the choices what the user forbids.

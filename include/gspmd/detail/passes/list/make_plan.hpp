@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/detail/passes/next_try.hpp"
-#include "gspmd/detail/passes/pipeline.hpp"
-#include "gspmd/detail/passes/search_pass.hpp"
+#include "gspmd/detail/passes/list/next_try.hpp"
+#include "gspmd/detail/passes/list/pipeline.hpp"
+#include "gspmd/detail/passes/list/search_pass.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "gspmd/detail/passes/choose/plan_search.hpp"
-#include "gspmd/detail/passes/pipeline.hpp"
+#include "gspmd/detail/passes/list/pipeline.hpp"
 
 namespace gspmd::detail {
 

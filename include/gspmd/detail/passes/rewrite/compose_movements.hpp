@@ -3,7 +3,7 @@
 
 #include "gspmd/detail/ops/composed.hpp"
 #include "gspmd/detail/ops/registry.hpp"
-#include "gspmd/detail/passes/canonical.hpp"
+#include "gspmd/detail/passes/rewrite/canonical.hpp"
 
 namespace gspmd::detail {
 

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <boost/hana/accessors.hpp>
+#include <boost/hana/at.hpp>
+#include <boost/hana/concept/struct.hpp>
+#include <boost/hana/define_struct.hpp>
+#include <boost/hana/first.hpp>
+#include <boost/hana/integral_constant.hpp>
+#include <boost/hana/length.hpp>
+#include <boost/hana/second.hpp>
+
+#include "gspmd/detail/ir/types.hpp"
+#include "gspmd/error.hpp"
+
+/// Groups of values: std::tuple, std::pair, std::array, where their number is known at run time only std::vector, and a user's own struct
+/// declared with Hana,
+///
+///     template <class T> struct weights { BOOST_HANA_DEFINE_STRUCT(weights, (T, w1), (T, b1), (T, w2), (T, b2)); };
+///
+/// which a program takes and returns as weights<value>, and whose arrays stand in weights<array<float>>. Groups may stand in groups.
+namespace gspmd::detail {
+
+template <class T>
+inline constexpr bool is_number = std::is_arithmetic_v<T> || is_element<T>;
+
+template <class T>
+inline constexpr bool is_tuple = false;
+template <class... Ts>
+inline constexpr bool is_tuple<std::tuple<Ts...>> = true;
+template <class A, class B>
+inline constexpr bool is_tuple<std::pair<A, B>> = true;
+template <class T, std::size_t N>
+inline constexpr bool is_tuple<std::array<T, N>> = !is_number<T>;  // an array of numbers is a buffer
+
+template <class T>
+inline constexpr bool is_list = false;
+template <class T>
+inline constexpr bool is_list<std::vector<T>> = !is_number<T>;
+
+template <class T> concept user_struct = boost::hana::Struct<T>::value;
+
+template <class Tree>
+inline constexpr bool is_leaf = !is_tuple<Tree> && !user_struct<Tree>;
+
+/// Part `K` of a tuple or of a user's struct.
+template <std::size_t K, class Tree>
+constexpr auto& part(Tree& tree) {
+  using plain = std::remove_cv_t<Tree>;
+  if constexpr (is_tuple<plain>) {
+    return std::get<K>(tree);
+  } else {
+    const auto member = boost::hana::second(boost::hana::at_c<K>(boost::hana::accessors<plain>()));
+    if constexpr (std::is_const_v<Tree>) return std::as_const(member(const_cast<plain&>(tree)));
+    else return member(tree);
+  }
+}
+template <class Tree>
+constexpr std::size_t part_count() {
+  if constexpr (is_tuple<Tree>) return std::tuple_size_v<Tree>;
+  else return decltype(boost::hana::length(boost::hana::accessors<Tree>()))::value;
+}
+template <std::size_t K, class Tree>
+using part_type = std::remove_cvref_t<decltype(part<K>(std::declval<Tree&>()))>;
+
+/// Calls `f` with every leaf of a tree, in order; what is no group is a leaf.
+template <class Tree, class F>
+constexpr void for_each_leaf(Tree& tree, F&& f) {
+  using plain = std::remove_cv_t<Tree>;
+  if constexpr (is_tuple<plain>) {
+    std::apply([&f](auto&... parts) { (for_each_leaf(parts, f), ...); }, tree);
+  } else if constexpr (is_list<plain>) {
+    for (auto& part : tree) for_each_leaf(part, f);
+  } else if constexpr (user_struct<plain>) {
+    [&]<std::size_t... K>(std::index_sequence<K...>) {
+      (for_each_leaf(part<K>(tree), f), ...);
+    }(std::make_index_sequence<part_count<plain>()>{});
+  } else {
+    f(tree);
+  }
+}
+
+/// The number of leaves before part `K` of a tuple or of a user's struct.
+template <class Tree, std::size_t K>
+constexpr std::size_t leaves_before();
+
+/// The number of leaves of a tree; a list counts as one.
+template <class Tree>
+constexpr std::size_t leaf_count() {
+  if constexpr (is_leaf<Tree>) return 1;
+  else return leaves_before<Tree, part_count<Tree>()>();
+}
+template <class Tree, std::size_t K>
+constexpr std::size_t leaves_before() {
+  return []<std::size_t... I>(std::index_sequence<I...>) {
+    return (std::size_t{0} + ... + leaf_count<part_type<I, Tree>>());
+  }(std::make_index_sequence<K>{});
+}
+
+/// Argument `K` of a struct template, while it is looked for which of its members have this type.
+template <std::size_t K>
+struct argument_mark {};
+
+/// The type in `Now`, a group like `Marked`, that stands where the first argument_mark<K> does; void if there is none.
+template <std::size_t K, class Marked, class Now, std::size_t Part = 0>
+constexpr auto argument_in() {
+  if constexpr (std::is_same_v<Marked, argument_mark<K>>) {
+    return std::type_identity<Now>{};
+  } else if constexpr (is_leaf<Marked> || is_leaf<Now>) {
+    return std::type_identity<void>{};
+  } else if constexpr (Part == part_count<Marked>() || Part == part_count<Now>()) {
+    return std::type_identity<void>{};
+  } else {
+    constexpr auto found = argument_in<K, part_type<Part, Marked>, part_type<Part, Now>>();
+    if constexpr (std::is_void_v<typename decltype(found)::type>) return argument_in<K, Marked, Now, Part + 1>();
+    else return found;
+  }
+}
+
+/// The type of a group like `Tree` of other parts, given as a tuple: of an array whose parts get several types, a tuple.
+template <class Tree, class Parts>
+struct regrouped {
+  using type = Parts;
+};
+template <class A, class B, class First, class Second>
+struct regrouped<std::pair<A, B>, std::tuple<First, Second>> {
+  using type = std::pair<First, Second>;
+};
+template <class T, std::size_t N, class Part, class... Rest>
+  requires(std::is_same_v<Part, Rest> && ...)
+struct regrouped<std::array<T, N>, std::tuple<Part, Rest...>> {
+  using type = std::array<Part, N>;
+};
+template <template <class...> class Struct, class... Ts, class... Parts>
+  requires user_struct<Struct<Ts...>>
+struct regrouped<Struct<Ts...>, std::tuple<Parts...>> {
+  template <std::size_t... K>
+  static auto find(std::index_sequence<K...>)
+      -> Struct<typename decltype(argument_in<K, Struct<argument_mark<K>...>, std::tuple<Parts...>>())::type...>;
+  using type = decltype(find(std::index_sequence_for<Ts...>{}));
+  static_assert([]<std::size_t... K>(std::index_sequence<K...>) { return (std::is_same_v<part_type<K, type>, Parts> && ...); }(
+                    std::index_sequence_for<Parts...>{}),
+                "gspmd: transform_leaves: the members of a struct must get one type");
+};
+
+/// True for a Leaf and for groups of them; true for a group whose parts are all leaves.
+template <class Tree, class Leaf>
+consteval bool is_tree_of() {
+  if constexpr (std::is_same_v<Tree, Leaf>) {
+    return true;
+  } else if constexpr (std::is_void_v<Tree>) {
+    return false;
+  } else if constexpr (is_leaf<Tree>) {
+    return false;
+  } else {
+    return []<std::size_t... K>(std::index_sequence<K...>) {
+      return (is_tree_of<part_type<K, Tree>, Leaf>() && ...);
+    }(std::make_index_sequence<part_count<Tree>()>{});
+  }
+}
+
+}  // namespace gspmd::detail
+
+namespace gspmd {
+
+/// Groups of the same form, leaf by leaf: a group like the first one with `f(a, b, ...)` for the leaves a, b, ... that stand
+/// at one place. A struct template gets the types that `f` returns as its arguments, so `f` returns one type for all members that
+/// have one. Without groups it is just f(a, b, ...). Throws gspmd::error: vectors of different lengths.
+///
+///     w = transform_leaves([](value x, value g) { return x - 0.1 * g; }, w, grad(loss, w));
+template <class F, class Tree, class... Trees>
+constexpr auto transform_leaves(F&& f, const Tree& first, const Trees&... rest) {
+  static_assert(((detail::is_list<Trees> == detail::is_list<Tree> && detail::is_leaf<Trees> == detail::is_leaf<Tree>)&&...),
+                "gspmd: transform_leaves: the groups must have the same form");
+  if constexpr (detail::is_list<Tree>) {
+    if (!((rest.size() == first.size()) && ...))
+      throw error("transform_leaves: the groups must have the same form, and vectors in them differ in length");
+    std::vector<decltype(transform_leaves(f, first[0], rest[0]...))> parts;
+    for (std::size_t k = 0; k < first.size(); ++k) parts.push_back(transform_leaves(f, first[k], rest[k]...));
+    return parts;
+  } else if constexpr (detail::is_leaf<Tree>) {
+    return f(first, rest...);
+  } else {
+    static_assert(((detail::part_count<Trees>() == detail::part_count<Tree>()) && ...),
+                  "gspmd: transform_leaves: the groups must have the same form");
+    return [&]<std::size_t... K>(std::index_sequence<K...>) {
+      const auto at = [&]<std::size_t P>(std::integral_constant<std::size_t, P>) {
+        return transform_leaves(f, detail::part<P>(first), detail::part<P>(rest)...);
+      };
+      // braces: in the order of the parts
+      std::tuple<decltype(at(std::integral_constant<std::size_t, K>{}))...> parts{
+          at(std::integral_constant<std::size_t, K>{})...};
+      return typename detail::regrouped<Tree, decltype(parts)>::type{std::move(std::get<K>(parts))...};
+    }(std::make_index_sequence<detail::part_count<Tree>()>{});
+  }
+}
+
+}  // namespace gspmd

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <exception>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/error.hpp"
+
+namespace gspmd {
+
+/// A communicator carries out a plan's communication: it has the devices that this object holds, and the collectives among all devices.
+///
+///     int device_count() const           devices of the whole communicator
+///     int local_count() const            devices that this object holds: 1 for threads and mpi, all for simulated
+///     int device(int i) const            the id of its i-th device, 0 <= i < local_count()
+///     void move(mesh, movement, in, out)       carries out a movement, shifted ones too; in[i], out[i] are the buffers of
+///                                        device(i)
+///     void reduce(mesh, reduction, in, out)    carries out a reduction; in[i] == out[i] is allowed for an all_reduce
+///     void barrier()                     waits for all devices
+///     void start(mesh, movements, in, out), finish(the same)    optional, where an object holds one device: carry out a list of
+///                                        movements over the same axes, movement k from in[k] to out[k], in one message to each
+///                                        device; in between the device computes, and leaves the buffers alone
+///     void start(mesh, reductions, in, out), finish(the same)   optional: likewise for reductions of one kind over the same axes; that of
+///                                        one all_reduce may be in place. Several may be started before the first one is finished
+///     void go_on()                       optional: called after each step that computes, of programs that start collectives, and does not
+///                                        wait: what is under way moves on
+///     void reduce_together(mesh, reductions, in, out)    optional, where an object holds one device: carries out reductions of one
+///                                        kind over the same axes, k from in[k] to out[k], in one message to each device
+///     void shift(mesh, ring, ahead, behind)    optional, for programs that say limit_gather: every device of a ring gets the
+///                                        buffer of the one ahead of it, and, unless `behind` is null, that of the one behind
+///
+/// Elements are float, double, std::int32_t, std::int64_t or bool; `in` and `out` are arrays with one pointer per local
+/// device, to buffers of the (padded) local extents. `move` and `reduce` are collective over the groups of the
+/// descriptor's axes: all members of a group call them, in the same order; members that came for different collectives get an
+/// error that names both. Buffers other than in == out must
+/// not overlap. All calls return when the device's result is there and its input may be changed again. Reductions combine in
+/// the order of the members, so threads and simulated agree to the bit; whatever the order, all members of a group get the
+/// same bits of an all_reduce, since programs decide by them. A fault is reported as gspmd::error.
+///
+/// Threads: an object belongs to the thread that runs its devices; of those that launch makes, each device has its own.
+template <class C>
+concept communicator =
+    requires(C& comm, const C& held, const detail::mesh_shape& mesh, const detail::movement& m, const detail::reduction& r,
+             const float* const* in, float* const* out, const bool* const* bool_in, bool* const* bool_out) {
+      { held.device_count() } -> std::same_as<int>;
+      { held.local_count() } -> std::same_as<int>;
+      { held.device(0) } -> std::same_as<int>;
+      { comm.move(mesh, m, in, out) } -> std::same_as<void>;
+      { comm.move(mesh, m, bool_in, bool_out) } -> std::same_as<void>;
+      { comm.reduce(mesh, r, in, out) } -> std::same_as<void>;
+      { comm.reduce(mesh, r, bool_in, bool_out) } -> std::same_as<void>;
+      { comm.barrier() } -> std::same_as<void>;
+    };
+
+namespace detail {
+
+inline std::string counted(int n, const char* noun) { return std::to_string(n) + ' ' + noun + (n == 1 ? "" : "s"); }
+
+inline void require_device_count(int available, int expected) {
+  if (available == expected) return;
+  throw error("the mesh has " + counted(expected, "device") + " but the communicator has " + counted(available, "rank") +
+              "; start as many ranks as the mesh has devices, or give the mesh " + counted(available, "device"));
+}
+
+/// Calls `f` and returns what it returns, before `backend` is launched. A backend whose processes call this together has an
+/// agree(backend, failure) that lets all of them throw where some do, so that none waits for another one.
+template <class Backend, class F>
+auto before_launch(const Backend& backend, F f) {
+  if constexpr (requires { agree(backend, static_cast<const error*>(nullptr)); }) {
+    std::optional<std::invoke_result_t<F>> result;
+    std::optional<error> failure;
+    try {
+      result.emplace(f());
+    } catch (const error& e) {
+      failure.emplace(e);
+    } catch (const std::exception& e) {
+      failure.emplace(e.what());
+    }
+    agree(backend, failure ? &*failure : nullptr);
+    return *std::move(result);
+  } else {
+    return f();
+  }
+}
+
+}  // namespace detail
+
+struct mpi;  // include gspmd/comm/mpi.hpp
+template <class F>
+void launch(const mpi& backend, int devices, F&& f);
+
+/// Throws gspmd::error, alike on every device and before any communication, unless `comm` has `expected` devices.
+template <communicator C>
+void require_devices(const C& comm, int expected) {
+  detail::require_device_count(comm.device_count(), expected);
+}
+
+}  // namespace gspmd
