@@ -3,7 +3,7 @@
 // with einsum and softmax. Forward and with gradients, all rows and causal, and of one head of 32,768 rows. Medians of processor
 // time, and the median and middle half of the ratios of neighbouring runs; beside them the arenas.
 //
-//   attention [rounds, 15]
+//   attention [rounds, 15] [short]      short: without the head of 32,768 rows
 #include <gspmd/attention.hpp>
 #include <gspmd/gspmd.hpp>
 
@@ -235,7 +235,7 @@ int main(int argc, char** argv) {
   bench::compare<many, false, true, true>("with gradients", rounds);
   bench::compare<many, true, false, true>("causal", rounds);
   bench::compare<many, true, true, true>("causal, with gradients", rounds);
-  if (argc > 2) return 0;  // short: that it runs to its end
+  if (argc > 2) return 0;
   std::printf("one head of 32,768 rows\n");
   bench::compare<one, true, false, false>("causal", (rounds + 6) / 7);
   bench::compare<one, true, true, false>("causal, with gradients", (rounds + 6) / 7);
