@@ -191,9 +191,9 @@ TEST_CASE("in a program with types, parts of regions are cut evenly by other axe
   // An axis of one device cuts nothing, wherever it stands.
   dynamic::builder b(dynamic::mesh({{"y", 1}, {"x", 2}}));
   dynamic::strict_program p(b, "");
-  const value x = b.input(dynamic::in<double>({16}));
-  p.input(x, both);  // y before x
-  b.output(numbered(x));
+  const value ones = b.input(dynamic::in<double>({16}));
+  p.input(ones, both);  // y before x
+  b.output(numbered(ones));
   const auto behind_one = b.compile().run(simulated{}, std::vector<double>(16, 1.0));
   for (std::size_t i = 0; i < 16; ++i) CHECK(behind_one[0].data<double>()[i] == (i < 8 ? 1 : 2));
 
