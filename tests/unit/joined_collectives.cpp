@@ -287,7 +287,7 @@ dynamic::program program_of(int values, const char* kind) {
   value chain = b.input(dynamic::in<std::int32_t>({8, 6}, split("", "")));
   for (int t = 0; t < values; ++t) {
     const auto like = [&](const std::vector<std::string>& at) { return b.input(dynamic::in<std::int32_t>({6, 6}, at)); };
-    if (k == "weight update") {  // Xu et al. 2020, Fig. 10
+    if (k == "weight update") {                                              // Xu et al. 2020, Fig. 10
       const value w = like(split("x", "")), x = examples(), y = examples();  // one x would be gathered once for all
       b.output(b.reshard(w - 2 * b.reshard(einsum("bd,bf->df", x, y), split("x", "")), split("", "")));
     } else if (k == "gathered inputs") {
