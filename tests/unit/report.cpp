@@ -252,6 +252,20 @@ TEST_CASE("report: what would avoid a collective is found by planning again") {
   CHECK_MESSAGE(contains(moved, "with input 0 as [_, x] the step takes "), moved);
   CHECK_MESSAGE(contains(moved, "sends 0 bytes instead of 14336"), moved);
 
+  // What nobody annotated is tried too, and named as it is to be written.
+  const auto with_weights = [](const dynamic::mesh& m, const std::vector<std::string>& columns) {
+    dynamic::builder d(m);
+    const value rows = d.input(dynamic::in<float>({512, 64}, {"x", ""}));
+    const value up = d.input(dynamic::in<float>({64, 512}, columns)), down = d.input(dynamic::in<float>({512, 64}));
+    d.output(d.reshard(einsum<"bf,fd->bd">(relu(einsum<"bd,df->bf">(rows, up)), down), {"", "x"}));
+    return dynamic::inspection(d);
+  };
+  const auto one_axis = dynamic::what_would_avoid(with_weights(dynamic::mesh({{"x", 8}}), {"", ""}), net);
+  CHECK_MESSAGE(contains(one_axis, "with replicate(einsum at report.cpp:"), one_axis);
+  const network two(1e12, {{"x", topology::switched, 1e9, 0}, {"y", topology::switched, 1e9, 0}});
+  const auto two_axes = dynamic::what_would_avoid(with_weights(dynamic::mesh({{"x", 4}, {"y", 2}}), {"", "y"}), two);
+  CHECK_MESSAGE(contains(two_axes, "with reshard<split<\"x,y\", _>>(einsum at report.cpp:"), two_axes);
+
   // A sum of what is not annotated: nothing leads to it but its operand.
   dynamic::builder c(dynamic::mesh({{"x", 8}}));
   c.output(sum(c.input(dynamic::in<float>({512}, {"x"}))));

@@ -24,7 +24,7 @@ namespace detail {
 
 /// Plans a program again with annotations changed from which a collective may come: those of the values that an operator reads, through
 /// operators that nobody annotated, and its own. Each of these is left out, is that which the collective makes, or loses the axes that it
-/// goes over.
+/// goes over. Then with annotations that nobody wrote, of the operator's result and its operands: along these axes split otherwise.
 class annotation_trials {
  public:
   /// `request`: what the planner was told; `plan`: what that gave.
@@ -47,6 +47,7 @@ class annotation_trials {
     if (graph_.find_types != nullptr || graph_.type_local != nullptr) return {"the program says so itself"};
     std::vector<change> changes;
     for (const int i : annotated_near(s.node)) add_changes(i, s, changes);
+    for (const int i : made_near(s.node)) add_annotations(i, s, changes);
     struct gain {
       price cost;
       const change* by = nullptr;
@@ -64,9 +65,11 @@ class annotation_trials {
     });
     std::vector<std::string> lines;
     std::vector<int> shown;  // of each node its best
+    bool is_new_shown = false;
     for (const auto& [cost, by] : better) {
-      if (lines.size() == most_shown) break;
+      if (lines.size() >= most_shown && (is_new_shown || !by->is_new)) continue;  // one that is new always
       if (std::find(shown.begin(), shown.end(), by->node) != shown.end()) continue;
+      is_new_shown = is_new_shown || by->is_new;
       shown.push_back(by->node);
       lines.push_back("with " + by->text + " the step takes " + cost_report::time_text(cost.seconds) + " instead of " +
                       cost_report::time_text(now_.seconds) + " and sends " + std::to_string(cost.bytes) + " bytes instead of " +
@@ -88,6 +91,7 @@ class annotation_trials {
     bool is_annotated = false;
     sharding lies;
     std::string text;
+    bool is_new = false;  // of a value that has no annotation
   };
   static constexpr std::size_t most_shown = 2, most_near = 6, most_walked = 64, most_trials = 48, least_trials = 4, most_ways = 3;
   static constexpr std::size_t most_planned = 80'000;  // operators in all trials: 1,680 of them, 40 layers, are planned in 20 ms
@@ -139,6 +143,54 @@ class annotation_trials {
     add(false, {});
   }
 
+  /// The operator, and those of its operands that are computed, where nobody annotated them.
+  [[nodiscard, gnu::cold]] std::vector<int> made_near(int i) const {
+    std::vector<int> found;
+    const auto add = [&](int k) {
+      const auto& n = at(k);
+      if (!n.annotated && facts_of(n.op).made == origin::shards && plan_.nodes[static_cast<std::size_t>(k)].value >= 0 &&
+          std::find(found.begin(), found.end(), k) == found.end())
+        found.push_back(k);
+    };
+    add(i);
+    for (const int o : at(i).operands) add(o);
+    return found;
+  }
+  /// Annotations that the user has not written: what the collective goes over splits another dim of the value, or none.
+  [[gnu::cold]] void add_annotations(int i, const plan_step& s, std::vector<change>& changes) const {
+    const node& n = at(i);
+    const sharding lies = plan_.value(plan_.nodes[static_cast<std::size_t>(i)].value).layout;
+    const auto add = [&](const sharding& wanted) {
+      const auto dims = sharding_text(mesh_, wanted, n.shape.count);  // [data, _]
+      const std::string value(graph::place(n.at, name_of(n.op)).view());
+      const std::string call = wanted.splits.count == 0 ? "replicate" : "reshard<split<" + quoted_axes(dims.view()) + ">>";
+      changes.push_back({i, true, wanted, call + '(' + value + ')', true});
+    };
+    for (int a = 0; a < mesh_.shape.axis_count(); ++a) {
+      if ((s.axes & mesh_.shape.wide_axes() & axis_bit(a)) == 0) continue;
+      sharding without;
+      for (const auto& use : lies.splits)
+        if (use.axis != a) without.splits.push_back(use);
+      if (lies.split_axes() != without.split_axes()) add(without);
+      for (int d = 0; d < n.shape.count; ++d) {
+        sharding wanted = without;
+        wanted.add_split(a, d);
+        if (n.shape[d] > 1 && wanted.splits != lies.splits) add(wanted);
+      }
+    }
+  }
+  /// The dims of a sharding's text as a split has them: `[data, x,y, _]` without brackets, names in quotes.
+  [[nodiscard, gnu::cold]] static std::string quoted_axes(std::string_view dims) {
+    std::string t;
+    dims = dims.substr(1, dims.find(']') - 1);
+    while (!dims.empty()) {
+      const auto one = dims.substr(0, dims.find(", "));
+      dims.remove_prefix(one.size() + 2 < dims.size() ? one.size() + 2 : dims.size());
+      t += (t.empty() ? "" : ", ") + (one == "_" ? std::string(one) : '"' + std::string(one) + '"');
+    }
+    return t;
+  }
+
   /// Returns the price of the program with a change; nothing: such a program is refused, or enough was tried.
   [[nodiscard, gnu::cold]] std::optional<price> price_with(const change& c) {
     const auto [it, is_new] = known_.try_emplace(c.text);
@@ -167,8 +219,8 @@ class annotation_trials {
 
 }  // namespace detail
 
-/// The collectives that take longest, as `dearest_collectives` has them, and under each which annotations near it, written otherwise or
-/// left out, make the step faster, with the seconds that it takes then and the bytes that a device sends: computed, by planning the whole
+/// The collectives that take longest, as `dearest_collectives` has them, and under each which annotations near it, written otherwise,
+/// left out, or of values that have none (`reshard<split<"data", _>>(einsum at mlp.cpp:12)`), make the step faster, with the seconds that it takes then and the bytes that a device sends: computed, by planning the whole
 /// program again with each, 48 times at most, less often if it has more than 1,600 operators. Then the cheapest ways to run the operator
 /// for whose sake it is sent, as `why` has them, by the times of the mesh's own network, `>` before the one that was taken. With a `scope`
 /// of that part of the program only. Nothing is run. Throws gspmd::error if the network says nothing of an axis of the mesh, or no scope is
