@@ -252,7 +252,7 @@ TEST_CASE("report: what would avoid a collective is found by planning again") {
   CHECK_MESSAGE(contains(moved, "with input 0 as [_, x] the step takes "), moved);
   CHECK_MESSAGE(contains(moved, "sends 0 bytes instead of 14336"), moved);
 
-  // What nobody annotated is tried too, and named as it is to be written.
+  // Annotations that nobody wrote are tried too, and are named as the line to write.
   const auto with_weights = [](const dynamic::mesh& m, const std::vector<std::string>& columns) {
     dynamic::builder d(m);
     const value rows = d.input(dynamic::in<float>({512, 64}, {"x", ""}));
