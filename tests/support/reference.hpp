@@ -12,6 +12,7 @@
 
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
+#include "gspmd/detail/ops/next_value.hpp"
 #include "support/all_operators.hpp"
 #include "support/local_functions.hpp"
 
@@ -683,7 +684,8 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
     scatter_node(n, *x[0], *x[1], result);
   } else if (is(ir::code_of<ir::scatter_set_op>)) {
     scatter_set_node(n, *x[0], *x[1], *x[2], result);
-  } else if (is(ir::code_of<ir::reshape_op>, ir::code_of<ir::reshard_op>, ir::code_of<ir::shard_alike_op>)) {
+  } else if (is(ir::code_of<ir::reshape_op>, ir::code_of<ir::reshard_op>, ir::code_of<ir::shard_alike_op>,
+                ir::code_of<ir::next_value_op>)) {
     same(*x[0], result);
   } else {
     throw std::logic_error(std::string("the reference does not know ") + ir::name_of(n.op));
