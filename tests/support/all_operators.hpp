@@ -14,6 +14,7 @@
 #include "gspmd/detail/ops/ghost_blocks.hpp"
 #include "gspmd/detail/ops/local.hpp"
 #include "gspmd/detail/ops/local_view.hpp"
+#include "gspmd/detail/ops/next_value.hpp"
 #include "gspmd/detail/ops/pad.hpp"
 #include "gspmd/detail/ops/placed.hpp"
 #include "gspmd/detail/ops/reduce.hpp"

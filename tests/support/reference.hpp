@@ -12,7 +12,6 @@
 
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
-#include "gspmd/detail/ops/next_value.hpp"
 #include "support/all_operators.hpp"
 #include "support/local_functions.hpp"
 
