@@ -86,7 +86,7 @@ void schedule(benchmark::State& state) {
   const graph g = mlp(mesh, state.range(0));
   const auto local = detail::pass_results(g, mesh.shape).take<detail::emit_pass>();
   for (auto _ : state) {
-    detail::step_state made(g, mesh.shape, local);
+    detail::step_state made(g, mesh.shape, mesh.request, local);
     detail::scheduler(made).run();
     benchmark::DoNotOptimize(made.out.steps.data());
   }
