@@ -161,9 +161,14 @@ class annotation_trials {
     const node& n = at(i);
     const sharding lies = plan_.value(plan_.nodes[static_cast<std::size_t>(i)].value).layout;
     const auto add = [&](const sharding& wanted) {
-      const auto dims = sharding_text(mesh_, wanted, n.shape.count);  // [data, _]
       const std::string value(graph::place(n.at, name_of(n.op)).view());
-      const std::string call = wanted.splits.count == 0 ? "replicate" : "reshard<split<" + quoted_axes(dims.view()) + ">>";
+      std::string dims;
+      for (int d = 0; d < n.shape.count; ++d) {
+        text axes;
+        const bool is_split = write_dim(axes, mesh_, wanted, d);
+        dims += (d > 0 ? ", " : "") + (is_split ? '"' + std::string(axes.view()) + '"' : std::string("_"));
+      }
+      const std::string call = wanted.splits.count == 0 ? "replicate" : "reshard<split<" + dims + ">>";
       changes.push_back({i, true, wanted, call + '(' + value + ')', true});
     };
     for (int a = 0; a < mesh_.shape.axis_count(); ++a) {
@@ -179,18 +184,6 @@ class annotation_trials {
       }
     }
   }
-  /// The dims of a sharding's text as a split has them: `[data, x,y, _]` without brackets, names in quotes.
-  [[nodiscard, gnu::cold]] static std::string quoted_axes(std::string_view dims) {
-    std::string t;
-    dims = dims.substr(1, dims.find(']') - 1);
-    while (!dims.empty()) {
-      const auto one = dims.substr(0, dims.find(", "));
-      dims.remove_prefix(one.size() + 2 < dims.size() ? one.size() + 2 : dims.size());
-      t += (t.empty() ? "" : ", ") + (one == "_" ? std::string(one) : '"' + std::string(one) + '"');
-    }
-    return t;
-  }
-
   /// Returns the price of the program with a change; nothing: such a program is refused, or enough was tried.
   [[nodiscard, gnu::cold]] std::optional<price> price_with(const change& c) {
     const auto [it, is_new] = known_.try_emplace(c.text);

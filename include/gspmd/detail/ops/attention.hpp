@@ -6,7 +6,8 @@
 
 namespace gspmd::detail {
 
-/// The facts that attention and its gradient have in common.
+/// The facts that attention and its gradient have in common; `Words`: the tensors of the one or the other.
+template <const attention_words& Words>
 struct attention_family : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops {
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
@@ -14,6 +15,14 @@ struct attention_family : plain_operator, reduced_first, without_movements, read
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
   static constexpr leading_dim leading{.count = 0};  // all tensors get the dim, and no attribute names one
+  static constexpr replication_words replication{"", "needs whole rows, and of k and v all of them: it would gather",
+                                                 "reshard it so that heads or examples are split, or write "
+                                                 "allow_replication(...) around it"};
+
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) { attention_rule(g, n, Words, rule); }
+  static constexpr void name_dim(text& t, const graph& g, const node& n, int k, int dim) {
+    name_attention_dim(t, g, n, Words, k, dim);
+  }
 };
 
 /// Adds the gradients by q, k and v (the last two are further results) of the attention `forward`, whose results are `result` and the next
@@ -21,16 +30,9 @@ struct attention_family : plain_operator, reduced_first, without_movements, read
 constexpr int add_attention_gradient(graph& g, const node& forward, int result, int by_result);
 
 /// The first result is attention's, the second one the logarithms of the sums of exponentials, which the gradient needs.
-struct attention_op : attention_family {
+struct attention_op : attention_family<forward_words> {
   static constexpr const char* name = "attention";
-  static constexpr replication_words replication{"", "needs whole rows, and of k and v all of them: it would gather",
-                                                 "reshard it so that heads or examples are split, or write "
-                                                 "allow_replication(...) around it"};
 
-  static constexpr void rule(const graph& g, const node& n, op_rule& rule) { attention_rule(g, n, forward_words, rule); }
-  static constexpr void name_dim(text& t, const graph& g, const node& n, int k, int dim) {
-    name_attention_dim(t, g, n, forward_words, k, dim);
-  }
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
     return attention_flops(g, p, op, 1, 1);
   }
@@ -46,14 +48,9 @@ struct attention_op : attention_family {
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) { describe_attention<true>(t, plan, step); }
 };
 
-struct attention_gradient_op : attention_family {
+struct attention_gradient_op : attention_family<backward_words> {
   static constexpr const char* name = "attention_gradient";
-  static constexpr replication_words replication = attention_op::replication;
 
-  static constexpr void rule(const graph& g, const node& n, op_rule& rule) { attention_rule(g, n, backward_words, rule); }
-  static constexpr void name_dim(text& t, const graph& g, const node& n, int k, int dim) {
-    name_attention_dim(t, g, n, backward_words, k, dim);
-  }
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
     return attention_flops(g, p, op, 3, 2);
   }
