@@ -50,7 +50,8 @@ TEST_CASE("started reductions on threads: all shardings, element types and monoi
                         wrong_in_all_monoids<bool>(started, mesh) + wrong_in_all_monoids<bf16>(started, mesh) +
                         wrong_in_all_monoids<std::uint8_t>(started, mesh);
             for (const auto& shape : {shape_of({0}), shape_of({1}), shape_of({7}), shape_of({5, 4}), shape_of({64, 9})})
-              wrong += wrong_in_all_pairs<double>(started, mesh, shape, (mesh.axis_count() == 1 ? 1 : 5) * (reference::is_sanitized ? 3 : 1));
+              wrong += wrong_in_all_pairs<double>(started, mesh, shape,
+                                                  (mesh.axis_count() == 1 ? 1 : 5) * (reference::is_sanitized ? 3 : 1));
             return wrong;
           }) == 0);
   for (unsigned seed = 0; seed < (reference::is_sanitized ? 8U : 25U); ++seed)

@@ -19,6 +19,22 @@
 
 namespace gspmd::detail {
 
+/// When something begins and how long it takes, as events of a viewer say it: in microseconds.
+[[gnu::cold]] inline std::string span_text(double begin, double seconds) {
+  char text[80];
+  std::snprintf(text, sizeof text, "\"ts\": %.6f, \"dur\": %.6f", begin * 1e6, seconds * 1e6);
+  return text;
+}
+/// Names of files may have what JSON has not.
+[[gnu::cold]] inline std::string escaped_json(const std::string& text) {
+  std::string t;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') t += '\\';
+    if (static_cast<unsigned char>(c) >= ' ') t += c;
+  }
+  return t;
+}
+
 /// The cost of the steps of a plan on a network, in the forms that report.hpp documents. Reads the tables of the plan only.
 class cost_report {
  public:
@@ -250,13 +266,13 @@ class cost_report {
     const auto all = events();
     if (!scopes_.empty()) track(1 + axes, "scope");
     for (const auto& c : calls(all))
-      t += "{\"name\": \"" + json_text(c.path) + "\", \"ph\": \"X\", \"pid\": 0, \"tid\": " + std::to_string(1 + axes) + ", " +
+      t += "{\"name\": \"" + escaped_json(c.path) + "\", \"ph\": \"X\", \"pid\": 0, \"tid\": " + std::to_string(1 + axes) + ", " +
            span_text(c.begin, c.end - c.begin) + "},\n";
     for (const auto& e : all) {
       const auto& s = *e.step;
       t += "{\"name\": \"" + name_of_event(e) + "\", \"ph\": \"X\", \"pid\": 0, \"tid\": " + std::to_string(1 + e.axis) + ", " +
-           span_text(e.begin, e.seconds) + ", \"args\": {\"line\": \"" + json_text(line_of(s)) + '"' +
-           (scopes_.empty() ? "" : ", \"scope\": \"" + json_text(path_of(s)) + '"') +
+           span_text(e.begin, e.seconds) + ", \"args\": {\"line\": \"" + escaped_json(line_of(s)) + '"' +
+           (scopes_.empty() ? "" : ", \"scope\": \"" + escaped_json(path_of(s)) + '"') +
            ", \"bytes\": " + std::to_string(s.bytes_sent) + ", \"times\": " + std::to_string(s.times) + "}},\n";
     }
     t.erase(t.find_last_of('}') + 1);
@@ -355,22 +371,8 @@ class cost_report {
  private:
   [[nodiscard]] bool is_sent(const plan_step& s) const { return communicates(s) && scopes_.is_shown(s); }
   [[nodiscard]] const std::string& path_of(const plan_step& s) const { return scopes_.path(scopes_.scope_of(s)); }
-  [[nodiscard, gnu::cold]] static std::string span_text(double begin, double seconds) {
-    char text[80];  // in microseconds
-    std::snprintf(text, sizeof text, "\"ts\": %.6f, \"dur\": %.6f", begin * 1e6, seconds * 1e6);
-    return text;
-  }
   [[nodiscard, gnu::cold]] std::string name_of_event(const event& e) const {
     return e.axis < 0 ? operator_of(*e.step) : name_of(e.step->collective) + std::string(" for ") + operator_of(*e.step);
-  }
-  /// Names of files may have what JSON has not.
-  [[nodiscard, gnu::cold]] static std::string json_text(const std::string& text) {
-    std::string t;
-    for (const char c : text) {
-      if (c == '"' || c == '\\') t += '\\';
-      if (static_cast<unsigned char>(c) >= ' ') t += c;
-    }
-    return t;
   }
 
   const plan_view& plan_;

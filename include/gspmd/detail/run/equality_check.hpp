@@ -38,6 +38,7 @@ class equality_check {
         throw e.with_op("input " + std::to_string(k));
       }
   }
+  static void begin(const plan_step&) {}
   void look_at_results(const plan_step& s) {
     for (int k = 0; k < s.results.count; ++k) look_at(plan_.result(s, k));
   }

@@ -84,20 +84,29 @@ class interpreter {
 
   template <class Comm>
   void run(Comm& comm, const device_memory* devices, const void** from, void** to) {
-    if (known_communicator_ != &communicator_type<Comm>) {
-      known_communicator_ = &communicator_type<Comm>;
-      go_on_ = go_on_of<Comm>(plan_);
-      for (std::size_t i = 0; i < ready_.size(); ++i) ready_[i].joint = joint_function_of<Comm>(plan_.steps[i]);
-    }
-    const devices_here here{devices, comm.local_count(), from, to, &comm, go_on_};
-    if (!plan_.is_checked || named_ == nullptr) return run_plan(plan_, ready_.data(), here);
     plan_step words;
     words.kernel = id_of<kernels::move>;
     words.type = dtype::s64;
-    run_plan_checked(plan_, *named_, ready_.data(), here, joint_function_of<Comm>(words));
+    if constexpr (requires { typename Comm::traced; }) {
+      know<typename Comm::traced>();
+      comm.run(plan_, *named_, ready_.data(), devices, from, to, joint_function_of<typename Comm::traced>(words));
+    } else {
+      know<Comm>();
+      const devices_here here{devices, comm.local_count(), from, to, &comm, go_on_};
+      if (!plan_.is_checked || named_ == nullptr) return run_plan(plan_, ready_.data(), here);
+      run_plan_checked(plan_, *named_, ready_.data(), here, joint_function_of<Comm>(words));
+    }
   }
 
  private:
+  /// Makes the steps ready for communicators of this type.
+  template <class Comm>
+  void know() {
+    if (known_communicator_ == &communicator_type<Comm>) return;
+    known_communicator_ = &communicator_type<Comm>;
+    go_on_ = go_on_of<Comm>(plan_);
+    for (std::size_t i = 0; i < ready_.size(); ++i) ready_[i].joint = joint_function_of<Comm>(plan_.steps[i]);
+  }
   template <class Comm>
   static inline char communicator_type = 0;  // its address tells types apart; not const: linkers may merge equal constants
 

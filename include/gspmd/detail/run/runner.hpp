@@ -59,6 +59,7 @@ struct plan_runner {
       current = i;
       const plan_step& s = plan.steps[static_cast<std::size_t>(i)];
       const ready_step& r = ready[i];
+      if constexpr (Checks::look) checks.begin(s);
       if (r.alone != nullptr) {
         for (int d = 0; d < devices.count; ++d) r.alone(r.prepared, plan, s, devices.memory[d]);
         if (devices.go_on != nullptr) devices.go_on(devices.communicator);

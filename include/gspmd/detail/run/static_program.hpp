@@ -371,6 +371,9 @@ struct frozen_steps {
 
 template <class Program, class Comm>
 void run_static(Comm& comm, const device_memory* devices, const void** from, void** to) {
+  if constexpr (requires { typename Comm::traced; })
+    return comm.run(Program::view, Program::mesh::info, frozen_steps<Program, typename Comm::traced>::list.data(), devices, from,
+                    to, run_jointly<kernels::move, std::int64_t, movement, typename Comm::traced>);
   static constexpr auto go_on = go_on_of<Comm>(Program::view);
   const devices_here here{devices, comm.local_count(), from, to, &comm, go_on};
   if constexpr (Program::view.is_checked)
