@@ -68,7 +68,7 @@ class traced_communicator {
   detail::step_log& log_;
 };
 
-/// What the steps of traced runs took, on all devices of this process: of compiled programs and of those made at run time, one or several.
+/// The times of the steps of traced runs, on all devices of this process: of compiled programs and of those made at run time, one or several.
 ///
 ///     run_trace watched;
 ///     launch(threads{}, 4, [&](auto& comm) {

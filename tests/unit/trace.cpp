@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// What a traced run has written down is what the plan says: every collective as often, with its bytes, on every device; and the results are
+// A traced run has written down as much as the plan says: every collective as often, with its bytes, on every device; and the results are
 // those of a run that nobody watches.
 #include <doctest/doctest.h>
 

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "gspmd/detail/report/cost_report.hpp"
-#include "gspmd/detail/run/step_clock.hpp"
+#include "gspmd/detail/report/step_log.hpp"
 
-/// What was written down of runs, as a table, as events for a viewer, and as bytes that one process sends another.
+/// The steps of runs that were written down, as a table, as events for a viewer, and as bytes that one process sends another.
 namespace gspmd::detail {
 
 template <class Logs>

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gspmd/detail/report/explain_plan.hpp"
+#include "gspmd/report/network.hpp"
+
+/// The steps of runs as the device that ran them writes them down.
+namespace gspmd::detail {
+
+/// The words for a step of a plan: equal for steps that a table of times puts into one row.
+struct step_label {
+  std::string name, over, op, line;  // `over`: the axes of a collective; empty: the step computes
+  std::int64_t bytes = 0;            // that one device sends
+  double estimated = 0;              // seconds on the network of the plan, of a collective
+  friend bool operator==(const step_label&, const step_label&) = default;
+};
+
+/// A step that ran: nanoseconds of the steady clock.
+struct timed_step {
+  std::int32_t label;
+  std::int32_t device;
+  std::int64_t begin, end;
+};
+
+/// Functions of a user's profiler: `begin` gets the name of a step before it runs, `end` is called after it, by the thread of the device.
+struct step_marker {
+  std::function<void(const char* name)> begin;
+  std::function<void()> end;
+};
+
+/// The steps that one object of a communicator ran, by its own thread; others read it when that has ended its run.
+struct step_log {
+  int device = 0;
+  std::size_t most = 0;  // steps that are kept
+  std::int64_t left_out = 0;
+  std::vector<step_label> labels;
+  std::vector<timed_step> times;
+  step_marker marker;
+
+  /// The number of the label of the first step of `plan`; those of its other steps follow.
+  int labels_of(const plan_view& plan, const mesh_info& mesh) {
+    // A plan may lie where another one lay.
+    const auto mark = mark_of(plan);
+    for (const auto& k : known_)
+      if (k.mark == mark) return k.first;
+    known_.push_back({mark, static_cast<int>(labels.size())});
+    for (const auto& s : plan.steps) labels.push_back(label_of(plan, mesh, s));
+    return known_.back().first;
+  }
+
+ private:
+  struct known_plan {
+    std::uint64_t mark;
+    int first;
+  };
+  static std::uint64_t mark_of(const plan_view& plan) {
+    std::uint64_t mark = plan.steps.size();
+    const auto take = [&](std::uint64_t word) { mark = (mark ^ word) * 0x9e3779b97f4a7c15U, mark ^= mark >> 29; };
+    for (const auto& s : plan.steps) {
+      const auto& n = plan.nodes[static_cast<std::size_t>(s.node)];
+      take(static_cast<std::uint64_t>(s.kernel) << 32 | static_cast<std::uint64_t>(s.collective));
+      take(static_cast<std::uint64_t>(s.bytes_sent));
+      take(static_cast<std::uint64_t>(s.axes));
+      take(static_cast<std::uint64_t>(n.at.line) << 32 | static_cast<std::uint64_t>(s.node));
+      for (const char c : std::string_view(name_of(n.op))) take(static_cast<unsigned char>(c));
+    }
+    return mark;
+  }
+  [[gnu::cold]] static step_label label_of(const plan_view& plan, const mesh_info& mesh, const plan_step& s) {
+    const auto& n = plan.nodes[static_cast<std::size_t>(s.node)];
+    step_label l;
+    l.op = name_of(n.op);
+    l.line = n.at.is_input() ? std::string(graph::input_text(n.at).view())
+                             : std::string(graph::base_name(n.at.file)) + (n.at.line > 0 ? ':' + std::to_string(n.at.line) : "");
+    if (!communicates(s)) {
+      l.name = l.op;
+      return l;
+    }
+    l.name = name_of(s.collective);
+    l.over = axes_text(mesh, s.axes).view();
+    l.bytes = s.bytes_sent;
+    for (const auto t : step_times(mesh.request.network, plan, mesh.shape, s)) l.estimated += seconds_of(t);
+    return l;
+  }
+  std::vector<known_plan> known_;
+};
+
+}  // namespace gspmd::detail
