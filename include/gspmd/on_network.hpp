@@ -44,7 +44,9 @@ class network {
   /// Throws gspmd::error: a rate that is not positive, a time that is negative.
   constexpr network(double flops_per_second, std::initializer_list<axis_link> links)
       : network(flops_per_second, detail::span<const axis_link>(links.begin(), links.size())) {}
-  constexpr network(double flops_per_second, detail::span<const axis_link> links) : flops_per_second_(flops_per_second) {
+  constexpr network(double flops_per_second, detail::span<const axis_link> links)
+      : flops_per_second_(flops_per_second),
+        memory_bytes_per_second_(flops_per_second / static_cast<double>(detail::default_flops_per_byte_of_memory)) {
     if (!(flops_per_second > 0)) throw error("network: a device computes at a positive rate");
     if (links.size() > static_cast<std::size_t>(detail::max_axes)) throw error("network: a mesh has at most 16 axes");
     for (const auto& link : links) {
@@ -61,7 +63,18 @@ class network {
     if (connected == topology::torus) throw error("network: what joins all devices alike is `switched` or `tapered`");
     is_one_switch_ = true;
   }
+  /// Returns the same network, of devices whose memory moves so many bytes a second, read and written; unless it is said, a byte in the time
+  /// of 10 flops. Throws gspmd::error: a rate that is not positive.
+  ///
+  ///     constexpr network tpu_v3 = network(61.5e12, {{"x", topology::torus, 70e9, 1e-6}}).with_memory(450e9);
+  [[nodiscard]] constexpr network with_memory(double bytes_per_second) const {
+    if (!(bytes_per_second > 0)) throw error("network: the memory of a device has a positive rate");
+    network result = *this;
+    result.memory_bytes_per_second_ = bytes_per_second;
+    return result;
+  }
   [[nodiscard]] constexpr double flops_per_second() const { return flops_per_second_; }
+  [[nodiscard]] constexpr double memory_bytes_per_second() const { return memory_bytes_per_second_; }
   /// Throws gspmd::error: nothing is known of the axis.
   [[nodiscard]] constexpr const axis_link& link(std::string_view axis) const {
     if (is_one_switch_) return links_[0];
@@ -78,6 +91,7 @@ class network {
   [[nodiscard]] constexpr rates_or_problem rates_on(const detail::mesh_info& mesh) const {
     rates_or_problem result;
     result.rates.per_1024_flops = per_1024(flops_per_second_);
+    result.rates.per_kib_of_memory = per_1024(memory_bytes_per_second_);
     if (is_one_switch_) {
       result.rates.one_switch = rate_of(links_[0]);
       return result;
@@ -109,7 +123,7 @@ class network {
             link.connected == topology::tapered};
   }
   detail::inline_vec<axis_link, detail::max_axes> links_;
-  double flops_per_second_ = 0;
+  double flops_per_second_ = 0, memory_bytes_per_second_ = 0;
   bool is_one_switch_ = false;
 };
 
