@@ -92,6 +92,7 @@ class network {
     rates_or_problem result;
     result.rates.per_1024_flops = per_1024(flops_per_second_);
     result.rates.per_kib_of_memory = per_1024(memory_bytes_per_second_);
+    result.rates.is_named = true;
     if (is_one_switch_) {
       result.rates.one_switch = rate_of(links_[0]);
       return result;

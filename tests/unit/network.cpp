@@ -43,8 +43,9 @@ using step = compile<normalise, mesh<axis<"x", 8>>, in<double, dims<8'000'000>, 
 constexpr network switched(1e9, {{"x", topology::switched, 1e9, 1e-6}});
 // all_reduce of 8 bytes by recursive doubling: 3 messages of 8 bytes; a million elements are read, and once more and written, at 10^8 bytes/s
 constexpr auto planned = estimate<step>(switched);
-static_assert(planned.computation == 24'000'000 / 1e8);
-static_assert(estimate<step>(switched.with_memory(1e12)).computation == 2'000'000 / 1e9);
+static_assert(planned.computation > 0.24 && planned.computation < 0.2401);
+constexpr network with_fast_memory = switched.with_memory(1e12);
+static_assert(estimate<step>(with_fast_memory).computation == 2'000'000 / 1e9);
 static_assert(planned.communication > 3.0239e-6 && planned.communication < 3.0241e-6);
 static_assert(planned.over[0] == planned.communication && planned.total() == planned.communication + planned.computation);
 // rows of 4 devices. A grid of 4 x 2 holds a row as a square when it goes round; a tree of pairs keeps it as it is.
@@ -399,7 +400,7 @@ TEST_CASE("network: an operator takes what its arithmetic takes, or its memory")
   // One loop reads and writes once, however much it computes; a sum reads. What is broadcast takes nothing.
   const auto x = f32({4096}, {"x"});
   CHECK(picoseconds([](auto v) { return relu(v); }, x) == about(10 * 4 * 2 * 2048));
-  CHECK(picoseconds([](auto v) { return relu(exp(v) * 2.0 + v); }, x) == about(10 * 4 * (2 * 2048) + 3 * 2048));
+  CHECK(picoseconds([](auto v) { return relu(exponential(v) * 2.0 + v); }, x) == about(10 * 4 * (2 * 2048) + 3 * 2048));
   CHECK(picoseconds([](auto v) { return sum(v); }, x) == about(10 * (4 * 2048 + 4)));
   CHECK(picoseconds([](auto v) { return v - sum(v); }, x) == about(10 * (4 * 2048 + 4) + 10 * 4 * 2 * 2048));
   CHECK(error_of([&] { static_cast<void>(net.with_memory(0)); }) == "gspmd: network: the memory of a device has a positive rate");

@@ -54,6 +54,7 @@ struct network_rates {
   link_rate one_switch;
   std::int64_t per_1024_flops = default_picoseconds_per_1024_flops;
   std::int64_t per_kib_of_memory = default_flops_per_byte_of_memory * default_picoseconds_per_1024_flops;
+  bool is_named = false;  // by the user: operators are priced by their extents and their memory too
 
   [[nodiscard]] constexpr const link_rate& of(int axis) const { return axis < links.count ? links.items[axis] : one_switch; }
   /// A collective takes what its bytes take, whatever its kind and axes.

@@ -30,7 +30,7 @@ class operator_chooser {
   [[nodiscard]] constexpr own_times own_time(int i, const node& n, const op_rule& rule, const operator_use& use) const {
     const auto sent = operator_prices(known_, i, n, rule).own(use).time;
     if (use.moved) return {sent, 0};
-    const work_counter work(known_.program, known_.mesh, known_.uses, i, rule);
+    const work_counter work(known_.program, known_.mesh, known_.uses, i, rule, !known_.net().is_named);
     return {add_times(sent, past_begin(known_.net().time_of(work.of(use.uses)))),
             past_begin(known_.net().time_of(work.of({})) / known_.mesh.device_count())};
   }
@@ -69,7 +69,7 @@ class operator_chooser {
         if (rule.factors[use.dim].kind != factor_kind::whole) first[use.axis] = use.dim;
     use_search search(mesh, known_.net(), rule, asked);
     operator_use best = use_of(known_, n, rule, search.assemble(first), held);
-    const work_counter work(known_.program, known_.mesh, known_.uses, i, rule);
+    const work_counter work(known_.program, known_.mesh, known_.uses, i, rule, !known_.net().is_named);
     operator_prices known(known_, i, n, rule);
     cost least = known.of(best, use_search::no_limit);
     if (least.bytes == 0 && least.refused == 0 && !is_repeated(work, best.uses) && record == nullptr) {

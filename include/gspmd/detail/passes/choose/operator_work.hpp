@@ -37,8 +37,9 @@ constexpr bool is_in_memory(const graph& g, const value_uses& uses, int i) {
 ///   x + y * z            2 flops an element, and 16 bytes
 class work_counter {
  public:
-  constexpr work_counter(const graph& g, const mesh_shape& mesh, const value_uses& uses, int i, const op_rule& rule)
-      : mesh_(mesh), rule_(rule) {
+  constexpr work_counter(const graph& g, const mesh_shape& mesh, const value_uses& uses, int i, const op_rule& rule,
+                         bool by_flops_alone = false)
+      : mesh_(mesh), rule_(rule), more_(by_flops_alone ? 0 : added_to_extents_of_product) {
     const node& n = g.nodes[static_cast<std::size_t>(i)];
     const auto& facts = facts_of(n.op);
     const int count = n.operands.count;
@@ -47,7 +48,7 @@ class work_counter {
     each_ = is_product_ && is_complex(n.type) ? 8 : 2;
     for (int k = 0; k <= count && works_; ++k) {
       const int t = k == count ? i : n.operands[k];
-      bool is_moved = is_in_memory(g, uses, t);
+      bool is_moved = !by_flops_alone && is_in_memory(g, uses, t);
       for (int o = 0; o < k && o < count; ++o) is_moved = is_moved && n.operands[o] != t;
       // The operators that read neighbours of the same elements in place find them in a cache.
       if (k < count && facts.runs != realisation::loop && is_read_in_place(n) && !uses.readers(t).empty())
@@ -77,7 +78,7 @@ class work_counter {
     }
     operator_work work{saturating_multiply(each_, both), 0};
     for (const auto s : side)
-      if (s != 0) work.flops = saturating_multiply(work.flops, s + added_to_extents_of_product);
+      if (s != 0) work.flops = saturating_multiply(work.flops, s + more_);
     for (int t = 0; t < elems.count; ++t) work.bytes = saturating_add(work.bytes, saturating_multiply(elems[t], elem_bytes_[t]));
     return work;
   }
@@ -88,6 +89,7 @@ class work_counter {
   }
   const mesh_shape& mesh_;
   const op_rule& rule_;
+  std::int64_t more_;  // of each extent of a product
   bool works_ = false, is_product_ = false;
   std::int64_t each_ = 1;
   inline_vec<std::int64_t, max_map_arity + 1> elem_bytes_;  // of operands, then of the result; 0: it costs nothing
