@@ -35,6 +35,7 @@ constexpr bool is_in_memory(const graph& g, const value_uses& uses, int i) {
 /// them, and the bytes of the operands and results that lie in memory, each once.
 ///   bd,df->bf of float   2 (b+16) (d+16) (f+16) flops, 4 (bd + df + bf) bytes
 ///   x + y * z            2 flops an element, and 16 bytes
+/// `by_flops_alone`, where the user names no network: 2 for every combination, and neither memory nor small extents count.
 class work_counter {
  public:
   constexpr work_counter(const graph& g, const mesh_shape& mesh, const value_uses& uses, int i, const op_rule& rule,
@@ -45,7 +46,7 @@ class work_counter {
     const int count = n.operands.count;
     works_ = facts.made == origin::shards && (facts.runs == realisation::loop || facts.runs == realisation::steps);
     is_product_ = count == 2 && !rule.uniform;
-    each_ = is_product_ && is_complex(n.type) ? 8 : 2;
+    each_ = is_product_ && is_complex(n.type) ? 8 : is_product_ || by_flops_alone ? 2 : 1;
     for (int k = 0; k <= count && works_; ++k) {
       const int t = k == count ? i : n.operands[k];
       bool is_moved = !by_flops_alone && is_in_memory(g, uses, t);

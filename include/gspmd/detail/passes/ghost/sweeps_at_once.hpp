@@ -7,16 +7,16 @@
 
 namespace gspmd::detail {
 
-/// Returns the time of a round: of its exchanges, and of its sweeps on all of the blocks, each of which reads the fields and writes them.
+/// Returns the time of a round: of its exchanges, and of its sweeps on all of the blocks. Blocks of
+/// which this decides lie in a cache: to copy an element takes what an operator takes.
 constexpr std::int64_t time_of_round(const ghost_reach& reach, std::int64_t sweeps) {
   const ghost_sweep& s = reach.sweep;
   const ghost_round round = reach.round_of(sweeps);
   const network_rates& net = s.program.mesh->request.network;
-  std::int64_t fields = 0, field_bytes = 0, computed = 0;
+  std::int64_t fields = 0, computed = 0;
   for (const int i : s.body) {
     if (s.at(i).shape.count == 0 || s.varies[i] == 0) continue;
     fields += s.at(i).op == opcode::carry ? 1 : 0;
-    field_bytes += s.at(i).op == opcode::carry ? bytes_of(s.at(i).type) : 0;
     computed += ghost_sweep::is_computed_in_loops(s.at(i)) ? 1 : 0;
   }
   std::int64_t block = elements(local_extents(s.mesh, s.shape, s.layout)), time = 0;
@@ -31,9 +31,8 @@ constexpr std::int64_t time_of_round(const ghost_reach& reach, std::int64_t swee
     }
     block = saturating_multiply(line, along.width());
   }
-  const auto bytes = saturating_multiply(block, 2 * field_bytes);
-  if (sweeps > 1) time = add_times(time, net.time_of({0, bytes}));  // into blocks, and back
-  return add_times(time, multiply_time(net.time_of({saturating_multiply(block, computed), bytes}), sweeps));
+  if (sweeps > 1) time = add_times(time, net.time_of({saturating_multiply(block, 2 * fields), 0}));  // into blocks, and back
+  return add_times(time, multiply_time(net.time_of({saturating_multiply(block, computed), 0}), sweeps));
 }
 
 /// How many sweeps on one exchange are fastest on the mesh's network.
