@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "gspmd/comm/communicator.hpp"
+#include "gspmd/comm/simulated.hpp"
+#include "gspmd/compile.hpp"
+#include "gspmd/on_network.hpp"
+#include "gspmd/ops.hpp"
+
+/// A network as this machine has it, for plans on it.
+namespace gspmd {
+namespace detail {
+
+/// All devices of a communicator time what they do at once; the one that takes longest counts, so that all get the same.
+template <class Comm>
+class device_clock {
+ public:
+  explicit device_clock(Comm& comm) : comm_(comm) { mesh_.sizes.push_back(comm.device_count()); }
+
+  /// Returns the least seconds of `rounds` calls of `work()`, each of which all devices begin together.
+  template <class Work>
+  double least_of(int rounds, Work work) {
+    auto least = std::numeric_limits<double>::max();
+    for (int k = 0; k < rounds; ++k) {
+      comm_.barrier();
+      const auto begin = std::chrono::steady_clock::now();
+      work();
+      least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    }
+    return longest(least);
+  }
+
+  /// The seconds in which every device gets `bytes` of each other one.
+  double of_gather(std::int64_t bytes, int rounds) {
+    const auto n = static_cast<std::int64_t>(comm_.device_count());
+    const auto words = std::max<std::int64_t>(bytes / 8, 1);
+    extents shape;
+    shape.push_back(n * words);
+    sharding from;
+    from.splits.push_back({0, 0});
+    const auto m = numbered(mesh_, movement(shape, from, {}, movement_axes(mesh_, shape, from, {})));
+    const auto count = static_cast<std::size_t>(comm_.local_count());
+    std::vector<std::vector<std::int64_t>> own(count, std::vector<std::int64_t>(static_cast<std::size_t>(words), 1)),
+        all(count, std::vector<std::int64_t>(static_cast<std::size_t>(n * words)));
+    std::vector<const std::int64_t*> in;
+    std::vector<std::int64_t*> out;
+    for (std::size_t d = 0; d < count; ++d) {
+      in.push_back(own[d].data());
+      out.push_back(all[d].data());
+    }
+    return least_of(rounds, [&] { comm_.move(mesh_, m, in.data(), out.data()); });
+  }
+
+ private:
+  double longest(double seconds) {
+    if (comm_.device_count() == 1) return seconds;
+    const auto count = static_cast<std::size_t>(comm_.local_count());
+    std::vector<double> each(count, seconds);
+    std::vector<const double*> in;
+    std::vector<double*> out;
+    for (auto& s : each) {
+      in.push_back(&s);
+      out.push_back(&s);
+    }
+    comm_.reduce(mesh_, reduction({}, {}, {}, axis_bit(0), monoid::maximum), in.data(), out.data());
+    return each[0];
+  }
+
+  Comm& comm_;
+  mesh_shape mesh_;
+};
+
+inline constexpr auto measured_product = [](auto a, auto b) { return einsum<"ij,jk->ik">(a, b); };
+inline constexpr auto measured_sweep = [](auto a, auto b) { return a + b; };
+
+}  // namespace detail
+
+/// Returns the network of this communicator: one switch that joins its devices, with the time of a message, the bytes a second of a
+/// device, its flops and what its memory moves, all devices working at once. On all devices the same numbers, by which they all plan the
+/// same. Takes about half a second.
+///
+///     network here = measure_network(comm);
+///     auto program = dynamic::compile(layer, mesh.on(here), ...);
+///
+/// What it does: all_gathers of 8 bytes of each device, of which there are log2(n) messages one after the other, and of 1 MiB; products of
+/// two matrices of 512 x 512 floats; sums of two arrays of 32 MiB. The least of several times counts, of the device that takes longest.
+/// Collective over all devices. A communicator of one device sends nothing: its messages take no time, its bytes what its memory takes.
+template <communicator Comm>
+[[nodiscard]] network measure_network(Comm& comm) {
+  using one = mesh<axis<"device", 1>>;
+  constexpr std::int64_t side = 512, length = std::int64_t{1} << 23;
+  using product = compile<detail::measured_product, one, in<float, dims<side, side>>, in<float, dims<side, side>>>;
+  using sweep = compile<detail::measured_sweep, one, in<float, dims<length>>, in<float, dims<length>>>;
+  detail::device_clock clock(comm);
+  simulated_communicator alone(1);
+  const auto rate_of = [&](auto step, std::int64_t elems, double amount) {
+    std::vector<float> a(static_cast<std::size_t>(elems), 1), b(a), c(a);
+    return amount / clock.least_of(5, [&] {
+      for (int d = 0; d < comm.local_count(); ++d) step(alone, a, b, c);
+    });
+  };
+  const auto flops = rate_of(product{}, side * side, 2.0 * side * side * side);
+  const auto memory = rate_of(sweep{}, length, 3.0 * 4 * length);
+  const auto n = static_cast<std::int64_t>(comm.device_count());
+  if (n == 1) return network(flops, memory, 0).with_memory(memory);
+
+  constexpr std::int64_t large = std::int64_t{1} << 20;
+  const auto of_message = clock.of_gather(8, 30), of_bytes = clock.of_gather(large, 10);
+  const auto messages = static_cast<double>(detail::doublings(n)), sent = static_cast<double>((n - 1) * large);
+  return network(flops, sent / std::max(of_bytes - of_message, 1e-9), of_message / messages).with_memory(memory);
+}
+
+}  // namespace gspmd
