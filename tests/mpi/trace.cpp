@@ -11,6 +11,7 @@
 #include "gspmd/comm/mpi.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
+#include "gspmd/measure_network.hpp"
 #include "gspmd/trace.hpp"
 
 namespace {
@@ -57,4 +58,18 @@ TEST_CASE("trace over mpi: the first process gets the steps of all") {
   for (int d = 0; d < ranks; ++d)
     CHECK(count(json, "\"tid\": " + std::to_string(d) + ", \"ts\"") == static_cast<std::int64_t>(own));
   CHECK(count(json, "\"ts\": -") == 0);
+}
+
+TEST_CASE("measure_network over mpi: the same on all processes") {
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+  const auto here = gspmd::measure_network(comm);
+  double own[] = {here.flops_per_second(), here.memory_bytes_per_second(), here.link("x").bytes_per_second,
+                  here.link("x").seconds_per_message};
+  double least[4], most[4];
+  MPI_Allreduce(own, least, 4, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
+  MPI_Allreduce(own, most, 4, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  for (int k = 0; k < 4; ++k) {
+    CHECK(least[k] == most[k]);
+    CHECK(least[k] > 0);
+  }
 }

@@ -6,11 +6,14 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/measure_network.hpp>
 #include <gspmd/trace.hpp>
 
 #include "support/error_of.hpp"
@@ -147,4 +150,26 @@ TEST_CASE("trace: a checked program is checked while it is traced") {
     });
   });
   CHECK(contains(text, "devices hold different data"));
+}
+
+TEST_CASE("measure_network: positive rates, the same on all devices, for plans") {
+  const auto measured_by = [](auto backend, int devices) {
+    std::mutex mutex;
+    std::set<std::vector<double>> found;
+    launch(backend, devices, [&](auto& comm) {
+      const network here = measure_network(comm);
+      const dynamic::mesh on = dynamic::mesh({{"x", comm.device_count()}}).on(here);
+      const auto program = dynamic::compile([](auto x) { return sum(x); }, on, dynamic::in<float>({8}, {"x"}));
+      CHECK(program.traffic().bytes >= 0);
+      const std::lock_guard lock(mutex);
+      const auto& link = here.link("x");
+      found.insert({here.flops_per_second(), here.memory_bytes_per_second(), link.bytes_per_second, link.seconds_per_message});
+    });
+    REQUIRE(found.size() == 1);
+    for (std::size_t k = 0; k < 3; ++k) CHECK((*found.begin())[k] > 0);
+    CHECK((*found.begin())[3] >= 0);
+  };
+  measured_by(threads{}, 3);
+  measured_by(simulated{}, 2);
+  measured_by(self{}, 1);
 }
