@@ -96,7 +96,7 @@ inline constexpr auto measured_sweep = [](auto a, auto b) { return a + b; };
 ///     network here = measure_network(comm);
 ///     auto program = dynamic::compile(layer, mesh.on(here), ...);
 ///
-/// What it does: all_gathers of 8 bytes of each device, of which there are log2(n) messages one after the other, and of 1 MiB; products of
+/// It times all_gathers of 8 bytes of each device, of which there are log2(n) messages one after the other, and of 1 MiB; products of
 /// two matrices of 512 x 512 floats; sums of two arrays of 32 MiB. The least of several times counts, of the device that takes longest.
 /// Collective over all devices. A communicator of one device sends nothing: its messages take no time, its bytes what its memory takes.
 template <communicator Comm>
