@@ -238,8 +238,9 @@ TEST_CASE("report: what would avoid a collective is found by planning again") {
   // The weight is gathered: not if it is given whole.
   const auto gathered = what_would_avoid<step>(net);
   CHECK(contains(gathered, "all_gather"));
-  CHECK(contains(gathered,
-                 "with input 1 as [_, _] the step takes 0.000 us instead of 0.224 us and sends 0 bytes instead of 224\n"));
+  CHECK_MESSAGE(
+      contains(gathered, "with input 1 as [_, _] the step takes 0.020 us instead of 0.244 us and sends 0 bytes instead of 224\n"),
+      gathered);
   CHECK(contains(gathered, "     ways to run einsum at report.cpp:"));
   CHECK(contains(gathered, "     > 0.007 us, 224 bytes: [x, _], [_, _] -> [x, _]\n"));
 

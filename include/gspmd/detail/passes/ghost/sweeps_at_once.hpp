@@ -7,8 +7,8 @@
 
 namespace gspmd::detail {
 
-/// Returns the time of a round: of its exchanges, and of its sweeps on all of the blocks. Blocks of
-/// which this decides lie in a cache: to copy an element takes what an operator takes.
+/// Returns the time of a round: of its exchanges, and of its sweeps on all of the blocks. Those small enough to go several
+/// times on one exchange lie in a cache, so that memory does not count: to copy an element takes what an operator takes.
 constexpr std::int64_t time_of_round(const ghost_reach& reach, std::int64_t sweeps) {
   const ghost_sweep& s = reach.sweep;
   const ghost_round round = reach.round_of(sweeps);
