@@ -13,7 +13,7 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/modes/manual.hpp>
+#include <gspmd/modes.hpp>
 #include <gspmd/recompute.hpp>
 #include <gspmd/vmap.hpp>
 
@@ -223,4 +223,35 @@ TEST_CASE("recompute: a chain of layers holds the input of each and the values o
   };
   CHECK(gathers(twice) > gathers(once));
   CHECK(twice.view().arena_bytes < once.view().arena_bytes - 11 * features * hidden * 4);
+}
+
+// Programs with types, and planned while compiling.
+namespace {
+
+constexpr auto product = [](auto x, auto w, auto v) { return einsum<"bf,fd->bd">(tanh(einsum<"bd,df->bf">(x, w)), v); };
+template <bool Again>
+constexpr auto typed_step = [](auto x, auto w, auto v) {
+  const auto y = Again ? recompute(product)(x, w, v) : product(x, w, v);
+  return grad(einsum<"bd,bd->">(y, y), std::tuple{w, v});
+};
+using typed_mesh = mesh<axis<"data", 2>>;
+using rows_of_x = tensor<float, dims<64, 8>, place<typed_mesh, split<"data", _>>>;
+using whole_w = tensor<float, dims<8, 64>, place<typed_mesh, replica<"data">>>;
+using whole_v = tensor<float, dims<64, 8>, place<typed_mesh, replica<"data">>>;
+using typed_again = compile<typed_step<true>, typed_mesh, rows_of_x, whole_w, whole_v>;
+static_assert(typed_again::collectives == collectives{});  // gradients leave as partial sums
+
+}  // namespace
+
+TEST_CASE("recompute: in a program with types") {
+  using typed_kept = compile<typed_step<false>, typed_mesh, rows_of_x, whole_w, whole_v>;
+  array<float> x({64, 8}), w({8, 64}), v({64, 8});
+  for (int i = 0; i < 512; ++i) {
+    x[i] = 0.01F * static_cast<float>(i % 17);
+    w[i] = 0.1F * static_cast<float>(i % 5) - 0.2F;
+    v[i] = 0.05F * static_cast<float>(i % 3);
+  }
+  const auto [dw, dv] = run<typed_again>(simulated{}, x, w, v);
+  const auto [want_dw, want_dv] = run<typed_kept>(simulated{}, x, w, v);
+  for (int i = 0; i < 512; ++i) CHECK((dw[i] == want_dw[i] && dv[i] == want_dv[i]));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ops/reshape.hpp"
+#include "gspmd/detail/ops/transition.hpp"
 
 namespace gspmd::detail {
 
@@ -67,6 +68,7 @@ constexpr int add_barrier(graph& g, int x, span<const int> after, location at) {
   n.type = from.type;
   n.shape = from.shape;
   n.at = at;
+  add_attributes(n, cotangent::none);  // what else has two operands in a gradient is one
   n.operands.push_back(x);
   for (const int o : after)
     if (n.operands.count < n.operands.capacity && g.nodes[static_cast<std::size_t>(o)].local_axes == from.local_axes &&
