@@ -44,7 +44,9 @@ struct recomputed_function {
           written_so<F>,
           "gspmd: recompute: the arguments of the function are values, or tuples or structs of values, and there is one at "
           "least; capture what is none");
-      return unlooped(arguments...);
+      const auto refused = unlooped(arguments...);
+      if constexpr (call::compiles) return f(arguments...);
+      else return refused;
     } else if constexpr (call::refuses) {
       static_assert(
           written_so<F>,
