@@ -215,7 +215,7 @@ class graph {
 
   static constexpr auto lists(auto& s, auto f) { return f(s.nodes, s.inputs, s.outputs, s.scopes); }
   static constexpr auto rest(auto& s, auto f) {
-    return f(s.mesh, s.has_regions, s.allow_replication, s.largest_bytes, s.find_types, s.settle_barriers);
+    return f(s.mesh, s.has_regions, s.allow_replication, s.largest_bytes, s.find_types);
   }
 
   [[nodiscard]] constexpr bool failed() const { return !error.empty(); }
