@@ -17,6 +17,7 @@
 #include <gspmd/dynamic/by_name.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/index/random.hpp>
+#include <gspmd/recompute.hpp>
 
 #include "document.hpp"
 
@@ -614,6 +615,9 @@ inline value build_shuffle(const operation& o) {
   const value key = read_key(o);
   return dim && key.is_valid() ? gspmd::random::shuffle(key, o.operands[1], *dim, o.at) : value{};
 }
+inline value build_optimization_barrier(const operation& o) {
+  return o.is_sound() ? gspmd::optimization_barrier(o.operands[0], std::span(o.operands).subspan(1), o.at) : value{};
+}
 template <value (*Arg)(value, int, gspmd::location)>
 value build_arg(const operation& o) {
   const auto dim = read_dim(o, "the dim along which elements are compared");
@@ -654,6 +658,7 @@ inline constexpr operator_entry special_operators[] = {
     {"reverse", 1, 1, build_reverse},
     {"rotate", 1, 1, build_rotate},
     {"reshard", 1, 1, build_reshard},
+    {"optimization_barrier", 1, any_number, build_optimization_barrier},
     {"cumsum", 1, 1, build_cumsum},
     {"top_k", 1, 1, build_top_k},
     {"sort", 1, 3, build_sort},

@@ -2,6 +2,7 @@
 #pragma once
 
 // Every operator of the library but attention, which brings its kernels along: who writes graphs by hand names them all.
+#include "gspmd/detail/ops/barrier.hpp"
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/composed.hpp"
 #include "gspmd/detail/ops/concatenate.hpp"

@@ -684,7 +684,7 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
   } else if (is(ir::code_of<ir::scatter_set_op>)) {
     scatter_set_node(n, *x[0], *x[1], *x[2], result);
   } else if (is(ir::code_of<ir::reshape_op>, ir::code_of<ir::reshard_op>, ir::code_of<ir::shard_alike_op>,
-                ir::code_of<ir::next_value_op>)) {
+                ir::code_of<ir::next_value_op>, ir::code_of<ir::barrier_op>, ir::code_of<ir::ordered_barrier_op>)) {
     same(*x[0], result);
   } else {
     throw std::logic_error(std::string("the reference does not know ") + ir::name_of(n.op));

@@ -11,6 +11,7 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/index/random.hpp>
+#include <gspmd/report/memory.hpp>
 
 #include "support/error_of.hpp"
 #include "support/golden_plans.hpp"
@@ -253,7 +254,7 @@ TEST_CASE("each device draws its part of random numbers, and computes with it") 
 
 namespace {
 /// Layers whose weights are split over the batch's axis, their gradients and update.
-dynamic::program layers_on(const dynamic::mesh& m, bool is_annotated = true) {
+dynamic::builder layers_of(const dynamic::mesh& m, bool is_annotated) {
   constexpr std::int64_t batch = 4096, width = 128;
   dynamic::builder b(m);
   value y = b.input(f32({batch, width}, {"data", ""}));
@@ -264,8 +265,9 @@ dynamic::program layers_on(const dynamic::mesh& m, bool is_annotated = true) {
   }
   const auto gradients = grad(mean(y * y), weights);
   for (std::size_t k = 0; k < weights.size(); ++k) b.output(weights[k] - 0.1 * gradients[k]);
-  return b.compile();
+  return b;
 }
+dynamic::program layers_on(const dynamic::mesh& m, bool is_annotated = true) { return layers_of(m, is_annotated).compile(); }
 }  // namespace
 
 TEST_CASE("a plan within a device's memory gathers weights twice and keeps none") {
@@ -276,12 +278,14 @@ TEST_CASE("a plan within a device's memory gathers weights twice and keeps none"
   CHECK(gathered.bytes == 6 * 3 * 16384);
   const auto held = plain.peak_bytes_per_device();
   CHECK(layers_on(m.within(held)).peak_bytes_per_device() == held);
-  const auto saving = layers_on(m.within(held - 1));
-  CHECK(saving.peak_bytes_per_device() < held);
+  const auto one_byte = layers_on(m.within(held - 1));
+  CHECK(one_byte.peak_bytes_per_device() < held);
+  CHECK(one_byte.traffic().in(collective_kind::all_gather).collectives == 6 + 1);
+  const auto refused = error_of([&] { layers_on(m.within(1 << 20)); });
+  const auto saving = layers_on(m.within(std::stoll(refused.substr(refused.find("holds ") + 6))));  // all that it can
   CHECK(saving.traffic().in(collective_kind::all_gather).collectives == 6 + 5);  // the first layer's input has no gradient
   CHECK(saving.traffic().in(collective_kind::reduce_scatter).collectives == 6);
-  CHECK(error_of([&] { layers_on(m.within(1 << 20)); }).find("are allowed: split more of the inputs, or use more devices") !=
-        std::string::npos);
+  CHECK(refused.find("are allowed: split more of the inputs, or use more devices") != std::string::npos);
   CHECK(error_of([&] { static_cast<void>(m.within(0)); }) == "gspmd: within: a device holds a positive number of bytes");
 }
 
@@ -308,6 +312,49 @@ TEST_CASE("a plan within a device's memory keeps weights split that nobody annot
   const auto least = std::stoll(text.substr(text.find("holds ") + 6));
   CHECK(least < saving.peak_bytes_per_device() + 1);
   CHECK(layers_on(m.within(least), false).peak_bytes_per_device() <= least);
+}
+
+TEST_CASE("a plan within a device's memory gives up no more than it must") {
+  const dynamic::mesh m({{"data", 4}});
+  for (const bool is_annotated : {true, false}) {
+    const auto plain = layers_on(m, is_annotated);
+    const auto held = plain.peak_bytes_per_device();
+    const auto all = layers_on(m.within(held - (is_annotated ? 5 : 11) * 49152), is_annotated);  // of what it has to give
+    std::int64_t before = plain.traffic().bytes;
+    int split = 0;
+    for (const std::int64_t k : {1, 2, 3, 4}) {
+      const auto limit = held - k * 49152;  // three quarters of a weight
+      const auto some = layers_on(m.within(limit), is_annotated);
+      CHECK(some.peak_bytes_per_device() <= limit);
+      CHECK(some.peak_bytes_per_device() > limit - 3 * 49152);
+      CHECK(some.traffic().bytes >= before);
+      CHECK(some.traffic().bytes < all.traffic().bytes);
+      before = some.traffic().bytes;
+      int now = 0;
+      for (std::size_t w = 1; w <= 6; ++w) now += some.input(w).local_shape()[0] == 128 ? 0 : 1;
+      CHECK((is_annotated || (now >= split && now < 6)));
+      split = now;
+    }
+  }
+}
+
+TEST_CASE("what a limit of memory cost is told") {
+  const auto told = [](bool is_annotated, std::int64_t below) {
+    const dynamic::mesh m({{"data", 4}});
+    const auto held = layers_on(m, is_annotated).peak_bytes_per_device();
+    return explain_memory(dynamic::inspection(layers_of(below < 0 ? m : m.within(held - below), is_annotated)));
+  };
+  const auto has = [](const std::string& text, std::string_view part) {
+    if (text.find(part) == std::string::npos) MESSAGE("not `", part, "` but: ", text);
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(told(true, -1) == "no limit of memory is given: write mesh.within(bytes)\n");
+  CHECK(has(told(true, 0), ", as without a limit\n"));
+  const auto split = told(false, 3 * 49152);
+  CHECK(has(split, " fewer than without a limit, for "));
+  CHECK(has(split, " a byte\n"));
+  CHECK(has(split, "inputs that are gathered are gathered again\ninputs that are split, 2 of 6: input 1, input "));
+  CHECK(has(told(true, 49152), "inputs that are gathered again where they are gathered, "));
 }
 
 TEST_CASE("a plan within a device's memory takes an operand in parts") {

@@ -20,7 +20,7 @@ struct accepted_program {
   static constexpr auto lists(auto& s, auto f) { return graph::lists(s.program, f); }
   static constexpr auto rest(auto& s, auto f) {
     return f(s.program.mesh, s.program.has_regions, s.program.allow_replication, s.broken, s.program.largest_bytes,
-             s.program.find_types, s.program.type_local, s.is_as_traced);
+             s.program.find_types, s.program.type_local, s.is_as_traced, s.program.settle_barriers);
   }
 };
 
@@ -131,8 +131,9 @@ template <class Mesh, int Saving>
 using saving_mesh = std::conditional_t<Saving == 0, Mesh, mesh_that_saves<Mesh, Saving>>;
 
 /// A program on the mesh that it is planned on: the user's, with the axes cut that reshapes split. `Best`: of the tries before this one.
-template <class Program, class Mesh, int Saving = 0, class Best = void>
+template <class Program, class Mesh, saving_search Search = saving_search{}, class Best = void>
 struct planned_program {
+  static constexpr int Saving = Search.saving;
   using program = Program;
   using mesh = Mesh;
   using passes = static_passes<Program, saving_mesh<Mesh, Saving>>;
@@ -151,14 +152,14 @@ struct planned_program {
       if constexpr (std::is_void_v<Best>) return std::int64_t{0};
       else return Best::found().holds;
     }();
-    constexpr next_try next = after(found(), passes::request(), least);
+    constexpr next_try next = after(found(), passes::request(), least, Search, item<0>(Program::frozen().lists));
     using best = std::conditional_t<next.was_best, planned_program, Best>;
     // Not where it is no constant: compilers take the last branch then, and the others would not end.
     if constexpr (next.is == next_try::way::on_cut_mesh) {
       using refined = cut_mesh<Mesh, cut>;
       return planned_program<frozen_program<program_on_cut_mesh<Program, refined>>, refined>::find();
     } else if constexpr (next.is == next_try::way::saving_more) {
-      return planned_program<Program, Mesh, Saving + 1, best>::find();
+      return planned_program<Program, Mesh, next.search, best>::find();
     } else {
       return std::type_identity<best>{};
     }

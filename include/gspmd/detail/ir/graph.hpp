@@ -48,6 +48,15 @@ struct written_call {
   [[nodiscard]] constexpr bool is_inner(int node) const { return node >= begin && node < end - 1; }
 };
 
+class differentiator;
+
+/// The nodes of one call of a function whose values are computed again on the way back (gspmd/recompute.hpp), and what goes back through it.
+struct recomputed_call {
+  int begin = 0, end = 0;
+  int region = -1;  // where it stands
+  void (*go_back)(differentiator&, int call) = nullptr;
+};
+
 /// One operator of the program for one giant device. Its first result has the node's number; where it has more, nodes that stand for
 /// them follow it, each with the operator as its operand.
 struct node {
@@ -194,12 +203,15 @@ class graph {
   // Of a program with next values of inputs (passes/carried): gives them the places of these.
   void (*place_carried)(graph&, const vec<sharding>& completed) = nullptr;
   types_so_far typer;
-  vec<written_call> calls;         // of a program whose types may be refused, as it is traced
-  bool is_in_call = false;         // `add` adds to what a call consists of
-  axis_mask open_local = 0;        // the axes whose local view `add` puts nodes in
-  bool allow_replication = true;   // for all operators; programs that users write start without it
-  text error;                      // the first mistake found; operators after it are not checked
-  mistake broken = mistake::none;  // the rule it breaks
+  // Of a program with values that are made behind others (ops/barrier.hpp): leaves of these what is planned, once their order is settled.
+  pass_of_mode settle_barriers;
+  vec<recomputed_call> recomputed;  // as it is traced; who is inside of another one comes before it
+  vec<written_call> calls;          // of a program whose types may be refused, as it is traced
+  bool is_in_call = false;          // `add` adds to what a call consists of
+  axis_mask open_local = 0;         // the axes whose local view `add` puts nodes in
+  bool allow_replication = true;    // for all operators; programs that users write start without it
+  text error;                       // the first mistake found; operators after it are not checked
+  mistake broken = mistake::none;   // the rule it breaks
 
   static constexpr auto lists(auto& s, auto f) { return f(s.nodes, s.inputs, s.outputs, s.scopes); }
   static constexpr auto rest(auto& s, auto f) {
@@ -217,6 +229,7 @@ class graph {
     g.find_types = find_types;
     g.type_local = type_local;
     g.place_carried = place_carried;
+    g.settle_barriers = settle_barriers;
     g.scopes = scopes;
     g.composed = composed;
     return g;

@@ -50,6 +50,9 @@ constexpr example_places places_of(const node& n, std::uint32_t led) {
     case leading_dim::way::letters:
       for (int k = 0; k <= last; ++k) p.operands[k] = has(k) ? 0 : -1;
       break;
+    case leading_dim::way::first:
+      for (int k = 1; k <= last; ++k) p.operands[k] = -1;
+      break;
     case leading_dim::way::indexed:
       p.operands[fact.first] = has(fact.first) ? 0 : -1;
       if (fact.step < 0 && !has(0)) p.operands[0] = -1;  // every example looks into one table

@@ -48,6 +48,7 @@ struct leading_dim {
     indexed,   // they are an `indexing`: operand `first` has the indices, and `step` the slices (-1: the result has)
     row,       // operand 0 has rows along its dim 0, and the last operand is the number of one
     states,    // they are a `state_change`
+    first,     // none; operand 0 has the dim, the others are as they are
     refused,   // it is written for the dims that its tensors have
   };
   way is = way::numbers;

@@ -157,8 +157,11 @@ class completion {
   /// Splits inputs to save memory; whether any was.
   constexpr bool split_inputs() {
     bool any = false;
-    for (int i = 0; request_.saving > 1 && i < static_cast<int>(dirty_.size()); ++i) {
+    if (saving_level(request_.saving) < 2) return false;
+    const giving_way gives_way(graph_.nodes, saving_level(request_.saving) == 2 ? request_.saving : 0, request_.most_memory);
+    for (int i = 0; i < static_cast<int>(dirty_.size()); ++i) {
       bool is_split = false;
+      if (!gives_way(i)) continue;
       for (int a = 0; a < mesh_.axis_count() && is_split_to_save(mesh_, request_, nodes_[i], found_[i].layout); ++a) {
         if (mesh_.sizes[a] == 1 || (axes_[i] & axis_bit(a)) != 0) continue;
         int dim = -1;

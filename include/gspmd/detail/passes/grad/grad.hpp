@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "gspmd/detail/ops/regions.hpp"
@@ -46,6 +47,7 @@ class differentiator {
   }
 
  private:
+  friend class recomputation;
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
 
   /// Whether the scalar depends on any result of an operator.
@@ -66,14 +68,34 @@ class differentiator {
       const auto before = graph_.nodes.size();
       graph_.open_local = at(i).local_axes;
       graph_.open_scope = at(i).scope >= 0 ? at(i).scope : scope_before;
-      if (is_region_result(at(i).op)) visit_region(i);
+      const int call = i == last ? -1 : recomputed_to(i, first);
+      if (call >= 0) graph_.recomputed[call].go_back(*this, call);
+      else if (is_region_result(at(i).op)) visit_region(i);
       else if (has_gradient(i)) visit(i);
       for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].in_gradient = true;
+      if (call >= 0) {
+        i = graph_.recomputed[call].begin;
+        continue;
+      }
       // The policy of an operator holds for its gradient, which moves the same data back.
       if (const policy said = policy_of(at(i)); said != policy{}) set_policy(graph_, before, said);
       if (const axis_mask axes = at(i).exchange_axes; axes != 0) allow_exchange(graph_, before, axes);
     }
     graph_.open_scope = scope_before;
+  }
+
+  /// The outermost call that is computed again whose last node is `i`; -1: none. One that has the last node of the walk is not: its values
+  /// were made just before, and nothing stands between.
+  [[nodiscard]] constexpr int recomputed_to(int i, int first) const {
+    for (std::size_t k = graph_.recomputed.size(); k-- > 0;)
+      if (graph_.recomputed[k].end - 1 == i && graph_.recomputed[k].begin >= first && is_around(graph_.recomputed[k].region))
+        return static_cast<int>(k);
+    return -1;
+  }
+  [[nodiscard]] constexpr bool is_around(int region) const {
+    int r = graph_.open_region;
+    while (r != region && r >= 0) r = at(r).region;
+    return r == region;
   }
 
   // Forward, a loop also stacks what every iteration finds in the carried values. Backward, a loop runs from the last iteration
@@ -121,6 +143,17 @@ class differentiator {
       graph_.nodes.push_back(n);
     }
     const int last = static_cast<int>(graph_.nodes.size()) - 1;
+    for (std::size_t k = 0, known = graph_.recomputed.size(); k < known; ++k) {
+      recomputed_call c = graph_.recomputed[k];
+      if (c.region != start && (c.region < 0 || !graph_.is_inside(c.region, start))) continue;
+      c.region = c.region == start ? graph_.open_region : copy_in(body, c.region);
+      const auto copied = [&](int i) {
+        return first + static_cast<int>(std::lower_bound(body.nodes.begin(), body.nodes.end(), i) - body.nodes.begin());
+      };
+      c.begin = copied(c.begin);
+      c.end = copied(c.end);
+      graph_.recomputed.push_back(c);
+    }
     for (std::size_t k = 0; k < given.size(); ++k)
       if (gradients[k] >= 0) gradients_.give(copy_in(body, given[k]), gradients[k]);
     walk(first, last);

@@ -82,6 +82,7 @@ constexpr plan plan_again(const graph& g, mesh_shape mesh, plan_request request,
   const graph* program = &g;
   plan best;
   std::int64_t least = 0;
+  saving_search search;
   for (auto next = next_try::way::on_cut_mesh; next != next_try::way::none;) {
     const results_without<Off> results(*program, mesh, request);
     planned_try found;
@@ -95,8 +96,9 @@ constexpr plan plan_again(const graph& g, mesh_shape mesh, plan_request request,
       else made = results.take_plan();
       found.holds = request.most_memory > 0 ? peak_bytes(plan_view(made)) : 0;
     }
-    const auto after_it = after(found, request, least);
+    const auto after_it = after(found, request, least, search, program->nodes);
     next = after_it.is;
+    search = after_it.search;
     if (after_it.was_best) {
       best = std::move(made);
       least = found.holds;
@@ -107,7 +109,7 @@ constexpr plan plan_again(const graph& g, mesh_shape mesh, plan_request request,
         mesh = program->mesh->shape;
         request = program->mesh->request;
       }
-    if (next == next_try::way::saving_more) ++request.saving;
+    if (next == next_try::way::saving_more) request.saving = search.saving;
   }
   if (best.broken == mistake::none && request.most_memory > 0 && least > request.most_memory) {
     best.error = too_large(least, request.most_memory);

@@ -68,6 +68,11 @@ struct compose_pass : of_planned_programs {
 struct defer_pass : of_planned_programs {
   static constexpr void run(graph& g) { defer_reshards(g); }
 };
+/// Values that are made behind others are so by now.
+struct settle_barriers_pass {
+  static constexpr bool applies(const graph& g) { return g.settle_barriers != nullptr; }
+  static constexpr void run(graph& g) { g.settle_barriers(g, true); }
+};
 /// Next values of inputs lie where these do. Of a constant it is an evaluation of its own (driver/carried_program.hpp).
 struct place_carried_pass {
   static constexpr bool applies(const graph& g) { return !std::is_constant_evaluated() && g.place_carried != nullptr; }
@@ -75,7 +80,7 @@ struct place_carried_pass {
 };
 
 using program_passes = boost::mp11::mp_list<check_types_pass, canonical_pass, compose_written_pass, types_pass, regions_pass,
-                                            ghost_zones_pass, compose_pass, defer_pass, place_carried_pass>;
+                                            ghost_zones_pass, compose_pass, defer_pass, settle_barriers_pass, place_carried_pass>;
 
 /// The program that is planned: what its outputs need, in order; or with its mistake. `Passes`: a part of the way; `seen(Pass(), g)`: the
 /// program behind each that applies.

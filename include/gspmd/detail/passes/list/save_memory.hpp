@@ -5,6 +5,8 @@
 
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/support/span.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 /// The levels of saving: what a plan gives up to hold less, where the mesh says how much a device may hold. A program is planned for one
 /// level after the other until it fits:
@@ -15,9 +17,54 @@
 ///   3   and an einsum takes an operand that would be gathered to more than a quarter of the memory in parts, where it can
 ///   4   to more than a 16th
 ///   5   to more than a 64th
+///
+/// Of levels 1 and 2, where all of one is more than it takes, some inputs give way and the others stay: `level + 8 * count`, the first `count` of
+/// those that may, in the order in which a byte costs least: those that are read least often, which are gathered again least often, and of
+/// these the largest, in the fewest messages.
 namespace gspmd::detail {
 
 inline constexpr int most_saving = 5;
+constexpr int saving_level(int saving) { return saving % 8; }
+/// How many inputs give way at a level; 0: all that may.
+constexpr int inputs_giving_way(int saving) { return saving / 8; }
+
+/// The inputs that may give way at level 1 or 2, the cheapest first.
+constexpr vec<int> cheapest_inputs(span<const node> nodes, int level, std::int64_t most_memory) {
+  vec<int> readers(nodes.size(), 0), inputs;
+  for (const node& n : nodes)
+    for (const int o : n.operands) ++readers[o];
+  const auto bytes = [&](int i) {
+    return bounded_bytes(nodes[static_cast<std::size_t>(i)].shape, bytes_of(nodes[static_cast<std::size_t>(i)].type));
+  };
+  for (int i = 0; i < static_cast<int>(nodes.size()); ++i) {
+    const node& n = nodes[static_cast<std::size_t>(i)];
+    if (facts_of(n.op).made != origin::given || (level > 1 && (n.annotated || bytes(i) <= most_memory / 4096))) continue;
+    std::size_t at = inputs.size();
+    const auto is_cheaper = [&](int other) {
+      return readers[i] != readers[other] ? readers[i] < readers[other] : bytes(i) > bytes(other);
+    };
+    while (at > 0 && is_cheaper(inputs[at - 1])) --at;
+    inputs.insert(inputs.begin() + at, i);
+  }
+  return inputs;
+}
+
+/// Which inputs give way, where some do and some do not.
+class giving_way {
+ public:
+  constexpr giving_way(span<const node> nodes, int saving, std::int64_t most_memory) : is_any_(inputs_giving_way(saving) > 0) {
+    if (!is_any_) return;
+    gives_way_.resize(nodes.size(), 0);
+    const vec<int> inputs = cheapest_inputs(nodes, saving_level(saving), most_memory);
+    for (std::size_t k = 0; k < inputs.size() && k < static_cast<std::size_t>(inputs_giving_way(saving)); ++k)
+      gives_way_[inputs[k]] = 1;
+  }
+  [[nodiscard]] constexpr bool operator()(int node) const { return !is_any_ || gives_way_[node] != 0; }
+
+ private:
+  bool is_any_;
+  vec<std::uint8_t> gives_way_;  // by node
+};
 
 /// Whether a form of a node that is larger than what it was made of is there for one reader only.
 constexpr bool is_gathered_again(const mesh_shape& mesh, int saving, const node& n, const sharding& from, const sharding& to) {
@@ -27,14 +74,14 @@ constexpr bool is_gathered_again(const mesh_shape& mesh, int saving, const node&
 
 /// Whether an input that is held so is to be split further.
 constexpr bool is_split_to_save(const mesh_shape& mesh, const plan_request& request, const node& n, const sharding& held) {
-  return request.saving > 1 && facts_of(n.op).made == origin::given && !n.annotated &&
+  return saving_level(request.saving) > 1 && facts_of(n.op).made == origin::given && !n.annotated &&
          local_elements(mesh, n.shape, held) * bytes_of(n.type) > request.most_memory / 4096;
 }
 
 /// The most bytes that an operand of an einsum may be gathered to on a device; -1: any number.
 constexpr std::int64_t gather_limit_of(const plan_request& request, const node& n) {
-  if (n.gather_limit >= 0 || request.saving < 3 || !facts_of(n.op).may_go_round_ring(n)) return n.gather_limit;
-  return request.most_memory >> (2 * (request.saving - 2));
+  if (n.gather_limit >= 0 || saving_level(request.saving) < 3 || !facts_of(n.op).may_go_round_ring(n)) return n.gather_limit;
+  return request.most_memory >> (2 * (saving_level(request.saving) - 2));
 }
 
 }  // namespace gspmd::detail

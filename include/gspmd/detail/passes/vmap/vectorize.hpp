@@ -23,7 +23,12 @@ namespace gspmd::detail {
 class vectorizer {
  public:
   constexpr vectorizer(graph& g, std::int64_t size, location at)
-      : g_(g), at_(at), size_(size), calls_(g.calls.size()), first_(static_cast<int>(g.nodes.size())) {
+      : g_(g),
+        at_(at),
+        size_(size),
+        calls_(g.calls.size()),
+        recomputed_(g.recomputed.size()),
+        first_(static_cast<int>(g.nodes.size())) {
     index_ = add_constant(g, dtype::s64, {}, 0, 0, at);  // the number of an example
   }
 
@@ -155,7 +160,8 @@ class vectorizer {
   }
   [[nodiscard]] constexpr std::uint32_t led_operands(const node& n) const {
     std::uint32_t led = 0;
-    for (int k = 0; k < n.operands.count; ++k)
+    const int count = facts_of(n.op).leading.is == leading_dim::way::first ? 1 : n.operands.count;
+    for (int k = 0; k < count; ++k)
       if (mapped(n.operands[k])) led |= std::uint32_t{1} << k;
     return led;
   }
@@ -332,12 +338,16 @@ class vectorizer {
       c.end = begin(c.end);
       for (auto& a : c.arguments) a = a < 0 ? -1 : shared(a);
     }
+    for (auto k = recomputed_; k < g_.recomputed.size() && !g_.failed(); ++k) {
+      recomputed_call& c = g_.recomputed[k];
+      c = {begin(c.begin), begin(c.end), region_of(c.region), c.go_back};
+    }
   }
 
   graph& g_;
   location at_;
   std::int64_t size_;
-  std::size_t calls_;
+  std::size_t calls_, recomputed_;
   int first_, last_ = 0;  // nodes of the function
   int index_ = -1;
   std::vector<example> examples_;
