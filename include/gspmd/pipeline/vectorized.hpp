@@ -6,6 +6,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "gspmd/detail/ops/rows.hpp"
 #include "gspmd/ops/loops.hpp"
@@ -128,15 +129,48 @@ struct vectorized_pipeline {
     return here(here(turn) * here(stages)) + here(place);
   }
 
+  /// The weights of round `r` of all stages.
+  template <class Weights>
+  constexpr Weights weights_of(const Weights& weights, std::int64_t r) const {
+    if (schedule.rounds == 1) return weights;
+    return transform_leaves(
+        [&](value w) {
+          extents first(w.rank(), 0), last = w.shape(), shape;
+          first[1] = r;
+          last[1] = r + 1;
+          for (int d = 0; d < w.rank(); ++d)
+            if (d != 1) shape.push_back(w.shape()[d]);
+          return reshape(slice(w, as_integers(first), as_integers(last), {}, at), as_integers(shape), at);
+        },
+        weights);
+  }
+  /// Those of the round that each stage is in. They are chosen and not looked up: so their gradients are added up where they are made, and
+  /// reduced after the loop.
+  template <class Weights>
+  constexpr Weights weights_now(const std::vector<Weights>& by_round, value round) const {
+    if (by_round.size() == 1) return by_round[0];
+    Weights now = by_round[0];
+    for (std::size_t r = 0; r < by_round.size(); ++r) {
+      const value is_in = equal(here(round), here(static_cast<std::int64_t>(r)));
+      now = transform_leaves(
+          [&](value w, value sum) {
+            const int mask = add_elementwise(*w.graph(), opcode::convert, {is_in.id()}, at, w.type());
+            const value part = here(w) * here(along_stages(made(*w.graph(), mask, w.type(), is_in.shape()), w, at));
+            return r == 0 ? part : here(sum) + here(part);
+          },
+          by_round[r], now);
+    }
+    return now;
+  }
+
   /// What each stage makes of what it gets.
   template <class Weights, class Data>
-  constexpr Data stages_of(const Weights& weights, const Data& in, value rounds, value parts) const {
-    const auto one = [this](const Weights& w, const Data& x, value round, value part) {
-      const Weights own = transform_leaves([&](value v) { return schedule.rounds > 1 ? row_of(v, round, at) : v; }, w);
-      if constexpr (wants_part<Stage, Weights, Data>) return stage(own, x, part);
-      else return stage(own, x);
+  constexpr Data stages_of(const Weights& weights, const Data& in, value parts) const {
+    const auto one = [this](const Weights& w, const Data& x, value part) {
+      if constexpr (wants_part<Stage, Weights, Data>) return stage(w, x, part);
+      else return stage(w, x);
     };
-    Data out = vmap(one, out_dims<>{}, at)(weights, in, rounds, parts);
+    Data out = vmap(one, out_dims<>{}, at)(weights, in, parts);
     const auto to = leaves_of(out);
     std::size_t k = 0;
     for (const value& x : leaves_of(in)) {
@@ -168,6 +202,8 @@ struct vectorized_pipeline {
           return placed(zeros(g, x.type(), shape), 1);
         },
         xs);
+    std::vector<Weights> by_round;
+    for (std::int64_t r = 0; r < rounds; ++r) by_round.push_back(weights_of(weights, r));
     const auto body = [&](value tick, const Data& arrived, const Data& results) {
       // Stage s is where stage 0 was s ticks before; before its first microbatch, in the turn before.
       const value since = here(here(tick) + here(stages * rounds)) - here(place);
@@ -180,7 +216,7 @@ struct vectorized_pipeline {
             return select(here(along_stages(is_entering, before, at)), here(entering), here(before));
           },
           xs, arrived);
-      const Data out = transform_leaves([&](value v) { return placed(v); }, stages_of(weights, in, round, part));
+      const Data out = transform_leaves([&](value v) { return placed(v); }, stages_of(weights_now(by_round, round), in, part));
       const Data next = transform_leaves(
           [&](value v) { return placed(rounds > 1 ? roll(v, 1, 0, at) : shift(v, 0, -1, at)); }, out);
       // What the last stage makes too early is written over later, by the microbatch whose place it is.

@@ -58,9 +58,9 @@ struct loop_sum {
 };
 /// The sum that the value of node `i` is added to and used for nothing else, at once, after elementwise operators that are linear in it, or
 /// with other terms; or that it is, with one more term; without a carry: none.
-constexpr loop_sum sum_of_loop(const form_prices& known, int i) {
+constexpr loop_sum sum_of_loop(const form_prices& known, int i, int term = -1) {
   if (known.book.open.empty()) return {};
-  for (int steps = 0, term = -1; steps < shared_sums::most_steps; ++steps) {
+  for (int steps = 0; steps < shared_sums::most_steps; ++steps) {
     const node& n = known.at(i);
     if (const int k = operand_summed_up(known.program, known.uses, i); k >= 0) {
       const int carry = n.operands[k];
@@ -77,9 +77,19 @@ constexpr loop_sum sum_of_loop(const form_prices& known, int i) {
       for (int k = at + 1; k < n.operands.count; ++k)
         if (n.operands[k] == term) return {};
     }
-    if (known.readers_of(i).size() != 1 || known.readers_of(i)[0] == i) return {};  // or an output
+    const auto readers = known.readers_of(i);
+    if (readers.size() == 0 || readers.size() > 4) return {};
+    loop_sum found;
+    for (const int reader : readers) {
+      if (reader == i) return {};  // an output
+      if (readers.size() == 1) continue;
+      const loop_sum one = sum_of_loop(known, reader, i);
+      if (one.carry < 0 || (found.carry >= 0 && found.splits != one.splits)) return {};
+      found = one;
+    }
+    if (readers.size() > 1) return found;
     term = i;
-    i = known.readers_of(i)[0];
+    i = readers[0];
   }
   return {};
 }

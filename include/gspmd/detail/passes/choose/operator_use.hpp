@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/passes/choose/form_prices.hpp"
+#include "gspmd/detail/passes/choose/loop_sums.hpp"
 #include "gspmd/detail/passes/choose/partial_rule.hpp"
 #include "gspmd/detail/passes/choose/use_search.hpp"
 
@@ -52,7 +53,8 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
       if (needed_whole) continue;
       const auto before = local_elements(known.mesh, known.shape_of(n.operands[k]), p.wanted[k]);
       const auto after = local_elements(known.mesh, n.shape, p.result);
-      const bool is_kept = known.at(n.operands[k]).keep_partial;
+      const bool is_kept = known.at(n.operands[k]).keep_partial ||
+                           (known.readers_of(n.operands[k]).size() > 1 && sum_of_loop(known, n.operands[k]).carry >= 0);
       // No smaller: somebody else may need the whole value, and then it would be reduced twice.
       if (!is_kept && (after > before || (after == before && known.readers_of(n.operands[k]).size() > 1))) continue;
       p.wanted[k].partial = axes;
