@@ -17,6 +17,10 @@
 namespace gspmd {
 namespace detail {
 
+/// Whether `pipeline` runs a schedule.
+template <class Schedule>
+inline constexpr bool runs_as_loop = Schedule::runs_vectorized;
+
 /// Whether a stage wants the number of the part of all layers that it computes, after weights and data.
 template <class Stage, class Weights, class Data>
 inline constexpr bool wants_part = !call_with<const Stage&, const Weights&, const Data&, const value&>::refuses;
@@ -238,8 +242,29 @@ struct vectorized_pipeline {
 
 }  // namespace detail
 
+/// What microbatches become on their way through all stages: a function of (weights, xs), where every weight is [stages, ...], or
+/// [stages, rounds, ...] where the schedule has rounds, and xs [microbatches, ...]; groups of values too. `stage(w, x)` is one stage, on
+/// weights without these dims and one microbatch; it returns the next stage's x, of the same type and shape. stage(w, x, part) gets the
+/// number of its part of the layers besides, round * stages + stage, an s64. Part by part the result is that of a loop over the stages.
+///
+///     auto y = pipeline<"stage">([](auto w, auto x) { return tanh(einsum<"bd,df->bf">(x, w)); }, gpipe{4, 8})(w, xs);
+///
+/// The stages are computed together, by vmap, with their dim split over `Axis`; other dims lie as completion finds, so that batch and
+/// features may be split within a stage over other axes. A loop goes over the ticks, of gpipe microbatches + stages - 1; in a tick with
+/// nothing to do a stage computes on what is there, and nobody reads what it makes. Schedules: gpipe and circular; the others are not run
+/// (a compile error). grad goes through it: the backward pass is the loop backwards, which computes each stage again from its x, so that of
+/// each microbatch a stage keeps its x alone.
+///
+/// Communication: in each tick one collective_permute from stage to stage (round the end where there are rounds), of a microbatch, and as
+/// much in the gradient. Besides, once: the result, which the last stage has, by a reduction over `Axis` into the sharding that it is needed
+/// in; likewise the gradient by xs. Gradients of weights are added up over the ticks where they are made, and reduced once.
+/// Errors, at compile time: stages, microbatches and rounds that do not fit the schedule, a stage that returns another type or shape.
+/// Source: GSPMD 3.3 (shifting buffer, circular schedule); Huang et al., GPipe, 2019.
 template <dim_spec Axis, class Stage, class Schedule>
 constexpr auto pipeline(Stage stage, Schedule schedule, location at = location::current()) {
+  static_assert(detail::runs_as_loop<Schedule>,
+                "gspmd: pipeline: runs gpipe and circular, whose backward passes come after all forward ones; ask timetable about "
+                "other schedules");
   return detail::vectorized_pipeline<Axis, Stage, Schedule>{std::move(stage), schedule, at};
 }
 
