@@ -7,8 +7,8 @@
 
 #include "gspmd/detail/support/text.hpp"
 
-/// Schedules of pipelines as data: what each stage does, in which order. All of them are facts to be asked (timetable.hpp); those that
-/// `pipeline` runs say so by `runs_vectorized`.
+/// Schedules of pipelines as data: what each stage does, in which order. All of them can be asked for their facts (timetable.hpp);
+/// `pipeline` runs those that say so by `runs_vectorized`, pipeline_step eager_one_forward_one_backward.
 namespace gspmd {
 
 enum class pipeline_pass : std::uint8_t { forward, backward };
@@ -106,6 +106,21 @@ struct one_forward_one_backward {
   [[nodiscard]] constexpr detail::text misfit() const { return detail::misfit_of(name, stages, microbatches, rounds); }
   [[nodiscard]] constexpr std::vector<pipeline_work> works(std::int64_t stage) const {
     return detail::alternating(stages, microbatches, rounds, stages - 1 - stage);
+  }
+};
+
+/// 1F1B that goes forward as early as it can (Zhuang et al., On optimizing the communication of model parallelism, 2022): when the last
+/// stage is at work each stage has a forward and a backward pass in turn, so that stages which take turns together do one of each in a
+/// tick. Stage s holds min(M, 2(S-1-s) + 1) microbatches.
+struct eager_one_forward_one_backward {
+  std::int64_t stages = 1, microbatches = 1;
+
+  static constexpr const char* name = "eager_one_forward_one_backward";
+  static constexpr bool runs_vectorized = false;
+  static constexpr std::int64_t rounds = 1;
+  [[nodiscard]] constexpr detail::text misfit() const { return detail::misfit_of(name, stages, microbatches, rounds); }
+  [[nodiscard]] constexpr std::vector<pipeline_work> works(std::int64_t stage) const {
+    return detail::alternating(stages, microbatches, rounds, 2 * (stages - 1 - stage));
   }
 };
 
