@@ -86,9 +86,9 @@ TEST_CASE("a pipeline is a loop over its stages, with its gradients, and sends a
   struct one {
     std::int64_t stages, microbatches, rounds, devices, ticks;
   };
-  for (const one& c : {one{2, 3, 1, 2, 4}, one{3, 4, 1, 3, 6}, one{4, 2, 1, 4, 5}, one{8, 9, 1, 8, 16}, one{4, 5, 1, 2, 8},
-                       one{2, 1, 1, 2, 2}, one{2, 4, 2, 2, 9}, one{4, 4, 2, 4, 11}, one{3, 5, 3, 3, 19}, one{4, 3, 2, 4, 10},
-                       one{8, 8, 2, 4, 23}}) {
+  for (const one& c :
+       {one{2, 3, 1, 2, 4}, one{3, 4, 1, 3, 6}, one{4, 2, 1, 4, 5}, one{8, 9, 1, 8, 16}, one{4, 5, 1, 2, 8}, one{2, 1, 1, 2, 2},
+        one{2, 4, 2, 2, 9}, one{4, 4, 2, 4, 11}, one{3, 5, 3, 3, 19}, one{4, 3, 2, 4, 10}, one{8, 8, 2, 4, 23}}) {
     CAPTURE(c.stages);
     CAPTURE(c.microbatches);
     CAPTURE(c.rounds);
@@ -105,9 +105,8 @@ TEST_CASE("a pipeline is a loop over its stages, with its gradients, and sends a
     }
     const std::vector<list> inputs{numbers(c.stages * c.rounds * width * width, 0.2, 3),
                                    numbers(c.microbatches * rows * width, 0.3, 5)};
-    const auto serial =
-        dynamic::compile(with_gradients([c](value w, value x) { return one_by_one(w, x, c.stages, c.rounds); }),
-                         dynamic::mesh({{"one", 1}}), f64(shape), f64({c.microbatches, rows, width}));
+    const auto serial = dynamic::compile(with_gradients([c](value w, value x) { return one_by_one(w, x, c.stages, c.rounds); }),
+                                         dynamic::mesh({{"one", 1}}), f64(shape), f64({c.microbatches, rows, width}));
     const auto expected = run_all(serial, inputs);
     const auto p = dynamic::compile(with_gradients(piped), dynamic::mesh({{"stage", c.devices}}), f64(shape, split),
                                     f64({c.microbatches, rows, width}));
@@ -132,7 +131,8 @@ TEST_CASE("a pipeline is a loop over its stages, with its gradients, and sends a
   }
 }
 
-TEST_CASE("with data and tensor parallelism inside, gradients of weights are reduced once, in the rounds of a circular schedule too") {
+TEST_CASE(
+    "with data and tensor parallelism inside, gradients of weights are reduced once, in the rounds of a circular schedule too") {
   constexpr std::int64_t D = 8, F = 16, rows = 4;
   struct one {
     std::int64_t stages, microbatches, rounds;
@@ -248,7 +248,9 @@ TEST_CASE("in bubbles a stage computes on a microbatch, and no gradient comes ou
     for (const double v : found) CHECK(std::isfinite(v));
 }
 
-TEST_CASE("a step that goes backward while others go forward gives the loss and gradients of the whole, and keeps as much of any batch") {
+TEST_CASE(
+    "a step that goes backward while others go forward gives the loss and gradients of the whole, and keeps as much of any "
+    "batch") {
   constexpr std::int64_t S = 3, D = 8, rows = 16;
   const auto squares = [](value y, value t) { return mean((y - t) * (y - t)); };
   const auto compiled = [&](auto f, std::int64_t M, const dynamic::mesh& m, bool is_split) {
@@ -281,7 +283,7 @@ TEST_CASE("a step that goes backward while others go forward gives the loss and 
     check_alike(run_all(p, inputs), run_all(compiled(serial, M, dynamic::mesh({{"stage", 1}}), false), inputs));
     CHECK(permutes(p) == 2 * (M + 2 * (S - 1)));
     CHECK(p.traffic().over("data").bytes <= 2 * D * D * 8 / 2 + 16);  // the gradient of the weights, once, and the loss
-    const auto of_arguments = (3 + 1) * M * rows * D * 8 / 2;         // xs, targets and gradients, and rows of these on the stages
+    const auto of_arguments = (3 + 1) * M * rows * D * 8 / 2;  // xs, targets and gradients, and rows of these on the stages
     peaks.push_back(compiled(eager, M, pod, true).peak_bytes_per_device() - of_arguments);
     if (M == 32) CHECK(peaks.back() < compiled(after, M, pod, true).peak_bytes_per_device() - of_arguments);
   }
@@ -361,7 +363,10 @@ TEST_CASE("mistakes in pipelines are one sentence") {
   holds(by(gpipe{2, 8}), "the data is [4,2,3], and dim 0 counts the 8 microbatches");
   holds(by(circular{2, 4, 2}), "a weight is [2,3,3], and dim 1 counts the 2 rounds");
   holds(by(gpipe{2, 0}), "gpipe has 2 stages, 0 microbatches and 1 rounds; give 1 or more of each");
-  holds(refused([](value w, value x) { return pipeline<"rank">(layer, gpipe{2, 4})(w, x); }), "`rank` is not an axis of the mesh");
+  holds(refused([](value w, value x) {
+          return pipeline<"rank">(layer, gpipe{2, 4})(w, x);
+        }),
+        "`rank` is not an axis of the mesh");
   holds(refused([](value w, value x) {
           return pipeline<"stage">([](value, value h) { return concatenate({h, h}, 1); }, gpipe{2, 4})(w, x);
         }),
@@ -376,7 +381,9 @@ TEST_CASE("mistakes in pipelines are one sentence") {
           return std::get<1>(pipeline_step<"stage">(layer, loss, eager_one_forward_one_backward{2, 4})(w, x, x));
         }),
         "the loss of a microbatch is f64[2]; return a float of rank 0");
-  holds(refused([](value w, value x) { return pipeline<"stage">(stage_of(layer), gpipe{2, 4})(sum(w, {1, 2}), x); }),
+  holds(refused([](value w, value x) {
+          return pipeline<"stage">(stage_of(layer), gpipe{2, 4})(sum(w, {1, 2}), x);
+        }),
         "dim 0 counts the layers of a stage");
   holds(refused([](value w, value x) { return stage_weights(sum(w), gpipe{2, 4}) + sum(x); }), "there are no layers in []");
   holds(refused([](value w, value x) { return microbatches(x, 3) + sum(w); }), "[4,2,3] is not cut into 3 equal microbatches");

@@ -28,8 +28,8 @@ struct several_layers {
       const std::int64_t own = w.rank() == 0 ? 0 : w.shape()[0];
       if (own < 1 || (each >= 0 && own != each)) {
         g->fail(at, "stage_of", mistake::extent,
-                text("a stage has a weight ") << shape_text(w.shape())
-                                              << "; dim 0 counts the layers of a stage, as many for all weights (stage_weights)");
+                text("a stage has a weight ")
+                    << shape_text(w.shape()) << "; dim 0 counts the layers of a stage, as many for all weights (stage_weights)");
         return x;
       }
       each = own;
@@ -76,9 +76,10 @@ constexpr Tree stage_weights(const Tree& weights, const Schedule& schedule, loca
       [&](value w) -> value {
         if (!w.is_valid()) return w;
         if (const detail::text what = schedule.misfit(); !what.empty() || w.rank() == 0 || w.shape()[0] == 0)
-          return detail::made(w.graph()->fail(at, "stage_weights", detail::mistake::extent,
-                                              what.empty() ? detail::text("there are no layers in ") << detail::shape_text(w.shape()) : what),
-                              w);
+          return detail::made(
+              w.graph()->fail(at, "stage_weights", detail::mistake::extent,
+                              what.empty() ? detail::text("there are no layers in ") << detail::shape_text(w.shape()) : what),
+              w);
         const std::int64_t layers = w.shape()[0], parts = schedule.stages * schedule.rounds, each = (layers + parts - 1) / parts;
         detail::extents rows = w.shape(), first(w.rank(), 0), shape, order;
         if (const std::int64_t missing = parts * each - layers; missing > 0) {

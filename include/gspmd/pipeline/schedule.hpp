@@ -46,8 +46,7 @@ constexpr std::vector<pipeline_work> in_turns(pipeline_pass pass, std::int64_t s
 /// All forward passes, then all backward passes, the last one first.
 constexpr std::vector<pipeline_work> there_and_back(std::int64_t stages, std::int64_t microbatches, std::int64_t rounds) {
   std::vector<pipeline_work> works = in_turns(pipeline_pass::forward, stages, microbatches, rounds);
-  for (std::size_t k = works.size(); k-- > 0;)
-    works.push_back({pipeline_pass::backward, works[k].microbatch, works[k].round});
+  for (std::size_t k = works.size(); k-- > 0;) works.push_back({pipeline_pass::backward, works[k].microbatch, works[k].round});
   return works;
 }
 

@@ -12,14 +12,14 @@
 #include "gspmd/pipeline/schedule.hpp"
 #include "gspmd/vmap.hpp"
 
-/// What the loops of pipelines are made of: stages that are computed together, their dim split over an axis.
+/// Parts of the loops of pipelines: stages that are computed together, their dim split over an axis.
 namespace gspmd::detail {
 
 /// Whether a stage wants the number of the part of all layers that it computes, after weights and data.
 template <class Stage, class Weights, class Data>
 inline constexpr bool wants_part = !call_with<const Stage&, const Weights&, const Data&, const value&>::refuses;
 
-/// What a stage returns.
+/// The call of a stage, and its result.
 template <class Stage, class Weights, class Data, bool WantsPart = wants_part<Stage, Weights, Data>>
 struct stage_call : call_with<const Stage&, const Weights&, const Data&> {};
 template <class Stage, class Weights, class Data>
@@ -65,15 +65,17 @@ struct stages_on {
                     "values; capture what is none");
       return false;
     } else if constexpr (call::refuses) {
-      static_assert(written_so<Stage>,
-                    "gspmd: pipeline: a stage is called as stage(weights, x), or stage(weights, x, part), with what one stage has");
+      static_assert(
+          written_so<Stage>,
+          "gspmd: pipeline: a stage is called as stage(weights, x), or stage(weights, x, part), with what one stage has");
       return false;
     } else if constexpr (!call::compiles) {
       return false;  // a mistake in the stage, which the compiler has reported
     } else if constexpr (!std::is_same_v<typename call::result, Data>) {
-      static_assert(written_so<Stage>,
-                    "gspmd: pipeline: a stage returns what it gets as x, since the next stage gets that: a value for a value, the "
-                    "same group for a group");
+      static_assert(
+          written_so<Stage>,
+          "gspmd: pipeline: a stage returns what it gets as x, since the next stage gets that: a value for a value, the "
+          "same group for a group");
       return false;
     } else {
       return true;
@@ -81,9 +83,9 @@ struct stages_on {
   }
   constexpr void check_dim(const value& x, int dim, std::int64_t extent, const char* what, const char* counted) const {
     if (x.graph()->failed() || (x.rank() > dim && x.shape()[dim] == extent)) return;
-    x.graph()->fail(at, op, mistake::extent,
-                    text(what) << " is " << shape_text(x.shape()) << ", and dim " << dim << " counts the " << extent << ' '
-                               << counted);
+    x.graph()->fail(
+        at, op, mistake::extent,
+        text(what) << " is " << shape_text(x.shape()) << ", and dim " << dim << " counts the " << extent << ' ' << counted);
   }
   template <class Weights, class Data>
   constexpr bool fits(graph& g, const Weights& weights, const Data& xs) const {
@@ -118,7 +120,7 @@ struct stages_on {
   constexpr value places(const Data& xs) const {
     return iota<std::int64_t>(leaves_of(xs)[0], {schedule.stages}, 0, at);
   }
-  /// What stages compute on before their first microbatch: a copy of one. On zeros they might give what is no number, with gradients that
+  /// A copy of a microbatch for each stage, to compute on before its first one. On zeros they might give what is no number, with gradients that
   /// are none.
   template <class Data>
   constexpr Data copies(graph& g, const Data& xs) const {
@@ -143,7 +145,7 @@ struct stages_on {
   constexpr value with_row(graph& g, value all, value row, value index) const {
     return made(add_dynamic_update<set_row_op>(g, all.id(), row.id(), index.id(), at), all);
   }
-  /// What stages get: a microbatch, or what arrived from the stage before.
+  /// The data that stages get: a microbatch, or what arrived from the stage before.
   template <class Data>
   constexpr Data entering(const Data& xs, value microbatch, value is_entering, const Data& arrived) const {
     return transform_leaves(
@@ -163,7 +165,7 @@ struct stages_on {
     if constexpr (wants_part<Stage, Weights, Data>) return stage(w, x, part);
     else return stage(w, x);
   }
-  /// What each stage makes of what it gets.
+  /// The results of all stages, each of the data that it gets.
   template <class Weights, class Data>
   constexpr Data stages_of(const Weights& weights, const Data& in, value parts) const {
     const auto one = [this](const Weights& w, const Data& x, value part) { return one_stage(w, x, part); };
@@ -174,9 +176,9 @@ struct stages_on {
       const value y = to[k++];
       if (!y.is_valid() || (y.type() == x.type() && y.shape() == x.shape())) continue;
       x.graph()->fail(at, op, mistake::region,
-                      text("for all stages it is given ") << name_of(x.type()) << shape_text(x.shape()) << " and returns "
-                                                           << name_of(y.type()) << shape_text(y.shape())
-                                                           << "; the next stage gets that, so return the type and shape of x");
+                      text("for all stages it is given ")
+                          << name_of(x.type()) << shape_text(x.shape()) << " and returns " << name_of(y.type())
+                          << shape_text(y.shape()) << "; the next stage gets that, so return the type and shape of x");
       return in;
     }
     return transform_leaves([&](value v) { return placed(v); }, out);

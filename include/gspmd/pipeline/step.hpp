@@ -27,9 +27,10 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
     } else if constexpr (!call::compiles || (!of_loss::compiles && !of_loss::refuses)) {
       return refused;  // a mistake in a function, which the compiler has reported
     } else if constexpr (of_loss::refuses || !is_values<Targets>) {
-      static_assert(written_so<Loss>,
-                    "gspmd: pipeline_step: the loss is called as loss(y, target), with what the last stage returns and the target of "
-                    "one microbatch, and returns one value of rank 0");
+      static_assert(
+          written_so<Loss>,
+          "gspmd: pipeline_step: the loss is called as loss(y, target), with what the last stage returns and the target of "
+          "one microbatch, and returns one value of rank 0");
       return refused;
     } else {
       graph* const g = graph_of(weights, xs, targets);
@@ -45,25 +46,28 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
     const auto leaves = leaves_of(tree);
     return leaves.empty() ? value{} : leaves[0];
   }
-  /// What a stage sends back for one microbatch: its loss, and the gradients by weights and x. `dy` is the next stage's; the last stage
+  /// The backward pass of a stage with one microbatch: its loss, and the gradients by weights and x. `dy` is the next stage's; the last stage
   /// begins with the loss. Where there is no microbatch all of it is 0.
   template <class Weights, class Data, class Targets>
   constexpr auto backward(const Weights& w, const Data& x, const Data& dy, const Targets& target, value is_last, value is_there,
                           value part) const {
     const Data y = this->one_stage(w, x, part);
     const value own = this->here(loss(y, target)) * this->here(1.0 / static_cast<double>(this->schedule.microbatches));
-    const auto everywhere = [&](value flag, value like) { return this->here(broadcast_in_dim(flag, as_integers(like.shape()), {}, this->at)); };
+    const auto everywhere = [&](value flag, value like) {
+      return this->here(broadcast_in_dim(flag, as_integers(like.shape()), {}, this->at));
+    };
     const Data from = transform_leaves(
         [&](value by_loss, value by_next) {
           const value begun = select(everywhere(is_last, by_loss), this->here(by_loss), this->here(by_next));
-          return stop_gradient(
-              select(everywhere(is_there, begun), this->here(begun), this->here(zeros_like(begun, this->at))), this->at);
+          return stop_gradient(select(everywhere(is_there, begun), this->here(begun), this->here(zeros_like(begun, this->at))),
+                               this->at);
         },
         grad(own, y), dy);
     value product = zeros_like(own, this->at);
     const auto to = leaves_of(from);
     std::size_t k = 0;
-    for (const value& v : leaves_of(y)) product = this->here(product) + this->here(sum(this->here(v) * this->here(to[k++]), {}, this->at));
+    for (const value& v : leaves_of(y))
+      product = this->here(product) + this->here(sum(this->here(v) * this->here(to[k++]), {}, this->at));
     const auto [dw, dx] = grad(product, std::tuple{w, x});
     // A number in the place of a choice: a sum of what devices along other axes have may wait for the end of the loop.
     const value counts = logical_and(this->here(is_last), this->here(is_there));
@@ -94,9 +98,9 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
       const value back = here(here(tick) - here(last)) + here(place);
       const value is_there = logical_and(here(here(back) >= here(0)), here(here(back) < here(microbatches)));
       const value of_back = remainder(here(here(here(tick) + here(2 * kept)) - here(ago)), here(kept));
-      const Data x = vmap<1, 0>(
-          [&](const Data& all, value r) { return transform_leaves([&](value v) { return row_of(v, r, line); }, all); }, out_dims<>{},
-          line)(held, of_back);
+      const Data x =
+          vmap<1, 0>([&](const Data& all, value r) { return transform_leaves([&](value v) { return row_of(v, r, line); }, all); },
+                     out_dims<>{}, line)(held, of_back);
       const value leaving = here(tick) - here(stages - 1);
       const Targets target = transform_leaves([&](value v) { return row_of(v, leaving, line); }, targets);
       const auto one = [this](const Weights& w, const Data& of, const Data& dy, const Targets& t, value ends, value there,
@@ -115,13 +119,15 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
     };
     // Asked for its type alone; nothing of it is computed.
     const value first = this->zeros(g, dtype::s64, {});
-    const auto first_of = [&](const auto& tree) { return transform_leaves([&](value v) { return row_of(v, first, line); }, tree); };
+    const auto first_of = [&](const auto& tree) {
+      return transform_leaves([&](value v) { return row_of(v, first, line); }, tree);
+    };
     const value example = loss(first_of(xs), first_of(targets));
     if (!example.is_valid() || g.failed()) return {leaf_of(xs), weights, xs};
     if (example.rank() != 0 || !is_floating(example.type())) {
       g.fail(line, this->op, mistake::region,
-             text("the loss of a microbatch is ") << name_of(example.type()) << shape_text(example.shape())
-                                                   << "; return a float of rank 0: sum or mean it");
+             text("the loss of a microbatch is ")
+                 << name_of(example.type()) << shape_text(example.shape()) << "; return a float of rank 0: sum or mean it");
       return {leaf_of(xs), weights, xs};
     }
     const dtype type = example.type();

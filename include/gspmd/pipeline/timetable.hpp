@@ -50,11 +50,14 @@ class pipeline_timetable {
     }
     for (std::size_t s = 0; s < orders.size(); ++s)
       if (next[s] < orders[s].size())
-        throw error("timetable: stage " + std::to_string(s) + " waits for a pass that waits for it; order passes so that each follows those it needs");
+        throw error("timetable: stage " + std::to_string(s) +
+                    " waits for a pass that waits for it; order passes so that each follows those it needs");
   }
 
   [[nodiscard]] constexpr std::int64_t ticks() const { return total_; }
-  [[nodiscard]] constexpr const std::vector<timed_work>& stage(std::int64_t s) const { return stages_[static_cast<std::size_t>(s)]; }
+  [[nodiscard]] constexpr const std::vector<timed_work>& stage(std::int64_t s) const {
+    return stages_[static_cast<std::size_t>(s)];
+  }
 
   /// The part of all stages' time in which they are idle.
   [[nodiscard]] constexpr double bubble_ratio() const {
@@ -107,9 +110,7 @@ class pipeline_timetable {
   }
 
  private:
-  [[nodiscard]] constexpr std::size_t parts() const {
-    return static_cast<std::size_t>(microbatches_ * rounds_) * stages_.size();
-  }
+  [[nodiscard]] constexpr std::size_t parts() const { return static_cast<std::size_t>(microbatches_ * rounds_) * stages_.size(); }
   [[nodiscard]] constexpr std::int64_t part_of(const pipeline_work& w, std::size_t s) const {
     return w.round * static_cast<std::int64_t>(stages_.size()) + static_cast<std::int64_t>(s);
   }

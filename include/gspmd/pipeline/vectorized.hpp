@@ -71,7 +71,8 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
       now = transform_leaves(
           [&](value w, value sum) {
             const int mask = add_elementwise(*w.graph(), opcode::convert, {is_in.id()}, this->at, w.type());
-            const value part = this->here(w) * this->here(along_stages(made(*w.graph(), mask, w.type(), is_in.shape()), w, this->at));
+            const value part =
+                this->here(w) * this->here(along_stages(made(*w.graph(), mask, w.type(), is_in.shape()), w, this->at));
             return r == 0 ? part : this->here(sum) + this->here(part);
           },
           by_round[r], now);
@@ -95,11 +96,12 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
       const value is_entering = logical_and(here(equal(here(place), here(0))), here(equal(here(round), here(0))));
       const Data in = this->entering(xs, microbatch_at(tick), is_entering, arrived);
       const Data out = this->stages_of(weights_now(by_round, round), in, part);
-      const Data next = transform_leaves(
-          [&](value v) { return this->placed(rounds > 1 ? roll(v, 1, 0, line) : shift(v, 0, -1, line)); }, out);
-      // What the last stage makes too early is written over later, by the microbatch whose place it is.
+      const Data next =
+          transform_leaves([&](value v) { return this->placed(rounds > 1 ? roll(v, 1, 0, line) : shift(v, 0, -1, line)); }, out);
+      // A result that the last stage makes too early is written over later, by the microbatch whose place it is.
       const value leaving = microbatch_at(here(tick) - here(stages - 1));
-      const Data kept = transform_leaves([&](value all, value row) { return this->with_row(g, all, row, leaving); }, results, out);
+      const Data kept =
+          transform_leaves([&](value all, value row) { return this->with_row(g, all, row, leaving); }, results, out);
       return std::tuple{next, kept};
     };
     const trip_count ticks{forward_ticks(this->schedule) + stages - 1, line};
@@ -110,7 +112,7 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
 
 }  // namespace detail
 
-/// What microbatches become on their way through all stages: a function of (weights, xs), where every weight is [stages, ...], or
+/// Brings microbatches through all stages: a function of (weights, xs), where every weight is [stages, ...], or
 /// [stages, rounds, ...] where the schedule has rounds, and xs [microbatches, ...]; groups of values too. `stage(w, x)` is one stage, on
 /// weights without these dims and one microbatch; it returns the next stage's x, of the same type and shape. stage(w, x, part) gets the
 /// number of its part of the layers besides, round * stages + stage, an s64. Part by part the result is that of a loop over the stages.
@@ -130,9 +132,10 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
 /// Source: GSPMD 3.3 (shifting buffer, circular schedule); Huang et al., GPipe, 2019.
 template <dim_spec Axis, class Stage, class Schedule>
 constexpr auto pipeline(Stage stage, Schedule schedule, location at = location::current()) {
-  static_assert(detail::runs_as_loop<Schedule>,
-                "gspmd: pipeline: runs gpipe and circular, whose backward passes come after all forward ones; ask timetable about "
-                "other schedules");
+  static_assert(
+      detail::runs_as_loop<Schedule>,
+      "gspmd: pipeline: runs gpipe and circular, whose backward passes come after all forward ones; ask timetable about "
+      "other schedules");
   return detail::vectorized_pipeline<Axis, Stage, Schedule>{{std::move(stage), schedule, at, "pipeline"}};
 }
 
