@@ -269,7 +269,7 @@ TEST_CASE(
       const auto [dw, dx] = grad(loss, std::tuple{w, x});
       return std::tuple{loss, dw, dx};
     };
-    const auto serial = [M, squares](value w, value x, value t) {
+    const auto serial = [squares](value w, value x, value t) {
       const value loss = squares(one_by_one(w, x, S, 1), t);
       const auto [dw, dx] = grad(loss, std::tuple{w, x});
       return std::tuple{loss, 100.0 * dw, 100.0 * dx};
