@@ -57,31 +57,33 @@ struct loop_sum {
   inline_vec<axis_use, max_axes> splits;
 };
 /// The sum that the value of node `i` is added to and used for nothing else, at once, after elementwise operators that are linear in it, or
-/// with other terms; or that it is, with one more term; without a carry: none.
-constexpr loop_sum sum_of_loop(const form_prices& known, int i) {
-  if (known.book.open.empty()) return {};
-  for (int steps = 0, term = -1; steps < shared_sums::most_steps; ++steps) {
-    const node& n = known.at(i);
-    if (const int k = operand_summed_up(known.program, known.uses, i); k >= 0) {
-      const int carry = n.operands[k];
-      const auto& splits = known.book.layout_of(known.book.first_of(carry)).splits;
-      if (term < 0) return {carry, splits};
-      if (n.operands[operand_added_to(n, k)] != term) return {};
-      return {carry, splits_of_added(known.program, known.mesh, i, k, splits)};
-    }
-    if (term >= 0) {
-      int at = 0;
-      while (n.operands[at] != term) ++at;
-      if (!facts_of(n.op).uniform) return {};
-      if (!shared_sums::is_sum_of_two(n) && partial_rule_of(n, at, monoid::add) != partial_rule::any) return {};
-      for (int k = at + 1; k < n.operands.count; ++k)
-        if (n.operands[k] == term) return {};
-    }
-    if (known.readers_of(i).size() != 1 || known.readers_of(i)[0] == i) return {};  // or an output
-    term = i;
-    i = known.readers_of(i)[0];
+/// with other terms; or that it is, with one more term; of several such sums the last; without a carry: none. `term`: the operand of node
+/// `i` from where the search came.
+constexpr loop_sum sum_of_loop(const form_prices& known, int i, int term = -1, std::size_t steps = shared_sums::most_steps) {
+  if (known.book.open.empty() || steps == 0) return {};
+  const node& n = known.at(i);
+  if (const int k = operand_summed_up(known.program, known.uses, i); k >= 0) {
+    const int carry = n.operands[k];
+    const auto& splits = known.book.layout_of(known.book.first_of(carry)).splits;
+    if (term < 0) return {carry, splits};
+    if (n.operands[operand_added_to(n, k)] != term) return {};
+    return {carry, splits_of_added(known.program, known.mesh, i, k, splits)};
   }
-  return {};
+  if (term >= 0) {
+    int at = 0;
+    while (n.operands[at] != term) ++at;
+    if (!facts_of(n.op).uniform) return {};
+    if (!shared_sums::is_sum_of_two(n) && partial_rule_of(n, at, monoid::add) != partial_rule::any) return {};
+    for (int k = at + 1; k < n.operands.count; ++k)
+      if (n.operands[k] == term) return {};
+  }
+  loop_sum found;
+  const auto readers = known.readers_of(i);
+  for (const int reader : readers) {
+    found = reader == i ? loop_sum{} : sum_of_loop(known, reader, i, (steps - 1) / readers.size());  // or an output
+    if (found.carry < 0) break;
+  }
+  return found;
 }
 
 }  // namespace gspmd::detail

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/passes/choose/form_prices.hpp"
-#include "gspmd/detail/passes/choose/partial_rule.hpp"
+#include "gspmd/detail/passes/choose/loop_sums.hpp"
 #include "gspmd/detail/passes/choose/use_search.hpp"
 
 namespace gspmd::detail {
@@ -54,7 +53,8 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
       const auto after = local_elements(known.mesh, n.shape, p.result);
       const bool is_kept = known.at(n.operands[k]).keep_partial;
       // No smaller: somebody else may need the whole value, and then it would be reduced twice.
-      if (!is_kept && (after > before || (after == before && known.readers_of(n.operands[k]).size() > 1))) continue;
+      const bool is_shared = known.readers_of(n.operands[k]).size() > 1 && sum_of_loop(known, n.operands[k]).carry < 0;
+      if (!is_kept && (after > before || (after == before && is_shared))) continue;
       p.wanted[k].partial = axes;
       p.wanted[k].reduced_by = kind;
     } else if (how == partial_rule::all) {

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "gspmd/detail/ops/rows.hpp"
+#include "gspmd/ops/reduce.hpp"
+#include "gspmd/ops/shape.hpp"
+#include "gspmd/pipeline/schedule.hpp"
+#include "gspmd/vmap.hpp"
+
+/// Parts of the loops of pipelines: stages that are computed together, their dim split over an axis.
+namespace gspmd::detail {
+
+/// Whether a stage wants the number of the part of all layers that it computes, after weights and data.
+template <class Stage, class Weights, class Data>
+inline constexpr bool wants_part = !call_with<const Stage&, const Weights&, const Data&, const value&>::refuses;
+
+/// The call of a stage, and its result.
+template <class Stage, class Weights, class Data, bool WantsPart = wants_part<Stage, Weights, Data>>
+struct stage_call : call_with<const Stage&, const Weights&, const Data&> {};
+template <class Stage, class Weights, class Data>
+struct stage_call<Stage, Weights, Data, true> : call_with<const Stage&, const Weights&, const Data&, const value&> {};
+
+constexpr value row_of(value x, value index, location at) {
+  extents shape;
+  for (int d = 1; d < x.rank(); ++d) shape.push_back(x.shape()[d]);
+  return made(*x.graph(), add_dynamic_index(*x.graph(), x.id(), index.id(), at), x.type(), shape);
+}
+constexpr extents with_extent(const extents& shape, std::int64_t first) {
+  extents longer = shape;
+  longer.insert(0, first);
+  return longer;
+}
+constexpr integers as_integers(const extents& shape) { return {shape.begin(), static_cast<std::size_t>(shape.count)}; }
+/// [a, b, ...] for each of n: [n, a, b, ...].
+constexpr value for_each_stage(value x, std::int64_t n, location at) {
+  extents dims;
+  for (int d = 0; d < x.rank(); ++d) dims.push_back(d + 1);
+  return broadcast_in_dim(x, as_integers(with_extent(x.shape(), n)), as_integers(dims), at);
+}
+/// A mask of the stages for the elements of `like`, whose dim 0 they are.
+constexpr value along_stages(value of_stages, value like, location at) {
+  return broadcast_in_dim(of_stages, as_integers(like.shape()), {0}, at);
+}
+
+/// The stages of a pipeline along a mesh axis, while a program is traced.
+template <dim_spec Axis, class Stage, class Schedule>
+struct stages_on {
+  Stage stage;
+  Schedule schedule;
+  location at;
+  const char* op;
+
+  /// Whether the function is one of a stage; if it is not, it is reported.
+  template <class Weights, class Data>
+  static consteval bool is_stage() {
+    using call = stage_call<Stage, Weights, Data>;
+    if constexpr (!is_values<Weights> || !is_values<Data>) {
+      static_assert(written_so<Stage>,
+                    "gspmd: pipeline: it is called with the weights of all stages and with the microbatches, values or groups of "
+                    "values; capture what is none");
+      return false;
+    } else if constexpr (call::refuses) {
+      static_assert(
+          written_so<Stage>,
+          "gspmd: pipeline: a stage is called as stage(weights, x), or stage(weights, x, part), with what one stage has");
+      return false;
+    } else if constexpr (!call::compiles) {
+      return false;  // a mistake in the stage, which the compiler has reported
+    } else if constexpr (!std::is_same_v<typename call::result, Data>) {
+      static_assert(
+          written_so<Stage>,
+          "gspmd: pipeline: a stage returns what it gets as x, since the next stage gets that: a value for a value, the "
+          "same group for a group");
+      return false;
+    } else {
+      return true;
+    }
+  }
+  constexpr void check_dim(const value& x, int dim, std::int64_t extent, const char* what, const char* counted) const {
+    if (x.graph()->failed() || (x.rank() > dim && x.shape()[dim] == extent)) return;
+    x.graph()->fail(
+        at, op, mistake::extent,
+        text(what) << " is " << shape_text(x.shape()) << ", and dim " << dim << " counts the " << extent << ' ' << counted);
+  }
+  template <class Weights, class Data>
+  constexpr bool fits(graph& g, const Weights& weights, const Data& xs) const {
+    if (const text what = schedule.misfit(); !what.empty()) g.fail(at, op, mistake::extent, what);
+    for (const value& w : leaves_of(weights)) {
+      check_dim(w, 0, schedule.stages, "a weight", "stages");
+      if (schedule.rounds > 1) check_dim(w, 1, schedule.rounds, "a weight", "rounds");
+    }
+    for (const value& x : leaves_of(xs)) check_dim(x, 0, schedule.microbatches, "the data", "microbatches");
+    return !g.failed();
+  }
+
+  template <class Number>
+  constexpr operand here(Number x) const {
+    return operand(x, at);
+  }
+  constexpr value zeros(graph& g, dtype type, const extents& shape) const {
+    return made(g, add_constant(g, type, shape, 0, 0, at), type, shape);
+  }
+  /// Dim `dim`, of stages, over the axis; the others as completion finds best.
+  constexpr value placed(value x, int dim = 0) const {
+    if (!x.is_valid()) return x;
+    resolved_sharding r;
+    axis_mask used = 0;
+    add_axes(*x.graph()->mesh, Axis.view(), dim, r, used);
+    for (int d = 0; d < x.rank(); ++d)
+      if (d != dim) r.value.open |= dim_bit(d);
+    return annotate(x, r, op, at);
+  }
+  /// The number of each stage, [stages].
+  template <class Data>
+  constexpr value places(const Data& xs) const {
+    return iota<std::int64_t>(leaves_of(xs)[0], {schedule.stages}, 0, at);
+  }
+  /// A copy of a microbatch for each stage, to compute on before its first one. On zeros they might give what is no number, with gradients that
+  /// are none.
+  template <class Data>
+  constexpr Data copies(graph& g, const Data& xs) const {
+    return transform_leaves(
+        [&](value x) {
+          const value one = row_of(x, zeros(g, dtype::s64, {}), at);
+          return placed(stop_gradient(for_each_stage(one, schedule.stages, at), at));
+        },
+        xs);
+  }
+  /// Room for what each stage makes of each microbatch.
+  template <class Data>
+  constexpr Data empty_rows(graph& g, const Data& xs) const {
+    return transform_leaves(
+        [&](value x) {
+          extents shape = x.shape();
+          shape.insert(1, schedule.stages);
+          return placed(zeros(g, x.type(), shape), 1);
+        },
+        xs);
+  }
+  constexpr value with_row(graph& g, value all, value row, value index) const {
+    return made(add_dynamic_update<set_row_op>(g, all.id(), row.id(), index.id(), at), all);
+  }
+  /// The data that stages get: a microbatch, or what arrived from the stage before.
+  template <class Data>
+  constexpr Data entering(const Data& xs, value microbatch, value is_entering, const Data& arrived) const {
+    return transform_leaves(
+        [&](value x, value before) {
+          const value one = for_each_stage(row_of(x, microbatch, at), schedule.stages, at);
+          return select(here(along_stages(is_entering, before, at)), here(one), here(before));
+        },
+        xs, arrived);
+  }
+  /// The rows that one stage has, of rows of all stages: a sum, all but one of whose terms are 0.
+  constexpr value of_stage(value rows, value place, std::int64_t stage_number) const {
+    const value is_it = broadcast_in_dim(equal(here(place), here(stage_number)), as_integers(rows.shape()), {1}, at);
+    return reduce(select(here(is_it), here(rows), here(zeros_like(rows, at))), monoid::add, 1, at);
+  }
+  template <class Weights, class Data>
+  constexpr Data one_stage(const Weights& w, const Data& x, value part) const {
+    if constexpr (wants_part<Stage, Weights, Data>) return stage(w, x, part);
+    else return stage(w, x);
+  }
+  /// The results of all stages, each of the data that it gets.
+  template <class Weights, class Data>
+  constexpr Data stages_of(const Weights& weights, const Data& in, value parts) const {
+    const auto one = [this](const Weights& w, const Data& x, value part) { return one_stage(w, x, part); };
+    const Data out = vmap(one, out_dims<>{}, at)(weights, in, parts);
+    const auto to = leaves_of(out);
+    std::size_t k = 0;
+    for (const value& x : leaves_of(in)) {
+      const value y = to[k++];
+      if (!y.is_valid() || (y.type() == x.type() && y.shape() == x.shape())) continue;
+      x.graph()->fail(at, op, mistake::region,
+                      text("for all stages it is given ")
+                          << name_of(x.type()) << shape_text(x.shape()) << " and returns " << name_of(y.type())
+                          << shape_text(y.shape()) << "; the next stage gets that, so return the type and shape of x");
+      return in;
+    }
+    return transform_leaves([&](value v) { return placed(v); }, out);
+  }
+};
+
+}  // namespace gspmd::detail

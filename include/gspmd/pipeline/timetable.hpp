@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gspmd/error.hpp"
+#include "gspmd/pipeline/schedule.hpp"
+
+/// When each stage of a pipeline does what: bubbles and memory of a schedule, and a drawing of it.
+namespace gspmd {
+
+/// How long a pass through a stage's part of a round takes, in ticks. `backward` is 3 where it computes the forward pass again.
+struct pipeline_ticks {
+  std::int64_t forward = 1, backward = 2;
+};
+
+/// A work and the tick in which it begins.
+struct timed_work {
+  pipeline_work work;
+  std::int64_t begin = 0;
+};
+
+/// The times of all works of a schedule. That a message is under way takes no time.
+class pipeline_timetable {
+ public:
+  constexpr pipeline_timetable(std::int64_t microbatches, std::int64_t rounds, pipeline_ticks each,
+                               const std::vector<std::vector<pipeline_work>>& orders)
+      : microbatches_(microbatches), rounds_(rounds), each_(each), stages_(orders.size()), ends_(2 * parts(), -1) {
+    std::vector<std::size_t> next(orders.size(), 0);
+    std::vector<std::int64_t> free(orders.size(), 0);
+    for (bool goes_on = true; goes_on;) {
+      goes_on = false;
+      for (std::size_t s = 0; s < orders.size(); ++s)
+        while (next[s] < orders[s].size()) {
+          const pipeline_work w = orders[s][next[s]];
+          const std::int64_t ready = ready_at(w, s);
+          if (ready < 0) break;
+          const std::int64_t begin = std::max(ready, free[s]);
+          stages_[s].push_back({w, begin});
+          free[s] = begin + length(w);
+          ends_[place(w.pass, w.microbatch, part_of(w, s))] = free[s];
+          total_ = std::max(total_, free[s]);
+          ++next[s];
+          goes_on = true;
+        }
+    }
+    for (std::size_t s = 0; s < orders.size(); ++s)
+      if (next[s] < orders[s].size())
+        throw error("timetable: stage " + std::to_string(s) +
+                    " waits for a pass that waits for it; order passes so that each follows those it needs");
+  }
+
+  [[nodiscard]] constexpr std::int64_t ticks() const { return total_; }
+  [[nodiscard]] constexpr const std::vector<timed_work>& stage(std::int64_t s) const {
+    return stages_[static_cast<std::size_t>(s)];
+  }
+
+  /// The part of all stages' time in which they are idle.
+  [[nodiscard]] constexpr double bubble_ratio() const {
+    std::int64_t busy = 0;
+    for (const auto& works : stages_)
+      for (const auto& w : works) busy += length(w.work);
+    const auto all = total_ * static_cast<std::int64_t>(stages_.size());
+    return all == 0 ? 0 : static_cast<double>(all - busy) / static_cast<double>(all);
+  }
+  /// The most microbatches whose activations stage `s` holds at a time, from the forward to the end of the backward pass, each of a round's
+  /// part of its layers.
+  [[nodiscard]] constexpr std::int64_t activations(std::int64_t s) const {
+    std::int64_t held = 0, most = 0;
+    for (const auto& w : stage(s)) {
+      held += w.work.pass == pipeline_pass::forward ? 1 : -1;
+      most = std::max(most, held);
+    }
+    return most;
+  }
+  /// How many activations, and gradients of them, go from one stage to another one.
+  [[nodiscard]] constexpr std::int64_t messages() const {
+    const auto parts_of_all = static_cast<std::int64_t>(stages_.size()) * rounds_;
+    return stages_.size() < 2 ? 0 : 2 * microbatches_ * (parts_of_all - 1);
+  }
+
+  /// A line for each stage, in which a tick is a column as wide as the widest name: the forward pass of microbatch 3 is 3, in a schedule of
+  /// rounds 3a, 3b and so on; its backward pass -3; an idle tick a dot, a pass that goes on an underscore.
+  [[nodiscard]] std::string drawing() const {
+    const auto name = [&](const pipeline_work& w) {
+      return (w.pass == pipeline_pass::backward ? "-" : "") + std::to_string(w.microbatch) +
+             (rounds_ > 1 ? std::string(1, static_cast<char>('a' + w.round % 26)) : "");
+    };
+    std::size_t width = 1;
+    for (const auto& works : stages_)
+      for (const auto& w : works) width = std::max(width, name(w.work).size());
+    const auto padded = [&](const std::string& cell) { return std::string(width + 1 - cell.size(), ' ') + cell; };
+    std::string lines;
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      lines += "stage " + std::to_string(s);
+      std::int64_t now = 0;
+      for (const auto& w : stages_[s]) {
+        for (; now < w.begin; ++now) lines += padded(".");
+        lines += padded(name(w.work));
+        for (++now; now < w.begin + length(w.work); ++now) lines += padded("_");
+      }
+      for (; now < total_; ++now) lines += padded(".");
+      lines += '\n';
+    }
+    return lines;
+  }
+
+ private:
+  [[nodiscard]] constexpr std::size_t parts() const { return static_cast<std::size_t>(microbatches_ * rounds_) * stages_.size(); }
+  [[nodiscard]] constexpr std::int64_t part_of(const pipeline_work& w, std::size_t s) const {
+    return w.round * static_cast<std::int64_t>(stages_.size()) + static_cast<std::int64_t>(s);
+  }
+  [[nodiscard]] constexpr std::size_t place(pipeline_pass pass, std::int64_t microbatch, std::int64_t part) const {
+    const auto row = static_cast<std::int64_t>(stages_.size()) * rounds_;
+    return (pass == pipeline_pass::forward ? 0 : parts()) + static_cast<std::size_t>(microbatch * row + part);
+  }
+  [[nodiscard]] constexpr std::int64_t length(const pipeline_work& w) const {
+    return w.pass == pipeline_pass::forward ? each_.forward : each_.backward;
+  }
+  /// When what a work needs is done; -1: not yet.
+  [[nodiscard]] constexpr std::int64_t ready_at(const pipeline_work& w, std::size_t s) const {
+    const std::int64_t part = part_of(w, s), last = static_cast<std::int64_t>(stages_.size()) * rounds_ - 1;
+    const auto end = [&](pipeline_pass pass, std::int64_t of) { return ends_[place(pass, w.microbatch, of)]; };
+    if (w.pass == pipeline_pass::forward) return part == 0 ? 0 : end(pipeline_pass::forward, part - 1);
+    const std::int64_t own = end(pipeline_pass::forward, part);
+    if (part == last || own < 0) return own;
+    const std::int64_t next = end(pipeline_pass::backward, part + 1);
+    return next < 0 ? next : std::max(own, next);
+  }
+
+  std::int64_t microbatches_, rounds_;
+  pipeline_ticks each_;
+  std::vector<std::vector<timed_work>> stages_;
+  std::vector<std::int64_t> ends_;
+  std::int64_t total_ = 0;
+};
+
+/// Returns when each stage does what, by `schedule` (gpipe, circular, one_forward_one_backward, interleaved, or a struct of yours like them):
+/// each stage does its works in their order, each as soon as what it needs is there. Throws gspmd::error, and does not compile as a
+/// constant: a schedule without stages, microbatches or rounds, an order in which stages wait for each other.
+///
+///     static_assert(timetable(one_forward_one_backward{.stages = 4, .microbatches = 16}).activations(0) == 4);
+///     std::puts(timetable(circular{.stages = 4, .microbatches = 4, .rounds = 2}).drawing().c_str());
+template <class Schedule>
+constexpr pipeline_timetable timetable(const Schedule& schedule, pipeline_ticks each = {}) {
+  if (const detail::text what = schedule.misfit(); !what.empty()) throw error("timetable: " + std::string(what.view()));
+  std::vector<std::vector<pipeline_work>> orders;
+  for (std::int64_t s = 0; s < schedule.stages; ++s) orders.push_back(schedule.works(s));
+  return {schedule.microbatches, schedule.rounds, each, orders};
+}
+
+}  // namespace gspmd

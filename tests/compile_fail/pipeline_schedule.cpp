@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: pipeline: runs gpipe and circular, whose backward passes come after all forward ones
+#include <gspmd/gspmd.hpp>
+#include <gspmd/pipeline.hpp>
+
+using namespace gspmd;
+
+constexpr auto layer = [](value w, value x) { return tanh(einsum<"bd,df->bf">(x, w)); };
+constexpr auto program = [](auto w, auto x) {
+#ifdef FIXED
+  return pipeline<"stage">(layer, gpipe{2, 4})(w, x);
+#else
+  return pipeline<"stage">(layer, one_forward_one_backward{2, 4})(w, x);  // <- here
+#endif
+};
+using step = compile<program, mesh<axis<"stage", 2>>, in<float, dims<2, 3, 3>>, in<float, dims<4, 2, 3>>>;
+
+int main() {
+  array<float> w({2, 3, 3}), x({4, 2, 3});
+  auto y = run<step>(simulated{}, w, x);
+  return y[0] > 0;
+}
