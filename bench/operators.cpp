@@ -209,6 +209,36 @@ void adam(benchmark::State& state) {
 BENCHMARK(adam<1024>);
 BENCHMARK(adam<65536>);
 BENCHMARK(adam<4 * 1024 * 1024>)->Unit(benchmark::kMicrosecond);
+BENCHMARK(adam<16 * 1024 * 1024>)->Unit(benchmark::kMicrosecond);
+/// The same by hand, past the caches.
+template <std::int64_t Elems>
+GSPMD_LOOP_FUNCTION void adam_by_hand(const float* w, const float* m, const float* v, const float* g, float* const* out) {
+  for (std::int64_t i = 0; i < Elems; i += 64) {
+    alignas(64) float results[3][64];
+    for (int j = 0; j < 64; ++j) {
+      const float m1 = 0.9F * m[i + j] + 0.1F * g[i + j], v1 = 0.999F * v[i + j] + 0.001F * (g[i + j] * g[i + j]);
+      results[0][j] = w[i + j] - 0.01F * (m1 / 0.9F) / (__builtin_sqrtf(v1 / 0.999F) + 1e-8F);
+      results[1][j] = m1;
+      results[2][j] = v1;
+    }
+    for (int k = 0; k < 3; ++k)
+      for (int j = 0; j < 64; j += detail::simd_lanes<float>)
+        detail::stream_simd(out[k] + i + j, detail::load_simd(results[k] + j));
+  }
+  detail::fence_streams();
+}
+template <std::int64_t Elems>
+void adam_by_hand(benchmark::State& state) {
+  std::vector<float> memory(7 * Elems + 16, 0.5F);
+  float* const begin = memory.data() + detail::elements_to_alignment(memory.data());
+  float* const out[] = {begin, begin + Elems, begin + 2 * Elems};
+  for (auto _ : state) {
+    adam_by_hand<Elems>(begin + 3 * Elems, begin + 4 * Elems, begin + 5 * Elems, begin + 6 * Elems, out);
+    benchmark::ClobberMemory();
+  }
+  rate(state, "GB", 7.0 * 4 * static_cast<double>(Elems));
+}
+BENCHMARK(adam_by_hand<16 * 1024 * 1024>)->Unit(benchmark::kMicrosecond);
 
 template <fixed_string Equation>
 constexpr auto contraction = [](auto a, auto b) { return einsum<Equation>(a, b); };

@@ -113,10 +113,21 @@ struct block {
     double* const to = field[1 - now].data();
     if constexpr (rank == 2) {
       for (std::int64_t i = first_row; i < end_row; ++i) {
-        const double* __restrict const t = from + i * plane;
-        double* __restrict const out = to + i * plane;
-        for (std::int64_t j = first; j < end; ++j) out[j] = 0.25 * (((t[j - plane] + t[j + plane]) + t[j - 1]) + t[j + 1]);
+        const double* const t = from + i * plane;
+        double* const out = to + i * plane;
+        const auto scalars = [&](std::int64_t j, std::int64_t last) {
+          for (; j < last; ++j) out[j] = 0.25 * (((t[j - plane] + t[j + plane]) + t[j - 1]) + t[j + 1]);
+          return j;
+        };
+        constexpr std::int64_t lanes = detail::simd_lanes<double>;
+        std::int64_t j = scalars(first, std::min(end, first + detail::elements_to_alignment(out + first)));
+        for (; j + lanes <= end; j += lanes) {  // fields are larger than the caches
+          const auto at = [&](std::int64_t by) { return detail::load_simd(t + j + by); };
+          detail::stream_simd(out + j, 0.25 * (((at(-plane) + at(plane)) + at(-1)) + at(1)));
+        }
+        scalars(j, end);
       }
+      detail::fence_streams();
     } else {
       for (std::int64_t i = first_row; i < end_row; ++i)
         for (std::int64_t j = first; j < end; ++j) {

@@ -308,6 +308,65 @@ TEST_CASE("a row is computed for as many elements as are asked for, or refused")
   for (const int n : {1, 44, 225, 301}) CHECK(written_of<ending_early<adam<225>>>(n) == n);
 }
 
+namespace {
+template <std::int64_t Row, bool EndsEarly>
+struct many_widths {  // results of 4, 1, 8, 2 and 16 bytes
+  static constexpr extents loop = dims({3, Row});
+  static constexpr dim_mask cut = EndsEarly ? dim_bit(1) : 0;
+  static constexpr std::array ops = {load(f32, 0, dims({Row, 1})),
+                                     counter(s32, 0, 1),
+                                     op(opcode::convert, f32, s32, {1}),
+                                     op(opcode::multiply, f32, {0, 2}),
+                                     op(opcode::compare_lt, pred, f32, {3, 0}),
+                                     op(opcode::convert, f64, f32, {3}),
+                                     op(opcode::convert, dtype::f16, f32, {3}),
+                                     op(opcode::convert, dtype::c128, f64, {5})};
+  static constexpr std::array stores = {to(3, 0), to(4, 1), to(5, 2), to(6, 3), to(7, 4)};
+};
+
+/// The elements of each row of results, of which element `first_line` begins a line if `Apart` is 0; with compute_rows and with stream_rows.
+template <class Group>
+void check_streams(std::int64_t elems, std::int64_t first_line, std::int64_t apart) {
+  using row = typename row_of_group<Group>::type;
+  const extents part = dims({3, elems});
+  const fused_group g{Group::loop, Group::ops, Group::stores};
+  std::vector<float> input(static_cast<std::size_t>(elements(g.loop)));
+  for (std::size_t i = 0; i < input.size(); ++i) input[i] = static_cast<float>(i % 37) * 0.375F - 3;
+  const void* in[] = {input.data()};
+  const std::int64_t offsets[] = {5};
+  std::vector<std::byte> results[2];
+  for (const bool streams : {false, true}) {
+    constexpr std::size_t room = 16 * 1024;  // of one result: 3 * 300 elements of 16 bytes, and what lies around them
+    std::vector<std::byte> memory((std::size(Group::stores) + 1) * room, std::byte{0x5A});
+    const auto past = reinterpret_cast<std::uintptr_t>(memory.data()) % cache_line_bytes;
+    std::byte* const begin = memory.data() + (cache_line_bytes - past);
+    void* out[5];
+    for (std::size_t k = 0; k < std::size(Group::stores); ++k) {
+      const auto bytes = bytes_of_store<Group>(k);
+      out[k] = begin + k * room + 1024 - first_line * bytes + (k == 1 ? apart : 0);
+    }
+    fused_memory<row> rows;
+    run_fused_rows(g, part, loop_box(part), streams ? stream_rows<row> : compute_rows<row>, rows.rows(), in, out, offsets);
+    fence_streams();
+    results[streams ? 1 : 0].assign(begin, begin + std::size(Group::stores) * room);
+  }
+  CHECK(results[0] == results[1]);
+}
+}  // namespace
+
+TEST_CASE("results that go past the caches are the same, wherever lines begin, and nothing around them is written") {
+  using any = many_widths<300, true>;
+  for (const std::int64_t elems : {1, 63, 64, 65, 127, 128, 129, 191, 192, 200, 255, 256, 299, 300})
+    for (std::int64_t first_line = 0; first_line < 64; ++first_line) check_streams<any>(elems, first_line, 0);
+  for (const std::int64_t apart : {1, 2, 8, 63, 64})
+    check_streams<any>(300, 0, apart);  // lines of all results begin nowhere, but for 64
+  for (std::int64_t first_line = 0; first_line < 64; ++first_line) {
+    check_streams<many_widths<225, false>>(225, first_line, 0);  // rows of constant length
+    check_streams<many_widths<300, false>>(300, first_line, 0);  // whole steps and a rest
+    check_streams<many_widths<256, false>>(256, first_line, 0);
+  }
+}
+
 TEST_CASE("in place: an output may be an input") {
   using group = adam<1100>;
   std::vector<float> w(1100), m(1100), v(1100), g(1100);

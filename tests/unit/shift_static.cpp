@@ -2,6 +2,7 @@
 // group: operators
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -110,6 +111,34 @@ TEST_CASE("a stencil of the heat equation") {
   };
   check(simulated{});
   check(threads{});
+}
+
+namespace {
+// 25.9 MB a device, which go past the caches: the other device reads them in the next trip.
+using wide_loop =
+    compile<heat_of(std::integral_constant<std::int64_t, 3>{}), mesh<axis<"x", 2>>, in<double, dims<1801, 3597>, split<"x", _>>>;
+static_assert(static_cast<std::int64_t>(wide_loop::input_shard<0>::local_elems) * 8 >= detail::stream_from_bytes);
+}  // namespace
+
+TEST_CASE("a stencil whose results are larger than the caches") {
+  constexpr std::int64_t rows = 1801, columns = 3597, room = columns + 2;
+  auto got = numbers(rows * columns, 7);
+  std::vector<double> want((rows + 2) * room), next = want;
+  for (std::int64_t r = 0; r < rows; ++r) std::copy_n(got.data() + r * columns, columns, want.data() + (r + 1) * room + 1);
+  for (int trip = 0; trip < 3; ++trip) {
+    for (std::int64_t r = 1; r <= rows; ++r)
+      for (std::int64_t i = r * room + 1; i <= r * room + columns; ++i) {
+        const auto at = [&](std::int64_t k) { return want[static_cast<std::size_t>(i + k)]; };
+        next[static_cast<std::size_t>(i)] = at(0) + 0.125 * (at(-room) + at(room) + at(-1) + at(1) - 4.0 * at(0));
+      }
+    std::swap(want, next);
+  }
+  const auto result = run<wide_loop>(threads{}, got);
+  std::int64_t wrong = 0;
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < columns; ++c)
+      wrong += result.data()[r * columns + c] == want[static_cast<std::size_t>((r + 1) * room + c + 1)] ? 0 : 1;
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("a stencil in a loop that does not copy its state") {

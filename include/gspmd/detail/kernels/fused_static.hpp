@@ -16,6 +16,7 @@
 #include "gspmd/detail/ir/scalar_ops.hpp"
 #include "gspmd/detail/kernels/fused_row.hpp"
 #include "gspmd/detail/kernels/reduce_rows.hpp"
+#include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 #include "gspmd/error.hpp"
@@ -27,6 +28,20 @@
 /// instantiated for it stay short; per operator of a group that is one small function, and what an operator does is shared by all groups.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
+
+/// Rows that follow each other, as a function that is compiled for a group finds them: by load, iota and store, where the first
+/// row begins and how far it is to the next, in bytes and in indices.
+struct fused_rows {
+  const scalar_op** load_op;
+  const fused_margin** margin;  // its first one; null of a load at no offset
+  const void** from;
+  std::int64_t* from_step;
+  const scalar_op** iota_op;
+  std::int64_t* index;
+  std::int64_t* index_step;
+  void** to;
+  std::int64_t* to_step;
+};
 
 /// The numbers of a group that are worked out once.
 template <class Group>
@@ -97,6 +112,13 @@ struct fused_plan {
       for (std::size_t k = 0; k < store_count; ++k) r.to[k] = static_cast<std::byte*>(r.to[k]) + to[k];
     }
   };
+  [[gnu::always_inline]] static void begin(const fused_rows& first, row& r, row_steps& steps) {
+    for (std::size_t n = 0; n < static_cast<std::size_t>(facts.loads); ++n)
+      r.from[n] = first.from[n], steps.from[n] = first.from_step[n];
+    for (std::size_t n = 0; n < static_cast<std::size_t>(facts.iotas); ++n)
+      r.index[n] = first.index[n], steps.index[n] = first.index_step[n];
+    for (std::size_t k = 0; k < store_count; ++k) r.to[k] = first.to[k], steps.to[k] = first.to_step[k];
+  }
 };
 
 template <class Group, std::size_t I>
@@ -163,14 +185,38 @@ template <class Group, std::size_t First, std::size_t... I>
   (store<Group, First + I>(r, row, i), ...);
 }
 
-template <class Group, std::size_t... Compute, std::size_t... Store>
-[[gnu::always_inline]] inline void compute_element(const typename fused_plan<Group>::row& row, std::int64_t i,
-                                                   std::index_sequence<Compute...>, std::index_sequence<Store...>) {
-  using group_plan = fused_plan<Group>;
-  typename group_plan::registers r;
-  (compute_some<Group, Compute * fold_step>(r, row, i, std::make_index_sequence<fold_rest(group_plan::op_count, Compute)>{}),
-   ...);
-  (store_some<Group, Store * fold_step>(r, row, i, std::make_index_sequence<fold_rest(group_plan::store_count, Store)>{}), ...);
+template <class Group>
+[[gnu::always_inline]] inline void compute_registers(typename fused_plan<Group>::registers& r,
+                                                     const typename fused_plan<Group>::row& row, std::int64_t i) {
+  constexpr auto count = fused_plan<Group>::op_count;
+  [&]<std::size_t... C>(std::index_sequence<C...>) __attribute__((always_inline)) {
+    (compute_some<Group, C * fold_step>(r, row, i, std::make_index_sequence<fold_rest(count, C)>{}), ...);
+  }
+  (std::make_index_sequence<fold_steps(count)>{});
+}
+/// What row `from` has at `i` is stored at `at` of row `to`.
+template <class Group>
+[[gnu::always_inline]] inline void compute_element(const typename fused_plan<Group>::row& from, std::int64_t i,
+                                                   const typename fused_plan<Group>::row& to, std::int64_t at) {
+  constexpr auto count = fused_plan<Group>::store_count;
+  typename fused_plan<Group>::registers r;
+  compute_registers<Group>(r, from, i);
+  [&]<std::size_t... S>(std::index_sequence<S...>) __attribute__((always_inline)) {
+    (store_some<Group, S * fold_step>(r, to, at, std::make_index_sequence<fold_rest(count, S)>{}), ...);
+  }
+  (std::make_index_sequence<fold_steps(count)>{});
+}
+
+template <class Group>
+constexpr std::int64_t bytes_of_store(std::size_t k) {
+  return bytes_of(Group::ops[static_cast<std::size_t>(Group::stores[k].op)].type);
+}
+/// Of an element, by the stores before `end`.
+template <class Group>
+constexpr std::int64_t stored_bytes(std::size_t end = fused_plan<Group>::store_count) {
+  std::int64_t bytes = 0;
+  for (std::size_t k = 0; k < end; ++k) bytes += bytes_of_store<Group>(k);
+  return bytes;
 }
 
 template <class Group>
@@ -233,13 +279,9 @@ template <class Body>
 #endif
 template <class Group>
 [[gnu::always_inline]] inline void loop_over_row(const typename fused_plan<Group>::row& given, row_elems_type<Group> elems) {
-  using group_plan = fused_plan<Group>;
   const auto row = given;  // a copy that nobody else sees: stores cannot change its addresses
-  const auto body = [&row](std::int64_t i) __attribute__((always_inline)) {
-    compute_element<Group>(row, i, std::make_index_sequence<fold_steps(group_plan::op_count)>{},
-                           std::make_index_sequence<fold_steps(group_plan::store_count)>{});
-  };
-  for_each_of(elems, body);
+  for_each_of(
+      elems, [&row](std::int64_t i) __attribute__((always_inline)) { compute_element<Group>(row, i, row, i); });
 }
 
 template <class Group>
@@ -251,16 +293,44 @@ template <class Group>
 GSPMD_LOOP_FUNCTION void compute_columns(const typename fused_plan<Group>::row& first,
                                          const typename fused_plan<Group>::row_steps& given, std::int64_t rows,
                                          std::int64_t elems) {
-  using group_plan = fused_plan<Group>;
   auto row = first;
   const auto steps = given;
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t i = 0; i < elems; ++i) {
-      compute_element<Group>(row, i, std::make_index_sequence<fold_steps(group_plan::op_count)>{},
-                             std::make_index_sequence<fold_steps(group_plan::store_count)>{});
+      compute_element<Group>(row, i, row, i);
       asm volatile("");  // no loop of vectors
     }
     steps.move(row);
+  }
+}
+/// As compute_row, for results that lie in no operand's memory, by blocks of 64 elements that go past the caches: so the compilers see the
+/// loop that they see in compute_row. From element `head` on, where their lines begin; what lies before it is a block of which more was
+/// computed, and so is what is left at the end.
+template <class Group>
+GSPMD_LOOP_FUNCTION void stream_row_of(const typename fused_plan<Group>::row& given, std::int64_t elems, std::int64_t head) {
+  constexpr auto stores = std::make_index_sequence<fused_plan<Group>::store_count>{};
+  constexpr std::int64_t at_once = for_each_index_step;
+  alignas(cache_line_bytes) std::byte memory[at_once * stored_bytes<Group>()];
+  const auto row = given;
+  auto block = row;
+  for (std::size_t k = 0; k < stores.size(); ++k) block.to[k] = memory + at_once * stored_bytes<Group>(k);
+  for (std::int64_t i = 0, end = 0; i < elems; i = end) {
+    const auto begin = i + at_once <= elems ? i : elems - at_once;
+    end = i < head ? head : begin + at_once;
+    for_each_of(
+        constant_elems<at_once>{}, [&](std::int64_t j)
+                                       __attribute__((always_inline)) { compute_element<Group>(row, begin + j, block, j); });
+    [&]<std::size_t... K>(std::index_sequence<K...>) __attribute__((always_inline)) {
+      const auto stream = [&]<std::size_t Store>() __attribute__((always_inline)) {
+        constexpr auto bytes = bytes_of_store<Group>(Store);
+        auto* const to = static_cast<std::byte*>(row.to[Store]) + i * bytes;
+        const auto* const from = memory + at_once * stored_bytes<Group>(Store);
+        if (end - i == at_once) stream_lines<at_once * bytes>(to, from);
+        else stream_part(to, from + (i - begin) * bytes, (end - i) * bytes);
+      };
+      (stream.template operator()<K>(), ...);
+    }
+    (stores);
   }
 }
 template <class Group>
@@ -271,19 +341,6 @@ template <class Group>
 #pragma clang diagnostic pop
 #endif
 
-/// Rows that follow each other, as a function that is compiled for a group finds them: by load, iota and store, where the first
-/// row begins and how far it is to the next, in bytes and in indices.
-struct fused_rows {
-  const scalar_op** load_op;
-  const fused_margin** margin;  // its first one; null of a load at no offset
-  const void** from;
-  std::int64_t* from_step;
-  const scalar_op** iota_op;
-  std::int64_t* index;
-  std::int64_t* index_step;
-  void** to;
-  std::int64_t* to_step;
-};
 template <std::size_t Loads, std::size_t Iotas, std::size_t Stores>
 struct fused_rows_memory {
   const scalar_op* load_op[Loads + 1];
@@ -304,12 +361,9 @@ using fused_rows_function = void (*)(const fused_rows& first, std::int64_t rows,
 template <class Row>
 void compute_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems) {
   using row_plan = fused_plan<Row>;
-  constexpr auto loads = static_cast<std::size_t>(row_plan::facts.loads), iotas = static_cast<std::size_t>(row_plan::facts.iotas);
   typename row_plan::row row;
   typename row_plan::row_steps steps;  // no pointer leads here
-  for (std::size_t n = 0; n < loads; ++n) row.from[n] = first.from[n], steps.from[n] = first.from_step[n];
-  for (std::size_t n = 0; n < iotas; ++n) row.index[n] = first.index[n], steps.index[n] = first.index_step[n];
-  for (std::size_t k = 0; k < row_plan::store_count; ++k) row.to[k] = first.to[k], steps.to[k] = first.to_step[k];
+  row_plan::begin(first, row, steps);
   using elems_type = row_elems_type<Row>;
   if (!elems_type::can_be(elems)) {
     if constexpr (is_row_in_pieces<Row>) return compute_columns<Row>(row, steps, rows, elems);
@@ -319,6 +373,32 @@ void compute_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems
   for (std::int64_t r = 0; r < rows; ++r) {
     if constexpr (row_plan::facts.has_map) compute_row_with_maps<Row>(row, elems_of_each);
     else compute_row<Row>(row, elems_of_each);
+    steps.move(row);
+  }
+}
+
+/// The first element at which cache lines of all stores begin; for_each_index_step or more: none does.
+template <class Row>
+std::int64_t first_of_lines(const typename fused_plan<Row>::row& row) {
+  for (std::int64_t i = 0;; ++i) {
+    std::uintptr_t past = 0;
+    for (std::size_t k = 0; k < fused_plan<Row>::store_count; ++k)
+      past |= reinterpret_cast<std::uintptr_t>(row.to[k]) + static_cast<std::uintptr_t>(i * bytes_of_store<Row>(k));
+    if (past % cache_line_bytes == 0 || i == for_each_index_step) return i;
+  }
+}
+/// As compute_rows, for results that lie in no operand's memory, past the caches where their lines allow it. The caller fences afterwards.
+template <class Row>
+void stream_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems) {
+  using row_plan = fused_plan<Row>;
+  if (elems < for_each_index_step || !row_elems_type<Row>::can_be(elems)) return compute_rows<Row>(first, rows, elems);
+  typename row_plan::row row;
+  typename row_plan::row_steps steps;
+  row_plan::begin(first, row, steps);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const auto head = first_of_lines<Row>(row);
+    if (head < for_each_index_step) stream_row_of<Row>(row, elems, head);
+    else compute_row<Row>(row, row_elems_type<Row>::of(elems));
     steps.move(row);
   }
 }
@@ -364,10 +444,7 @@ GSPMD_LOOP_FUNCTION void accumulate_row(const typename fused_plan<Row>::row& giv
 #endif
     for (int j = 0; j < at_once; ++j) {
       typename row_plan::registers r;
-      [&]<std::size_t... C>(std::index_sequence<C...>) __attribute__((always_inline)) {
-        (compute_some<Row, C * fold_step>(r, row, i + j, std::make_index_sequence<fold_rest(row_plan::op_count, C)>{}), ...);
-      }
-      (std::make_index_sequence<fold_steps(row_plan::op_count)>{});
+      compute_registers<Row>(r, row, i + j);
       [&]<std::size_t... S>(std::index_sequence<S...>) __attribute__((always_inline)) {
         const auto one = [&]<std::size_t Store>() __attribute__((always_inline)) {
           if constexpr (!is_accumulated<Row, First, Rest...>(Store)) store<Row, Store>(r, row, i + j);
@@ -394,12 +471,9 @@ GSPMD_LOOP_FUNCTION void accumulate_row(const typename fused_plan<Row>::row& giv
 template <class Row, class... Reduced>
 void accumulate_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems) {
   using row_plan = fused_plan<Row>;
-  constexpr auto loads = static_cast<std::size_t>(row_plan::facts.loads), iotas = static_cast<std::size_t>(row_plan::facts.iotas);
   typename row_plan::row row;
   typename row_plan::row_steps steps;
-  for (std::size_t n = 0; n < loads; ++n) row.from[n] = first.from[n], steps.from[n] = first.from_step[n];
-  for (std::size_t n = 0; n < iotas; ++n) row.index[n] = first.index[n], steps.index[n] = first.index_step[n];
-  for (std::size_t k = 0; k < row_plan::store_count; ++k) row.to[k] = first.to[k], steps.to[k] = first.to_step[k];
+  row_plan::begin(first, row, steps);
   constexpr std::size_t stores[] = {Reduced::store...};
   auto& partial = *static_cast<partial_reductions*>(first.to[stores[0]]);
   std::int64_t left = partial.left;  // of the run

@@ -41,7 +41,7 @@ template <class T>
 inline constexpr int simd_lanes = simd_bytes / static_cast<int>(sizeof(T));
 
 template <class T>
-inline simd<T> load_simd(const T* from) {
+[[gnu::always_inline]] inline simd<T> load_simd(const T* from) {
   simd<T> v;
   std::memcpy(&v, from, sizeof v);
   return v;
@@ -57,7 +57,7 @@ inline simd<T> broadcast_simd(T x) {
 
 /// Stores past the caches; `to` is aligned to a vector. fence_streams() must come before other threads may look.
 template <class T>
-inline void stream_simd(T* to, const simd<T>& v) {
+[[gnu::always_inline]] inline void stream_simd(T* to, const simd<T>& v) {
 #if defined(__clang__) && defined(__SSE2__)
   __builtin_nontemporal_store(v, reinterpret_cast<simd<T>*>(to));
 #elif defined(__AVX512F__)
@@ -85,6 +85,21 @@ template <class T>
 inline std::int64_t elements_to_alignment(const T* p) {
   const auto past = reinterpret_cast<std::uintptr_t>(p) % simd_bytes;
   return past == 0 ? 0 : static_cast<std::int64_t>((simd_bytes - past) / sizeof(T));
+}
+
+/// Streams so many bytes, whole cache lines.
+template <std::int64_t Bytes>
+[[gnu::always_inline]] inline void stream_lines(std::byte* to, const std::byte* from) {
+  using byte = unsigned char;
+  for (std::int64_t i = 0; i < Bytes; i += simd_bytes)
+    stream_simd(reinterpret_cast<byte*>(to + i), load_simd(reinterpret_cast<const byte*>(from + i)));
+}
+/// Streams so many bytes as far as they are whole lines, and stores the others.
+[[gnu::noinline]] inline void stream_part(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  constexpr std::int64_t line = cache_line_bytes;
+  if (reinterpret_cast<std::uintptr_t>(to) % cache_line_bytes == 0)
+    for (; bytes >= line; bytes -= line, to += line, from += line) stream_lines<line>(to, from);
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
 }  // namespace GSPMD_TARGET

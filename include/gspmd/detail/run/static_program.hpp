@@ -61,30 +61,49 @@ struct static_group {
                                                     static_cast<std::size_t>(group.margins.count)};
 };
 
-/// The loop of a fused step; `inputs`, `outputs` and `offsets` have room for its operands, results and bounds.
+/// The loop of a fused step; `inputs`, `outputs` and `offsets` have room for its operands, results and bounds. `stream`, if there is one,
+/// computes the same into memory in which no operand lies.
 template <class = once>
 [[gnu::noinline]] void run_fused_step(const plan_view& plan, const plan_step& s, const device_memory& device,
-                                      fused_rows_function compute, const fused_rows& at, const void** inputs, void** outputs,
-                                      std::int64_t* offsets) {
+                                      fused_rows_function compute, fused_rows_function stream, const fused_rows& at,
+                                      const void** inputs, void** outputs, std::int64_t* offsets) {
   for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(plan.operand(s, k).where);
   for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(plan.result(s, k).where);
   find_offsets(plan, s, device, offsets);
   const auto& group = group_of_step(plan, s);
+  for (int k = 0; stream != nullptr && k < s.operands.count * s.results.count; ++k)
+    if (inputs[k / s.results.count] == outputs[k % s.results.count]) stream = nullptr;
+  if (stream != nullptr) compute = stream;
   const extents loop = group.cut == 0 ? group.loop : existing_loop(plan, s, device);
   for_each_box(plan, s, loop,
                [&](const loop_box& box) { run_fused_rows(group_of(plan, s), loop, box, compute, at, inputs, outputs, offsets); });
+  if (stream != nullptr) fence_streams();
   if (group.cut != 0 && !is_inner_part(plan, s)) clear_results(plan, s, device);
 }
 GSPMD_COMPILED_ONCE(void run_fused_step<once>(const plan_view&, const plan_step&, const device_memory&, fused_rows_function,
-                                              const fused_rows&, const void**, void**, std::int64_t*));
+                                              fused_rows_function, const fused_rows&, const void**, void**, std::int64_t*));
+/// The function that streams the results of a group, if they and its rows are large, and there are not too many for the first cache; else
+/// null.
+template <class Group, class Row>
+constexpr fused_rows_function streaming_of() {
+  constexpr auto& facts = fused_plan<Row>::facts;
+  constexpr auto stores = static_cast<std::int64_t>(fused_plan<Row>::store_count);
+  if constexpr (can_stream && !facts.has_map && !facts.has_own && stores <= 16 &&
+                elements(Group::loop) >= stream_from_bytes / stored_bytes<Row>() &&
+                inner_elems<Group>() >= least_streamed_row_bytes * stores / stored_bytes<Row>())
+    return stream_rows<Row>;
+  else return nullptr;
+}
 template <class Row, int Operands, int Results, int Bounds>
 struct constant_loop {
-  static void run(const plan_view& plan, const plan_step& s, const device_memory& device) {
+  fused_rows_function stream = nullptr;
+
+  void run(const plan_view& plan, const plan_step& s, const device_memory& device) const {
     const void* inputs[Operands + 1];
     void* outputs[Results];
     std::int64_t offsets[Bounds + 1];
     fused_memory<Row> memory;
-    run_fused_step(plan, s, device, compute_rows<Row>, memory.rows(), inputs, outputs, offsets);
+    run_fused_step(plan, s, device, compute_rows<Row>, stream, memory.rows(), inputs, outputs, offsets);
   }
 };
 
@@ -253,9 +272,11 @@ constexpr auto fused::freeze() {
       ((loop.kernels[K] = kernel_of_reduction<Program, group::group.reductions.begin + K>()), ...);
     }(std::make_integer_sequence<int, group::group.reductions.count>{});
     return loop;
-  } else
-    return constant_loop<typename row_of_group<group>::type, (operands < few ? few : operands), (results < few ? few : results),
-                         (bounds < few ? few : bounds)>{};
+  } else {
+    using group_row = typename row_of_group<group>::type;
+    return constant_loop<group_row, (operands < few ? few : operands), (results < few ? few : results),
+                         (bounds < few ? few : bounds)>{streaming_of<group, group_row>()};
+  }
 }
 template <class Program, int Step>
 constexpr auto contract::freeze() {

@@ -104,6 +104,10 @@ inline constexpr std::int64_t worth_a_convolution_call = 1 << 16;
 /// From this size on, a buffer that is only written is better written around the caches: at 16 MiB it costs 5 % or gains
 /// nothing, at 64 MiB it gains 15-30 % (bench/collectives.cpp).
 inline constexpr std::int64_t stream_from_bytes = std::int64_t{24} << 20;
+/// So are results of a loop, in all, if its rows are so long. Over the time of plain stores, on one thread: the heat equation on 256^3 doubles, rows of
+/// 2 KiB, 1.1 to 1.3; Jacobi's iteration on 64 MiB with rows of 4 KiB 1.00, of 8 KiB 0.89 to 0.94, on 128 MiB with rows of 32 KiB 0.89 to 0.93; Adam's
+/// step to 192 MiB 0.74 to 0.80.
+inline constexpr std::int64_t least_streamed_row_bytes = 4096;
 
 // ---- transport ----
 
