@@ -54,6 +54,7 @@ std::vector<entry> all_entries() {
   const axes cube{{"replica", 2}, {"shard", 2}, {"model", 2}}, sequence{{"data", 2}, {"sequence", 4}};
   const axes context{{"data", 2}, {"context", 4}}, one_axis{{"d", 8}}, space{{"data", 2}, {"space", 4}};
   const moe::sizes few_experts{8, 16, 8, 6, 16, 32}, experts{8, 2048, 64, 64, 4096, 16384};
+  const moe::sizes many_tokens{64, 2048, 8, 512, 4096, 16384};
   const table_sizes few_rows{16, 8, 32, 8, 5}, rows{16384, 32, 1'000'000, 128, 13};
   const image_sizes small_images{4, 16, 3, 4}, images{16, 1024, 32, 64};
   return {
@@ -69,6 +70,8 @@ std::vector<entry> all_entries() {
       layer("context parallel, keys gathered", context, context_parallel, context_parallel_bytes(large, 2, 4)),
       layer("the same with FSDP", context, context_parallel_fully_sharded, context_parallel_fully_sharded_bytes(large, 2, 4)),
       other("experts", one_axis, expert_parallel, few_experts, experts, expert_parallel_bytes(experts, 8)),
+      other("experts with FSDP", {{"data", 2}, {"expert", 4}}, expert_parallel_fully_sharded, few_experts, many_tokens,
+            expert_parallel_fully_sharded_bytes(many_tokens, 2, 4)),
       other("embedding tables", one_axis, embedding_tables, few_rows, rows, embedding_tables_bytes(rows, 8), 32),
       other("images by rows", space, spatial, small_images, images, spatial_bytes(images, 2, 4)),
   };

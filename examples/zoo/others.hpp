@@ -19,6 +19,8 @@
 /// of `train`, gradient descent without momenta.
 namespace zoo {
 
+using namespace gspmd;
+
 /// Outputs the loss, and w - rate * gradient in the place of each weight.
 inline dynamic::program descend(dynamic::builder& b, value loss, const std::vector<value>& weights) {
   const auto gradients = grad(loss, weights);
@@ -46,6 +48,32 @@ inline double expert_parallel_bytes(const moe::sizes& n, int devices) {
   const double buffers = 4.0 * static_cast<double>(n.groups * n.experts * n.capacity * n.model);
   return 3 * all_to_all_bytes(buffers, devices) + all_reduce_bytes(4.0 * static_cast<double>(n.model * n.experts), devices) +
          loss_bytes(devices);
+}
+
+/// Expert parallelism beside full sharding: one mesh for both kinds of layers, whose axes together share the batch. Experts are split over one of
+/// them, and their weights over the other one too, along their hidden units; where tokens go, [G,S,E,C], is given.
+inline dynamic::program expert_parallel_fully_sharded(const dynamic::mesh& m, const moe::sizes& n) {
+  dynamic::builder b(m);
+  const auto in = [&](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
+    return b.input(dynamic::in<float>(std::move(shape), std::move(sharding)));
+  };
+  const std::int64_t G = n.groups, S = n.tokens, E = n.experts, C = n.capacity, M = n.model, H = n.hidden;
+  const value x = in({G, S, M}, {"data,expert", "", ""}), target = in({G, S, M}, {"data,expert", "", ""});
+  const value sent_to = in({G, S, E, C}, {"data,expert", "", "", ""});
+  const std::vector<value> w{in({E, M, H}, {"expert", "", "data"}), in({E, H, M}, {"expert", "data", ""})};
+  const value buffers = b.reshard(einsum<"gsm,gsec->egcm">(x, sent_to), {"expert", "data", "", ""});
+  const value h = relu(b.reshard(einsum<"egcm,emh->egch">(buffers, w[0]), {"expert", "data", "", ""}));
+  const value answers = b.reshard(einsum<"egch,ehm->gecm">(h, w[1]), {"data,expert", "", "", ""});
+  const value difference = einsum<"gecm,gsec->gsm">(answers, sent_to) - target;
+  return descend(b, mean(difference * difference), w);
+}
+/// The all_to_alls among the devices along `expert`, and an all_gather and a reduce_scatter of their experts along `data` (torchtitan's ep
+/// with dp_shard_mod_ep).
+inline double expert_parallel_fully_sharded_bytes(const moe::sizes& n, int data, int expert) {
+  const double buffers = 4.0 * static_cast<double>(n.groups / data * n.experts * n.capacity * n.model);
+  const double weights = 2 * 4.0 * static_cast<double>(n.experts / expert * n.model * n.hidden);
+  return 3 * all_to_all_bytes(buffers, expert) + all_gather_bytes(weights, data) + reduce_scatter_bytes(weights, data) +
+         loss_bytes(data * expert);
 }
 
 /// A recommender: tables of what is known by number, one row of each for every example, and a network over the products of these rows.
