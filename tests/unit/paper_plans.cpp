@@ -11,6 +11,8 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 
+#include "../../examples/papers/dense.hpp"
+#include "../../examples/papers/sparse.hpp"
 #include "support/golden_plans.hpp"
 
 namespace {
@@ -31,24 +33,7 @@ constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); 
 // The Transformer layer of GSPMD Table 1, 64B parameters on (X, Y) = (8, 16).
 constexpr std::int64_t B = 64, S = 1024, M = 8192, H = 65536, N = 128, D = 256, X = 8, Y = 16;
 
-/// A sharding of Table 1 in positions on the mesh (x, y).
-struct table_1 {
-  const char* name;
-  std::array<const char*, 3> bsm, bsh;
-  std::array<int, 3> bsm_axes, bsh_axes;
-  std::array<int, 4> bsnd_axes;
-};
-const table_1 attempts[] = {
-    {"attempt 1", {"", "", "x"}, {"", "", "y"}, {-1, -1, 0}, {-1, -1, 1}, {-1, -1, 1, -1}},
-    {"attempt 2", {"x", "", ""}, {"x", "", "y"}, {0, -1, -1}, {0, -1, 1}, {0, -1, 1, -1}},
-    {"finalized", {"x", "", "y"}, {"x", "", "y"}, {0, -1, 1}, {0, -1, 1}, {0, -1, 1, -1}},
-};
-value split3(value v, const std::array<int, 3>& a) { return mesh_split(v, {a[0], a[1], a[2]}); }
-
-value feed_forward(const table_1& t, value x, value w_in, value w_out) {
-  const auto h = relu(split3(einsum<"bsm,mh->bsh">(x, w_in), t.bsh_axes));
-  return split3(einsum<"bsh,hm->bsm">(h, w_out), t.bsm_axes);
-}
+using papers::attempts, papers::feed_forward, papers::split_as, papers::table_1;
 dynamic::input bsm_of(const table_1& t) { return f32({B, S, M}, {t.bsm[0], t.bsm[1], t.bsm[2]}); }
 
 }  // namespace
@@ -146,8 +131,8 @@ TEST_CASE("GSPMD Table 1 and Fig. 7, the feed-forward layer") {
   };
   // Attempt 1 as the paper draws it keeps the operands of both einsums where they are; left to itself the planner sends less.
   const auto drawn = [](auto x, auto w_in, auto w_out) {
-    const auto h = relu(split3(forbid_reshard(einsum<"bsm,mh->bsh">(x, w_in)), attempts[0].bsh_axes));
-    return split3(forbid_reshard(einsum<"bsh,hm->bsm">(h, w_out)), attempts[0].bsm_axes);
+    const auto h = relu(split_as(forbid_reshard(einsum<"bsm,mh->bsh">(x, w_in)), attempts[0].bsh_axes));
+    return split_as(forbid_reshard(einsum<"bsh,hm->bsm">(h, w_out)), attempts[0].bsm_axes);
   };
   const auto first =
       file().check("Fig. 7, feed-forward layer, attempt 1, operands stay",
@@ -222,16 +207,13 @@ TEST_CASE("a Transformer layer from seven kinds of annotations") {
   const dynamic::mesh m({{"x", X}, {"y", Y}});
   for (const auto& t : attempts) {
     dynamic::builder b(m);
-    const auto heads = [&](value v) { return mesh_split(v, {t.bsnd_axes[0], t.bsnd_axes[1], t.bsnd_axes[2], t.bsnd_axes[3]}); };
     const auto x = b.input(bsm_of(t));
-    value q[3];
     const auto wo = b.input(f32({N, D, M}, {"y", "", "x"}));
     const auto w_in = b.input(f32({M, H}, {"x", "y"}));
     const auto w_out = b.input(f32({H, M}, {"y", "x"}));
-    for (auto& v : q) v = heads(einsum<"bsm,mnd->bsnd">(x, b.input(f32({M, N, D}, {"x", "y", ""}))));
-    const auto scores = softmax(einsum<"bsnd,btnd->bnst">(q[0], q[1]), 3);
-    const auto mixed = heads(einsum<"bnst,btnd->bsnd">(scores, q[2]));
-    const auto attended = split3(einsum<"bsnd,ndm->bsm">(mixed, wo), t.bsm_axes);
+    std::array<value, 3> w;
+    for (auto& v : w) v = b.input(f32({M, N, D}, {"x", "y", ""}));
+    const auto attended = papers::self_attention(t, x, w, wo);
     b.output(feed_forward(t, attended, w_in, w_out));
     const auto p = file().check(std::string("Transformer layer, ") + t.name, b.compile());
     CAPTURE(t.name);
@@ -247,23 +229,14 @@ TEST_CASE("a Transformer layer from seven kinds of annotations") {
 
 TEST_CASE("GSPMD Fig. 8, mixture of experts") {
   constexpr std::int64_t tokens = 64, model = 128, hidden = 512, batch = 32, capacity = 8;
-  const auto moe = [](auto x, auto mask, auto w_in, auto w_out, std::array<int, 4> inside, std::array<int, 4> mid) {
-    const auto sent = mesh_split(einsum<"bsm,bsec->ebcm">(x, mask), {inside[0], inside[1], inside[2], inside[3]});
-    const auto h = relu(mesh_split(einsum<"ebcm,emh->ebch">(sent, w_in), {mid[0], mid[1], mid[2], mid[3]}));
-    const auto back = mesh_split(einsum<"ebch,ehm->ebcm">(h, w_out), {inside[0], inside[1], inside[2], inside[3]});
-    return einsum<"ebcm,bsec->bsm">(back, mask);
-  };
   const dynamic::mesh one({{"x", 32}});
-  const auto plain = [&](auto x, auto mask, auto w_in, auto w_out) {
-    return mesh_split(moe(x, mask, w_in, w_out, {0, -1, -1, -1}, {0, -1, -1, -1}), {0, -1, -1});
-  };
   const auto a = file().check("Fig. 8a, a layer of experts",
-                              dynamic::compile(plain, one, f32({batch, tokens, model}, {"x", "", ""}),
+                              dynamic::compile(papers::sparse_layer, one, f32({batch, tokens, model}, {"x", "", ""}),
                                                f32({batch, tokens, 32, capacity}, {"x", "", "", ""}),
                                                f32({32, model, hidden}, {"x", "", ""}), f32({32, hidden, model}, {"x", "", ""})));
   CHECK(collectives_of(a) == "all_to_all x, all_to_all x");
   const auto plain_grad = [&](auto x, auto mask, auto w_in, auto w_out) {
-    const auto y = plain(x, mask, w_in, w_out);
+    const auto y = papers::sparse_layer(x, mask, w_in, w_out);
     return grad(sum(y * y), std::tuple{w_in, w_out});
   };
   const auto a_grad =
@@ -274,11 +247,8 @@ TEST_CASE("GSPMD Fig. 8, mixture of experts") {
   CHECK(a_grad.traffic().in(collective_kind::all_reduce).collectives == 0);
 
   const dynamic::mesh two({{"x", 8}, {"y", 4}});
-  const auto hybrid = [&](auto x, auto mask, auto w_in, auto w_out) {
-    return mesh_split(moe(x, mask, w_in, w_out, {0, -1, -1, 1}, {0, -1, -1, 1}), {0, -1, 1});
-  };
   const auto b = file().check("Fig. 8b, sparse and dense",
-                              dynamic::compile(hybrid, two, f32({batch, tokens, model}, {"x", "", "y"}),
+                              dynamic::compile(papers::hybrid_layer, two, f32({batch, tokens, model}, {"x", "", "y"}),
                                                f32({batch, tokens, 8, capacity}, {"x", "", "", ""}),
                                                f32({8, model, hidden}, {"x", "", "y"}), f32({8, hidden, model}, {"x", "y", ""})));
   CHECK(collectives_of(b) == "all_to_all x, all_gather y, reduce_scatter y, all_to_all x");

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/grad.hpp>
+#include <gspmd/layouts.hpp>
+#include <gspmd/ops.hpp>
+
+/// The dense Transformer of GSPMD 5.1, in the letters of its Table 1: B sequences of S tokens of M numbers, N heads of D, H hidden units.
+namespace papers {
+
+using namespace gspmd;
+
+/// Annotations of Table 1, by name for inputs and by position on the mesh (x, y) for mesh_split.
+struct table_1 {
+  const char* name;
+  std::array<const char*, 3> bsm, bsh;
+  std::array<int, 3> bsm_axes, bsh_axes;
+  std::array<int, 4> bsnd_axes;
+};
+inline constexpr table_1 attempts[] = {
+    {"attempt 1", {"", "", "x"}, {"", "", "y"}, {-1, -1, 0}, {-1, -1, 1}, {-1, -1, 1, -1}},
+    {"attempt 2", {"x", "", ""}, {"x", "", "y"}, {0, -1, -1}, {0, -1, 1}, {0, -1, 1, -1}},
+    {"finalized", {"x", "", "y"}, {"x", "", "y"}, {0, -1, 1}, {0, -1, 1}, {0, -1, 1, -1}},
+};
+
+inline value split_as(value v, const std::array<int, 3>& a) { return mesh_split(v, {a[0], a[1], a[2]}); }
+inline value split_as(value v, const std::array<int, 4>& a) { return mesh_split(v, {a[0], a[1], a[2], a[3]}); }
+
+/// w_in [M,H], w_out [H,M].
+inline value feed_forward(const table_1& t, value x, value w_in, value w_out) {
+  const auto h = relu(split_as(einsum<"bsm,mh->bsh">(x, w_in), t.bsh_axes));
+  return split_as(einsum<"bsh,hm->bsm">(h, w_out), t.bsm_axes);
+}
+/// w: of queries, keys and values, each [M,N,D]; wo [N,D,M]. Scores are not scaled, as in Table 1's graph.
+inline value self_attention(const table_1& t, value x, const std::array<value, 3>& w, value wo) {
+  value q[3];
+  for (std::size_t k = 0; k < 3; ++k) q[k] = split_as(einsum<"bsm,mnd->bsnd">(x, w[k]), t.bsnd_axes);
+  const auto scores = softmax(einsum<"bsnd,btnd->bnst">(q[0], q[1]), 3);
+  const auto mixed = split_as(einsum<"bnst,btnd->bsnd">(scores, q[2]), t.bsnd_axes);
+  return split_as(einsum<"bsnd,ndm->bsm">(mixed, wo), t.bsm_axes);
+}
+
+/// A model of Tables 2 and 3: a column of them.
+struct dense_model {
+  std::int64_t layers, model, hidden, heads, width, x, y, batch;
+  static constexpr std::int64_t length = 1024, vocabulary = 32000;
+
+  /// 4MND + 2MH a layer, and the embedding.
+  [[nodiscard]] constexpr double parameters_of_layer() const {
+    return 4.0 * static_cast<double>(model * heads * width) + 2.0 * static_cast<double>(model * hidden);
+  }
+  [[nodiscard]] dynamic::mesh mesh() const { return dynamic::mesh({{"x", x}, {"y", y}}); }
+};
+
+/// Inputs of a step of a model: 32-bit weights, of which products read 16 bits, as the paper has it.
+class dense_inputs {
+ public:
+  dense_inputs(dynamic::builder& b, const dense_model& n) : b_(b), n_(n) {}
+
+  value activation() { return b_.input(dynamic::in<bf16>({n_.batch, dense_model::length, n_.model}, {"x", "", "y"})); }
+  /// A layer by the finalized annotations, with its residuals; its weights are inputs.
+  value layer(value x) {
+    const auto [L, M, H, N, D, X, Y, B] = n_;
+    const auto& t = attempts[2];
+    const std::array<value, 3> w{weight({M, N, D}, {"x", "y", ""}), weight({M, N, D}, {"x", "y", ""}),
+                                 weight({M, N, D}, {"x", "y", ""})};
+    x = x + self_attention(t, x, w, weight({N, D, M}, {"y", "", "x"}));
+    const value w_in = weight({M, H}, {"x", "y"});
+    return x + feed_forward(t, x, w_in, weight({H, M}, {"y", "x"}));
+  }
+  /// The loss: a sum over the vocabulary of what guesses of words lose.
+  value loss(value x) {
+    return sum(log_softmax(einsum<"bsm,mv->bsv">(x, weight({n_.model, dense_model::vocabulary}, {"x", "y"})), 2));
+  }
+  [[nodiscard]] const std::vector<value>& weights() const { return weights_; }
+
+ private:
+  value weight(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
+    weights_.push_back(b_.input(dynamic::in<float>(std::move(shape), std::move(sharding))));
+    return convert<bf16>(weights_.back());
+  }
+  dynamic::builder& b_;
+  const dense_model& n_;
+  std::vector<value> weights_;
+};
+
+/// A step of training with so many layers, gradient descent; or its forward pass alone.
+inline dynamic::program dense_step(const dense_model& n, const dynamic::mesh& m, int layers, bool is_training) {
+  dynamic::builder b(m);
+  dense_inputs in(b, n);
+  value x = in.activation();
+  for (int l = 0; l < layers; ++l) x = in.layer(x);
+  const value loss = in.loss(x);
+  if (!is_training) b.output(loss);
+  const auto gradients = is_training ? grad(loss, in.weights()) : std::vector<value>{};
+  for (std::size_t k = 0; k < gradients.size(); ++k) b.output(in.weights()[k] - 0.01 * gradients[k]);
+  return b.compile();
+}
+
+/// A layer as backward has it that keeps only what lies between layers: forward again, then the gradients of x and of the weights.
+inline dynamic::program recomputed_layer(const dense_model& n, const dynamic::mesh& m) {
+  dynamic::builder b(m);
+  dense_inputs in(b, n);
+  const value x = in.activation(), dy = in.activation();
+  const value y = in.layer(x);
+  std::vector<value> sources = in.weights();
+  sources.push_back(x);
+  for (const value g : grad(sum(y * dy), sources)) b.output(g);
+  return b.compile();
+}
+
+}  // namespace papers

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/report/network.hpp>
+
+#include "../unet/model.hpp"
+#include "dense.hpp"
+#include "report.hpp"
+#include "sparse.hpp"
+
+/// The tables and figures of "GSPMD: General and Scalable Parallelization for ML Computation Graphs" (Xu et al. 2021).
+namespace papers {
+
+constexpr double tpu_v3 = 61.5e12;  // flops of a core in a second, in 16 bits: half a chip's 123 T
+
+/// Links of a TPU v3's torus: 70 GB/s each way, 1 us for a message.
+inline network torus_of(const std::string& x = "x", const std::string& y = "y") {
+  return {tpu_v3, {{x, topology::torus, 70e9, 1e-6}, {y, topology::torus, 70e9, 1e-6}}};
+}
+
+/// "all_gather x, all_reduce y"
+inline std::string collectives_of(const dynamic::program& p) {
+  std::string all;
+  for (const auto& c : p.collectives())
+    all += (all.empty() ? "" : ", ") + std::string(name_of(c.kind)) + ' ' + std::string(c.axes.view());
+  return all;
+}
+inline double elements_held(const dynamic::placed_tensor& t) {
+  double n = 1;
+  for (const auto e : t.local_shape()) n *= static_cast<double>(e);
+  return n;
+}
+inline std::string by(std::int64_t a, std::int64_t b) { return std::to_string(a) + " x " + std::to_string(b); }
+
+inline void print_table_1(report& r) {
+  r.table("GSPMD Table 1 and Fig. 7",
+          "The 64B model of Table 2 on (X, Y) = (8, 16), batch 64: elements that a device holds and what it sends in the "
+          "feed-forward "
+          "layer, beside the orders of the table with the sizes put in, and the collectives of Fig. 7.");
+  constexpr std::int64_t B = 64, S = 1024, M = 8192, H = 65536, N = 128, D = 256;
+  constexpr double X = 8, Y = 16;
+  const dynamic::mesh m({{"x", 8}, {"y", 16}});
+  const auto f32 = [](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
+    return dynamic::in<float>(std::move(shape), std::move(sharding));
+  };
+  const char* const graphs[] = {"all_reduce x, all_reduce y", "all_gather x, all_gather x, all_reduce y",
+                                "all_gather y, all_gather x, all_gather x, reduce_scatter y"};
+  const double bsm = static_cast<double>(B * S * M), bsh = static_cast<double>(B * S * H), mh = static_cast<double>(M * H);
+  const double bsnd = static_cast<double>(B * S * N * D);
+  const double gathered = 2 * mh / Y * (X - 1) / X, added = 2 * bsm / X * (Y - 1) / Y;
+  const double sent[] = {2 * bsh / Y * (X - 1) / X + 2 * bsm / X * (Y - 1) / Y, gathered + added, gathered + added};
+  const double held_bsm[] = {bsm / X, bsm / X, bsm / (X * Y)}, held_bsh[] = {bsh / Y, bsh / (X * Y), bsh / (X * Y)};
+  const double held_bsnd[] = {bsnd / Y, bsnd / (X * Y), bsnd / (X * Y)};
+  for (std::size_t k = 0; k < 3; ++k) {
+    const auto& t = attempts[k];
+    dynamic::builder b(m);
+    const value x = b.input(f32({B, S, M}, {t.bsm[0], t.bsm[1], t.bsm[2]}));
+    const value w_in = b.input(f32({M, H}, {"x", "y"})), w_out = b.input(f32({H, M}, {"y", "x"}));
+    // As Fig. 7 draws attempt 1 the operands of both products stay where they are; left to itself the planner sends less.
+    const auto drawn = [&](value v) { return k == 0 ? forbid_reshard(v) : v; };
+    const value wide = split_as(drawn(einsum<"bsm,mh->bsh">(x, w_in)), t.bsh_axes);
+    b.output(split_as(drawn(einsum<"bsh,hm->bsm">(relu(wide), w_out)), t.bsm_axes));
+    const auto p = b.compile();
+    r.words(t.name, "collectives", collectives_of(p), graphs[k]);
+    r.row(t.name, "elements sent", static_cast<double>(p.traffic().bytes) / 4, sent[k]);
+    double widest = 0;
+    for (const auto& o : p.operators())
+      if (o.result.global_shape() == std::vector<std::int64_t>{B, S, H}) widest = std::max(widest, elements_held(o.result));
+    r.row(t.name, "weights of both", elements_held(p.input(1)) + elements_held(p.input(2)), 2 * mh / (X * Y));
+    r.row(t.name, "BSM", elements_held(p.input(0)), held_bsm[k]);
+    r.row(t.name, "BSH", widest, held_bsh[k]);
+
+    dynamic::builder layer(m);
+    const value in = layer.input(f32({B, S, M}, {t.bsm[0], t.bsm[1], t.bsm[2]}));
+    std::array<value, 3> w;
+    for (auto& v : w) v = layer.input(f32({M, N, D}, {"x", "y", ""}));
+    layer.output(self_attention(t, in, w, layer.input(f32({N, D, M}, {"y", "", "x"}))));
+    const auto attention = layer.compile();
+    double held = 0;
+    for (const auto& o : attention.operators())
+      if (o.result.global_shape() == std::vector<std::int64_t>{B, S, N, D}) held = std::max(held, elements_held(o.result));
+    r.row(t.name, "BSND, the largest", held, held_bsnd[k]);
+  }
+  r.note("Attempt 1 left to the planner, which gathers weights and x where that is less: 448,790,528 elements for 595,591,168.");
+}
+
+inline void print_dense(report& r, const char* table, const char* about, const std::vector<dense_model>& columns,
+                        const std::vector<std::array<double, 4>>& published) {
+  r.table(table, about);
+  const auto net = torus_of();
+  for (std::size_t k = 0; k < columns.size(); ++k) {
+    const auto& n = columns[k];
+    const auto m = n.mesh().on(net);
+    const auto layers = static_cast<int>(n.layers);
+    const double L = static_cast<double>(n.layers), devices = static_cast<double>(n.x * n.y);
+    const double parameters = L * n.parameters_of_layer();
+    const std::string of = std::to_string(n.layers) + " layers of " + std::to_string(n.model) + " on " + by(n.x, n.y);
+    const auto training = dense_step(n, m, layers, true), forward = dense_step(n, m, layers, false);
+    const auto one_layer = recomputed_layer(n, m);
+    const auto [billions, gigabytes, seconds, utilisation] = published[k];
+    r.row(of, "parameters, billions", parameters * 1e-9, billions);
+    r.row(of, "FLOPS util, %", 100 * 3 * static_cast<double>(forward.flops_per_device()) / tpu_v3 / seconds, utilisation);
+    r.row(of, "step time, s, forward twice", estimate(training, net).total() + estimate(forward, net).total(), seconds);
+    const double between = 2.0 * static_cast<double>(n.batch * dense_model::length * n.model) / devices;
+    const double of_weights = 2 * 4 * n.parameters_of_layer() / devices;  // and gradients
+    r.row(of, "peak memory, GB, all is kept", static_cast<double>(training.peak_bytes_per_device()) * 1e-9, gigabytes);
+    r.row(of, "peak memory, GB, layers computed again",
+          (static_cast<double>(one_layer.peak_bytes_per_device()) + (L - 1) * (between + of_weights)) * 1e-9, gigabytes);
+  }
+}
+
+inline void print_tables_2_and_3(report& r) {
+  print_dense(
+      r, "GSPMD Table 2",
+      "Step times are estimates, on a torus with 70 GB/s links; the forward pass counts twice, as it is computed again for "
+      "backward. "
+      "FLOPS util: three times the forward pass's operations in the published time. Memory: with all that backward needs kept, "
+      "and with "
+      "what lies between layers kept. XLA recomputes as much as it must to fit into 16 GB, so the published figures are between. "
+      "The parameters of the last column are those of its dims.",
+      {{32, 8192, 65536, 128, 256, 8, 16, 64},
+       {32, 8192, 65536, 128, 256, 16, 32, 256},
+       {32, 8192, 65536, 128, 256, 32, 64, 1024},
+       {64, 8192, 65536, 128, 256, 32, 64, 512},
+       {128, 8192, 65536, 128, 256, 32, 64, 256},
+       {256, 8192, 65536, 128, 256, 32, 64, 128},
+       {128, 16384, 131072, 256, 256, 32, 64, 128}},
+      {{64, 15.3, 5.74, 62.7},
+       {64, 13.3, 6.25, 57.1},
+       {64, 15.56, 6.30, 56.9},
+       {128, 14.0, 6.31, 56.5},
+       {256, 12.9, 6.71, 54.1},
+       {512, 13.6, 7.64, 47.5},
+       {1000, 15.8, 12.66, 55.6}});
+  print_dense(
+      r, "GSPMD Table 3",
+      "The same for the narrower model. The column (8, 32) has 27.1 % in 5.71 s, which do not go together: the operations "
+      "of all other columns make 24 % of it.",
+      {{64, 4096, 16384, 64, 128, 4, 16, 48},
+       {64, 4096, 16384, 64, 128, 8, 16, 96},
+       {64, 4096, 16384, 64, 128, 8, 32, 192},
+       {64, 4096, 16384, 64, 128, 16, 4, 48},
+       {64, 4096, 16384, 64, 128, 16, 8, 96},
+       {64, 4096, 16384, 64, 128, 32, 8, 192}},
+      {{16, 12.4, 3.56, 39.4},
+       {16, 14.6, 3.43, 40.5},
+       {16, 14.8, 5.71, 27.1},
+       {16, 13.8, 3.10, 45.7},
+       {16, 12.7, 3.37, 41.7},
+       {16, 14.1, 3.36, 41.3}});
+}
+
+inline void print_tables_4_and_5(report& r) {
+  struct column {
+    const char* name;
+    double stages, microbatches, rounds, bubbles, recompute, seconds, utilisation;
+  };
+  r.table("GSPMD Table 4",
+          "Pipelines of the narrower model on 256 devices. Bubbles: (L - 1) / (R M + L - 1) for L stages, M microbatches and R "
+          "layers in turns "
+          "on a device. Recompute: a quarter of the rest. Useful time: the operations of the step, planned, over 61.5 T/s; "
+          "published, "
+          "step time times raw FLOPS util times what is neither bubble nor recomputed.");
+  const dense_model narrow{64, 4096, 16384, 64, 128, 1, 1, 1024};
+  const double flops = 3 * static_cast<double>(dense_step(narrow, narrow.mesh(), 64, false).flops_per_device()) / 256;
+  for (const column& c : {column{"(2,16,8), 16 x 64", 2, 16, 1, 5.6, 22.3, 24.0, 46.2},
+                          {"(4,16,4), 16 x 64", 4, 16, 1, 14.8, 21.3, 22.3, 58.0},
+                          {"(4,16,4), 32 x 32", 4, 32, 1, 8.0, 21.7, 22.2, 51.8},
+                          {"(8,16,2), 32 x 32", 8, 32, 1, 16.5, 22.2, 23.4, 54.8},
+                          {"(8,8,4), 32 x 32", 8, 32, 1, 16.1, 20.6, 23.7, 55.5}}) {
+    const double bubbles = (c.stages - 1) / (c.rounds * c.microbatches + c.stages - 1);
+    r.row(c.name, "bubbles, %", 100 * bubbles, c.bubbles);
+    r.row(c.name, "recompute, %", 25 * (1 - bubbles), c.recompute);
+    r.row(c.name, "useful time, s", flops / tpu_v3, c.seconds * c.utilisation / 100 * (1 - (c.bubbles + c.recompute) / 100));
+  }
+  r.note(
+      "Not had: peak memory and step time, which are those of schedules. The columns' order is not in the text of the paper that "
+      "we have; "
+      "it follows from the useful time, which is the same in all of them.");
+  r.table("GSPMD Table 5", "Pipelines of Conformers: bubbles, by the same formula.");
+  for (const column& c : {column{"6.47B, GPipe, 64 x 1", 8, 64, 1, 9.6, 0, 0, 0},
+                          {"6.47B, GPipe, 16 x 1", 8, 16, 1, 29.9, 0, 0, 0},
+                          {"6.47B, circular, 16 x 1", 8, 16, 4, 9.0, 0, 0, 0},
+                          {"12.95B, GPipe, 128 x 1", 16, 128, 1, 10.4, 0, 0, 0},
+                          {"12.95B, GPipe, 32 x 1", 16, 32, 1, 31.0, 0, 0, 0},
+                          {"12.95B, circular, 32 x 1", 16, 32, 4, 10.0, 0, 0, 0}})
+    r.row(c.name, "bubbles, %", 100 * (c.stages - 1) / (c.rounds * c.microbatches + c.stages - 1), c.bubbles);
+  r.note("Not had: parameters, memory and times. The paper gives M, H and N of the layers, and not what is in them.");
+}
+
+inline void print_sparse(report& r) {
+  const auto f32 = [](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
+    return dynamic::in<float>(std::move(shape), std::move(sharding));
+  };
+  r.table("GSPMD Fig. 8", "Layers of experts: the collectives.");
+  const auto a = dynamic::compile(sparse_layer, dynamic::mesh({{"x", 32}}), f32({32, 64, 128}, {"x", "", ""}),
+                                  f32({32, 64, 32, 8}, {"x", "", "", ""}), f32({32, 128, 512}, {"x", "", ""}),
+                                  f32({32, 512, 128}, {"x", "", ""}));
+  r.words("8a", "collectives", collectives_of(a), "all_to_all x, all_to_all x");
+  const auto b = dynamic::compile(hybrid_layer, dynamic::mesh({{"x", 8}, {"y", 4}}), f32({32, 64, 128}, {"x", "", "y"}),
+                                  f32({32, 64, 8, 8}, {"x", "", "", ""}), f32({8, 128, 512}, {"x", "", "y"}),
+                                  f32({8, 512, 128}, {"x", "y", ""}));
+  r.words("8b", "collectives", collectives_of(b), "all_to_all x, all_gather y, reduce_scatter y, all_to_all x");
+
+  r.table("GSPMD Table 6",
+          "An expert for each device. The share of all_to_all in the published step time, whose constant is taken from the first "
+          "column, as the paper "
+          "does not give M and H; and a device's memory in the layer by that in the first column.");
+  struct column {
+    int x, y;
+    double gigabytes, seconds, share;
+  };
+  double scale = 0, memory = 0, flops = 0;
+  for (const column& c :
+       {column{4, 8, 10.8, 0.98, 2}, {8, 16, 11.2, 1.01, 6}, {16, 32, 11.2, 1.10, 9}, {32, 64, 11.6, 1.51, 11}}) {
+    const auto p = sparse_layer_on_torus(c.x, c.y, dynamic::mesh({{"x", c.x}, {"y", c.y}}));
+    const double exchanged = estimate(p, torus_of()).communication / c.seconds;
+    if (scale == 0) {
+      scale = c.share / exchanged;
+      memory = static_cast<double>(p.peak_bytes_per_device());
+      flops = static_cast<double>(p.flops_per_device());
+    }
+    const auto of = std::to_string(c.x * c.y) + " experts";
+    r.row(of, "all_to_all, % of the step", scale * exchanged, c.share);
+    r.row(of, "memory by the first", static_cast<double>(p.peak_bytes_per_device()) / memory, c.gigabytes / 10.8);
+    r.row(of, "operations by the first", static_cast<double>(p.flops_per_device()) / flops, 1);
+  }
+  r.note("Not had: parameters, FLOPS util and step times, for want of M and H.");
+
+  r.table("GSPMD Table 7",
+          "Sparse and dense: a layer of Fig. 8b with its gradients, M = 8192 as in GLaM, which the paper does not say. "
+          "Arithmetic and memory of a device "
+          "by those in the first column, beside step time and memory.");
+  struct hybrid_column {
+    std::int64_t x, y, hidden, batch;
+    double gigabytes, seconds;
+  };
+  memory = flops = 0;
+  for (const hybrid_column& c : {hybrid_column{8, 4, 32768, 32, 12.3, 2.12},
+                                 {16, 8, 32768, 128, 12.9, 2.19},
+                                 {32, 16, 131072, 128, 11.9, 2.08},
+                                 {64, 32, 131072, 512, 8.5, 1.92}}) {
+    const std::int64_t length = 1024, model = 8192, experts = c.x;
+    const auto train = [](value x, value mask, value w_in, value w_out) {
+      const value y = hybrid_layer(x, mask, w_in, w_out);
+      const auto [g_in, g_out] = grad(sum(y * y), std::tuple{w_in, w_out});
+      return std::tuple{w_in - 0.1 * g_in, w_out - 0.1 * g_out};
+    };
+    const auto p = dynamic::compile(
+        train, dynamic::mesh({{"x", c.x}, {"y", c.y}}).on(torus_of()), f32({c.batch, length, model}, {"x", "", "y"}),
+        f32({c.batch, length, experts, 2 * length / experts}, {"x", "", "", ""}), f32({experts, model, c.hidden}, {"x", "", "y"}),
+        f32({experts, c.hidden, model}, {"x", "y", ""}));
+    if (flops == 0) {
+      memory = static_cast<double>(p.peak_bytes_per_device());
+      flops = static_cast<double>(p.flops_per_device());
+    }
+    r.row(std::to_string(experts) + " experts on " + by(c.x, c.y), "operations by the first",
+          static_cast<double>(p.flops_per_device()) / flops, c.seconds / 2.12);
+    r.row(std::to_string(experts) + " experts on " + by(c.x, c.y), "memory by the first",
+          static_cast<double>(p.peak_bytes_per_device()) / memory, c.gigabytes / 12.3);
+  }
+}
+
+inline void print_table_8(report& r) {
+  r.table("GSPMD Table 8",
+          "A 3-D U-Net, examples/unet, of which only the image is annotated: memory, and the estimated time by that of the first "
+          "column of its image size. The "
+          "network's channels are not given (here 32 at first), and the published memory counts padding.");
+  struct column {
+    std::int64_t data, space, image, batch;
+    double gigabytes, seconds;
+  };
+  double first = 0, published = 0;
+  std::int64_t image = 0;
+  for (const column& c : {column{1, 1, 128, 4, 14.3, 2.99},
+                          {1, 2, 128, 4, 14.8, 1.56},
+                          {1, 4, 128, 4, 7.9, 0.79},
+                          {1, 8, 128, 4, 4.5, 0.39},
+                          {1, 16, 128, 4, 2.7, 0.19},
+                          {4, 16, 256, 8, 14.9, 1.66},
+                          {2, 32, 256, 8, 8.52, 0.76}}) {
+    const auto p = unet::make_step({c.batch, c.image, 32, 4, 3}, c.data, c.space).program.compile();
+    const double seconds = estimate(p, torus_of("data", "space")).total();
+    if (c.image != image) image = c.image, first = seconds, published = c.seconds;
+    const auto of = std::to_string(c.image) + "^3, " + by(c.data, c.space);
+    r.row(of, "peak memory, GB", static_cast<double>(p.peak_bytes_per_device()) * 1e-9, c.gigabytes);
+    r.row(of, "step time by the first", seconds / first, c.seconds / published);
+  }
+  r.note("Not had: FLOPS util, for want of the channels.");
+}
+
+}  // namespace papers

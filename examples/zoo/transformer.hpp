@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gspmd/attention.hpp>
+#include <gspmd/dynamic.hpp>
+#include <gspmd/grad.hpp>
+#include <gspmd/next_value.hpp>
+#include <gspmd/ops.hpp>
+
+/// A training step of one layer of a Transformer, written for one giant device: forward, backward, momentum, update. How it is laid out over
+/// a mesh is a `placement`, which names axes and says nothing of what is sent.
+namespace zoo {
+
+using namespace gspmd;
+using names = std::vector<std::string>;  // the axes of each dim; no entry: the planner finds it
+
+/// B sequences of T tokens of D numbers, N heads, F hidden units.
+struct layer_sizes {
+  std::int64_t batch, tokens, width, heads, hidden;
+};
+
+/// The weights of the layer: of queries, keys and values each [D,N,K]; of the heads' answers [N,K,D]; of the hidden units [D,F] and [F,D].
+struct weight_names {
+  names heads = {"", "", ""}, answers = {"", "", ""}, in = {"", ""}, out = {"", ""};
+};
+
+struct placement {
+  names tokens;                  // [B,T,D] between layers
+  weight_names weights = {};     // before the step and after it
+  names read = {}, hidden = {};  // [B,T,D], what products with weights read, and [B,T,F]; empty: as follows from the rest
+  // [B,N,T,K]: what attention reads, values like keys, and its answers; empty: likewise
+  names queries = {}, keys = {}, mixed = {};
+  std::optional<weight_names> gradients = {}, momenta = {};  // nothing: as follows from the rest, and like the weights
+};
+
+/// The bytes of the layer's weights.
+inline double weight_bytes(const layer_sizes& n) {
+  return 4.0 * static_cast<double>(4 * n.width * n.width + 2 * n.width * n.hidden);
+}
+/// The bytes of a tensor of the layer's tokens.
+inline double token_bytes(const layer_sizes& n) { return 4.0 * static_cast<double>(n.batch * n.tokens * n.width); }
+
+inline value normalised(value x) {
+  const auto wide = [&](value v) { return broadcast_in_dim(v, x.shape(), {0, 1}); };
+  const value centred = x - wide(mean(x, 2));
+  return centred * wide(rsqrt(mean(centred * centred, 2) + 1e-5));
+}
+
+/// Inputs: x and what the layer should answer, [B,T,D]; six weights and their momenta. Outputs: the loss, the gradient by x for the layer
+/// before, six weights and their momenta.
+inline dynamic::program train(const dynamic::mesh& m, const layer_sizes& n, const placement& where) {
+  dynamic::builder b(m);
+  const auto [B, T, D, N, F] = n;
+  const std::int64_t K = D / N;
+  const auto placed = [&](value v, const names& sharding) { return sharding.empty() ? v : b.reshard(v, sharding); };
+  const auto inputs = [&](const weight_names& w) {
+    const auto in = [&](std::vector<std::int64_t> shape, const names& sharding) {
+      return b.input(dynamic::in<float>(std::move(shape), sharding));
+    };
+    std::vector<value> all;
+    for (int k = 0; k < 3; ++k) all.push_back(in({D, N, K}, w.heads));
+    all.push_back(in({N, K, D}, w.answers));
+    all.push_back(in({D, F}, w.in));
+    all.push_back(in({F, D}, w.out));
+    return all;
+  };
+  const value x = b.input(dynamic::in<float>({B, T, D}, where.tokens));
+  const value target = b.input(dynamic::in<float>({B, T, D}, where.tokens));
+  const auto w = inputs(where.weights);
+  const auto momenta = inputs(where.momenta.value_or(where.weights));
+
+  const value in = placed(normalised(x), where.read);
+  const value q = placed(einsum<"btd,dnk->bntk">(in, w[0]), where.queries);
+  const value k = placed(einsum<"btd,dnk->bntk">(in, w[1]), where.keys);
+  const value v = placed(einsum<"btd,dnk->bntk">(in, w[2]), where.keys);
+  const value mixed = placed(attention(q, k, v), where.mixed);
+  const value attended = b.reshard(x + einsum<"bntk,nkd->btd">(mixed, w[3]), where.tokens);
+  const value wide = einsum<"btd,df->btf">(placed(normalised(attended), where.read), w[4]);
+  const value hidden = relu(placed(wide, where.hidden));
+  const value y = b.reshard(attended + einsum<"btf,fd->btd">(hidden, w[5]), where.tokens);
+
+  const value difference = y - target;
+  const value loss = mean(difference * difference);
+  std::vector<value> sources = w;
+  sources.push_back(x);
+  auto gradients = grad(loss, sources);
+  b.output(loss);
+  b.output(b.reshard(gradients.back(), where.tokens));
+  std::vector<value> next;
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    value g = gradients[i];
+    if (const auto& of = where.gradients) g = b.reshard(g, i < 3 ? of->heads : i == 3 ? of->answers : i == 4 ? of->in : of->out);
+    next.push_back(next_value(momenta[i], 0.9 * momenta[i] + g));
+    b.output(next_value(w[i], w[i] - 0.1 * next.back()));
+  }
+  for (const value& v_next : next) b.output(v_next);
+  return b.compile();
+}
+
+}  // namespace zoo
