@@ -157,10 +157,36 @@ constexpr int add_fft(graph& g, int operand, int dim, bool is_inverse, location 
   return g.add(n);
 }
 
-/// The order in which dims are transformed: a split one later, so that one movement of the split goes before it and none after it. What made
-/// x is asked: the dims that another transform went along last are whole, those that an annotation splits are not. Of what is not known the
-/// last dim goes first, as a slab or pencil is split in front; an inverse transform goes back, from the first dim.
+/// What is known, where x is transformed, of how it lies.
+struct transformed_before {
+  dim_places dims;     // of transforms that made it, the last one first
+  dim_mask split = 0;  // by an annotation of it, or of what these transforms were made of
+
+  static constexpr transformed_before of(const graph& g, int x) {
+    transformed_before found;
+    for (int at = x, next = x; next >= 0 && found.split == 0; at = next) {
+      const node& n = g.nodes[static_cast<std::size_t>(at)];
+      if (n.annotated)
+        for (const auto& use : n.annotation.layout.splits) found.split |= dim_bit(use.dim);
+      if (n.op == code_of<fft_op> && found.dims.count < most_transform_dims)
+        found.dims.push_back(static_cast<std::int8_t>(fft_way::of(n).dim));
+      next = -1;
+      for (int k = 0; k < n.operands.count && next < 0; ++k) {
+        const node& from = g.nodes[static_cast<std::size_t>(n.operands[k])];
+        if (from.shape == n.shape && from.type == n.type) next = n.operands[k];
+      }
+    }
+    return found;
+  }
+};
+
+/// The order in which dims are transformed: one that is split later, so that one movement of the split goes before it and none after it. Where an
+/// annotation does not say how x lies, the dim that was transformed last is whole. If one dim is split, it is then the largest other one, to which
+/// plans move a split; if several are, the way back is the one that sends least. Of what is not known the last dim goes first, as slabs and pencils
+/// are split in front; an inverse transform takes what such a transform leaves.
 constexpr dim_places transform_order(const graph& g, int x, dim_mask dims, bool is_inverse) {
+  const extents& shape = g.nodes[static_cast<std::size_t>(x)].shape;
+  const auto before = transformed_before::of(g, x);
   dim_places order;
   dim_mask left = dims;
   const auto take = [&](int d) {
@@ -168,24 +194,22 @@ constexpr dim_places transform_order(const graph& g, int x, dim_mask dims, bool 
     order.push_back(static_cast<std::int8_t>(d));
     left &= ~dim_bit(d);
   };
-  const int rank = g.nodes[static_cast<std::size_t>(x)].shape.count;
-  dim_mask split = 0;
-  for (int at = x, next = x; next >= 0 && left != 0; at = next) {
-    const node& n = g.nodes[static_cast<std::size_t>(at)];
-    if (n.annotated && n.annotation.layout.splits.count > 0) {
-      for (const auto& use : n.annotation.layout.splits) split |= dim_bit(use.dim);
-      break;
-    }
-    if (n.op == code_of<fft_op>) take(fft_way::of(n).dim);
-    next = -1;
-    for (int k = 0; k < n.operands.count && next < 0; ++k) {
-      const node& from = g.nodes[static_cast<std::size_t>(n.operands[k])];
-      if (from.shape == n.shape && from.type == n.type) next = n.operands[k];
-    }
+  int whole = before.dims.count > 0 ? before.dims[0] : -1;
+  if (before.dims.count == 0 && before.split == 0 && is_inverse)
+    for (whole = 0; (dims >> whole & 1U) == 0;) ++whole;
+  dim_mask split = before.split;
+  if (whole >= 0) {
+    if ((split & (split - 1)) != 0)
+      for (const auto d : before.dims) take(d);
+    take(whole);
+    int largest = -1;
+    for (int d = 0; d < shape.count; ++d)
+      if (d != whole && (largest < 0 || shape[d] > shape[largest])) largest = d;
+    split = largest < 0 ? 0 : dim_bit(largest);
   }
   for (const bool is_split : {false, true})
-    for (int k = 0; k < rank; ++k)
-      if (const int d = is_inverse ? k : rank - 1 - k; ((split & dim_bit(d)) != 0) == is_split) take(d);
+    for (int k = 0; k < shape.count; ++k)
+      if (const int d = is_inverse ? k : shape.count - 1 - k; ((split & dim_bit(d)) != 0) == is_split) take(d);
   return order;
 }
 
@@ -194,6 +218,7 @@ constexpr int add_fft(graph& g, int x, dim_mask dims, bool is_inverse, location 
   if (x < 0) return -1;
   const int rank = g.nodes[static_cast<std::size_t>(x)].shape.count;
   if ((dims >> rank) != 0) return add_fft(g, x, rank, is_inverse, at);  // a dim that is not there
+  if (dims == 0) return x;
   for (const auto d : transform_order(g, x, dims, is_inverse)) x = add_fft(g, x, int{d}, is_inverse, at);
   return x;
 }
