@@ -82,7 +82,11 @@ struct line_lanes {
       }
     for (; k < n; ++k) {
       pairs z{};
-      for (int l = 0; l < count; ++l) set_lane(z, l, at[l][k * stride]);
+      for (int l = 0; l < count; ++l) {
+        complex_pair<T> one;
+        std::memcpy(&one, at[l] + k * stride, sizeof one);  // elements are of another type there
+        set_lane(z, l, one);
+      }
       to[k] = placed(z);
     }
   }
@@ -113,7 +117,10 @@ struct line_lanes {
       }
     for (; k < n; ++k) {
       const pairs z = scaled(from[k]);
-      for (int l = 0; l < count; ++l) at[l][k * stride] = get_lane<T>(z, l);
+      for (int l = 0; l < count; ++l) {
+        const complex_pair<T> one = get_lane<T>(z, l);
+        std::memcpy(at[l] + k * stride, &one, sizeof one);
+      }
     }
   }
 
