@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <gspmd/fft.hpp>
 #include <gspmd/gspmd.hpp>
 
 #include <array>
@@ -58,47 +59,6 @@ inline problem of_class(char name) {
 }
 inline constexpr std::int64_t times = 6;
 
-/// e^(2 pi i sign jk / n) of j < rows and k < columns.
-inline value roots(value like, std::int64_t rows, std::int64_t columns, std::int64_t n, double sign) {
-  const value jk = gspmd::iota<std::int64_t>(like, {rows, columns}, 0) * gspmd::iota<std::int64_t>(like, {rows, columns}, 1);
-  const value phi = gspmd::convert<double>(jk % n) * (sign * 2 * std::acos(-1.0) / static_cast<double>(n));
-  return complex(cosine(phi), sine(phi));
-}
-
-/// The transform along one dim of n = p q elements, by Cooley and Tukey: element a q + b of x becomes element [a, b], sums over a are made
-/// first, [c, b], then those over b, [d, c], which is element d p + c of the result.
-inline value transformed(value x, int dim, double sign) {
-  const auto shape = x.shape();
-  const std::int64_t n = shape[dim];
-  std::int64_t p = 1;
-  while (p * p < n) p *= 2;
-  const std::int64_t q = n / p;
-  std::vector<std::int64_t> parts, around;
-  for (int d = 0; d < 3; ++d) {
-    if (d == dim) parts.insert(parts.end(), {p, q});
-    else parts.push_back(shape[d]);
-  }
-  const value first = roots(x, p, p, p, sign), between = roots(x, p, q, n, sign), second = roots(x, q, q, q, sign);
-  const value given = reshape(x, parts);
-  value made;
-  if (dim == 0)
-    made = gspmd::einsum<"cbyx,db->dcyx">(gspmd::einsum<"abyx,ca->cbyx">(given, first) * reshape(between, {p, q, 1, 1}), second);
-  else if (dim == 1)
-    made = gspmd::einsum<"zcbx,db->zdcx">(gspmd::einsum<"zabx,ca->zcbx">(given, first) * reshape(between, {p, q, 1}), second);
-  else made = gspmd::einsum<"zycb,db->zydc">(gspmd::einsum<"zyab,ca->zycb">(given, first) * between, second);
-  return reshape(made, {shape[0], shape[1], shape[2]});
-}
-
-/// z is split where the transforms go along x and y, and y where they go along z: one all_to_all for each transform.
-inline value forward(value u) {
-  u = transformed(transformed(u, 2, -1), 1, -1);
-  return transformed(reshard(u, gspmd::split<gspmd::_, "devices", gspmd::_>{}), 0, -1);
-}
-inline value backward(value u) {
-  u = reshard(transformed(u, 0, 1), gspmd::split<"devices", gspmd::_, gspmd::_>{});
-  return transformed(transformed(u, 1, 1), 2, 1);
-}
-
 /// Numbers 2k + 1 and 2k + 2 are element k, row-major.
 inline value initial(value seed, const problem& p) {
   const auto along = [&](int dim, std::int64_t extent, std::int64_t numbers) {
@@ -130,16 +90,15 @@ inline auto program(const problem& p) {
     const value j = gspmd::iota<std::int64_t>(seed, {1024, 1}, 0) + 1;
     const value places = gspmd::concatenate({5 * j % p.z, 3 * j % p.y, j % p.x}, 1);
     const value factor = gspmd::convert<number>(decay(seed, p));
-    const auto elements = static_cast<double>(p.z * p.y * p.x);
     const auto [last, sums] = gspmd::scan(
         [&](value u, value) {
           const value now = u * factor;
           const value some =
-              gather(backward(now), places,
+              gather(gspmd::ifft(now, {0, 1, 2}), places,
                      {.collapsed_slice_dims = {0, 1, 2}, .start_index_map = {0, 1, 2}, .index_vector_dim = 1}, {1, 1, 1});
-          return std::tuple(now, sum(some) * (1 / elements));
+          return std::tuple(now, sum(some));
         },
-        forward(initial(seed, p)), gspmd::iota<std::int64_t>(seed, {times}, 0));
+        gspmd::fft(initial(seed, p), {0, 1, 2}), gspmd::iota<std::int64_t>(seed, {times}, 0));
     return sums;
   };
 }

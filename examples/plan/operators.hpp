@@ -15,6 +15,7 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/dynamic/by_name.hpp>
+#include <gspmd/fft.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/index/random.hpp>
 #include <gspmd/recompute.hpp>
@@ -624,6 +625,21 @@ value build_arg(const operation& o) {
   return dim && o.is_sound() ? Arg(o.operands[0], *dim, o.at) : value{};
 }
 
+template <auto Transform>
+value build_fft(const operation& o) {
+  const auto dims = o.dims("dims", "the list of dims that are transformed");
+  return dims && o.is_sound() ? Transform(o.operands[0], *dims, o.at) : value{};
+}
+/// `n`: the extent of the last of `dims`; left out, an even one.
+inline value build_irfft(const operation& o) {
+  const auto dims = o.dims("dims", "the list of dims that are transformed");
+  const auto* j = o.attrs.find("n");
+  const auto n = j == nullptr
+                     ? std::optional<std::int64_t>(-1)
+                     : read_integer(*j, path(o.attrs.at(), "n"), o.attrs.errors(), 1, std::numeric_limits<std::int64_t>::max());
+  return dims && n && o.is_sound() ? gspmd::irfft(o.operands[0], *dims, *n, o.at) : value{};
+}
+
 /// An operator that is not elementwise.
 struct operator_entry {
   const char* name;
@@ -673,6 +689,10 @@ inline constexpr operator_entry special_operators[] = {
     {"scatter", 3, 3, build_scatter},
     {"dynamic_slice", 1, any_number, build_dynamic_slice},
     {"dynamic_update_slice", 2, any_number, build_dynamic_update_slice},
+    {"fft", 1, 1, build_fft<gspmd::fft>},
+    {"ifft", 1, 1, build_fft<gspmd::ifft>},
+    {"rfft", 1, 1, build_fft<gspmd::rfft>},
+    {"irfft", 1, 1, build_irfft},
 };
 /// The elementwise operators that the document names as the library does; a comparison has a direction instead.
 inline const std::vector<gspmd::elementwise_operator>& elementwise_operators() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Every operator of the library but attention, which brings its kernels along: who writes graphs by hand names them all.
+// Every operator of the library but attention and fft, which bring their kernels along: who writes graphs by hand names them all.
 #include "gspmd/detail/ops/barrier.hpp"
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/composed.hpp"

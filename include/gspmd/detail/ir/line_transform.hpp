@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "gspmd/detail/ir/local_function.hpp"
+#include "gspmd/detail/support/target.hpp"
+
+namespace gspmd::detail {
+
+/// How a device transforms lines of n complex elements, and the scratch that it needs for that.
+struct line_transform {
+  static constexpr std::int64_t most_lanes = 16;  // floats of the widest vector
+  static constexpr std::int64_t largest_radix = 13;
+
+  std::int64_t n = 1;
+  std::int64_t rows = 1;    // > 1: a line is transformed as a matrix of so many rows, along columns, then along rows
+  std::int64_t padded = 0;  // > 0: a convolution of so many elements (a power of two) takes the transform's place
+  bool by_vectors = true;   // as many lines at a time as a vector has lanes
+
+  /// Many short lines go through vectors side by side. Of a long or lonely line the columns and rows of its matrix do (Bailey 1990). A line
+  /// with a large prime factor is a convolution (Bluestein 1970).
+  static constexpr line_transform of(std::int64_t n, std::int64_t lines) {
+    line_transform t;
+    t.n = std::max<std::int64_t>(n, 1);
+    const bool is_long = n >= 8192 || (n >= 128 && lines < 8);
+    if (!has_small_factors(n)) {
+      for (t.padded = 1; t.padded < 2 * n - 1;) t.padded *= 2;
+      t.by_vectors = n < 4096 && lines >= 4;
+    } else if (is_long) {
+      for (std::int64_t r = largest_radix, left = n; r > 1; --r)
+        for (; left % r == 0; left /= r)
+          if (t.rows * r * t.rows * r <= n) t.rows *= r;
+    } else t.by_vectors = lines >= 2;
+    return t;
+  }
+  static constexpr bool has_small_factors(std::int64_t n) {
+    for (std::int64_t r = 2; r <= largest_radix; ++r)
+      while (n > 1 && n % r == 0) n /= r;
+    return n <= 1;
+  }
+  /// Elements of scratch: the roots of unity and, of the lines at hand, what a pass reads and what it writes.
+  [[nodiscard]] constexpr std::int64_t scratch_elems() const {
+    const std::int64_t lanes = by_vectors ? most_lanes : 1, columns = n / rows;
+    if (padded > 0) return n + 2 * padded + 2 * padded * lanes;
+    if (rows > 1) return rows + columns + 2 * coarse() + n + 2 * columns * lanes;
+    return n + 2 * n * lanes;
+  }
+  /// Root e of all n is the product of the fine root e % coarse() and of a coarse one; a power of two, at least the square root of n.
+  [[nodiscard]] constexpr std::int64_t coarse() const {
+    std::int64_t c = 1;
+    while (c * c < n) c *= 2;
+    return c;
+  }
+};
+
+inline namespace GSPMD_TARGET {
+
+/// Transforms the lines of one device (kernels/line_transform.hpp): blocks of `rank` dims, x and its transform, then scratch, which lies
+/// along the dim of the lines.
+template <bool IsInverse, class T>
+void transform_lines(int rank, const erased_block* blocks);
+
+}  // namespace GSPMD_TARGET
+}  // namespace gspmd::detail
