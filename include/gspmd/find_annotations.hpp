@@ -75,7 +75,11 @@ class annotation_finder {
     for (auto& m : meshes_) order.push_back(&m);
     if (order.size() > 1) search(order, (all - kept_for_values) / 2, 2);
     std::stable_sort(order.begin(), order.end(), [](const one_mesh* a, const one_mesh* b) { return is_better(*a, *b); });
-    if (order.size() > most_searched_further) order.resize(most_searched_further);
+    int fitting = 0, others = 0;  // those on which nothing fits yet may be the better ones
+    std::erase_if(order, [&](const one_mesh* m) {
+      const auto& best = m->search->best();
+      return (best && best->price.fits ? ++fitting : ++others) > most_searched_further;
+    });
     search(order, all - kept_for_values, most_descents);
     std::stable_sort(order.begin(), order.end(), [](const one_mesh* a, const one_mesh* b) { return is_better(*a, *b); });
     one_mesh& best = *order.front();
@@ -92,7 +96,8 @@ class annotation_finder {
     std::optional<priced_plans> plans;
     std::optional<input_search> search;
   };
-  static constexpr std::size_t most_searched_further = 3, most_descents = 6;
+  static constexpr int most_searched_further = 3;
+  static constexpr std::size_t most_descents = 6;
 
   void add_mesh(const dynamic::mesh& given) {
     dynamic::mesh m = asked_.connected ? given.on(*asked_.connected) : given;

@@ -121,20 +121,23 @@ struct found_annotations {
            detail::cost_report::time_text(v.seconds_without) + '\n';
     return t;
   }
-  /// Why the first is the best: against the next one that fits.
+  /// Why the first is the best: against the next one that fits and takes longer.
   [[nodiscard]] std::string reason() const {
     const auto& best = compared.front();
+    const auto change = [](const char* doing, double by) {
+      return std::string(doing) + ' ' + detail::cost_report::time_text(by < 0 ? -by : by) + (by < 0 ? " more" : " less");
+    };
+    bool any_fits = false;
     for (const auto& c : compared) {
-      if (&c == &best || !c.fits) continue;
-      const auto change = [](double by, const char* less, const char* more) {
-        return std::string(by < 0 ? more : less) + ' ' + detail::cost_report::time_text(by < 0 ? -by : by) + (by < 0 ? " more" : " less");
-      };
-      return "The best one is " + change(c.communication - best.communication, "sending", "sending") + " and " +
-             change((c.seconds - c.communication) - (best.seconds - best.communication), "computing", "computing") +
-             " than the next one, and holds " + std::to_string(best.memory) + " bytes for " + std::to_string(c.memory) + ".\n";
+      any_fits = any_fits || (&c != &best && c.fits);
+      if (&c == &best || !c.fits || c.seconds < best.seconds * 1.000001) continue;
+      return "The best one spends " + change("sending", c.communication - best.communication) + " and " +
+             change("computing", (c.seconds - c.communication) - (best.seconds - best.communication)) + " than `" + c.name +
+             "` on " + c.mesh + ".\n";
     }
-    const bool any = compared.size() > 1;
-    return any ? "No other one that was compared fits into the memory of a device.\n" : "";
+    if (compared.size() == 1) return "";
+    return any_fits ? "None that fits takes longer; the best one sends least, then holds least.\n"
+                    : "No other one fits into the memory of a device.\n";
   }
 };
 

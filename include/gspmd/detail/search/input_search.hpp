@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
@@ -61,7 +62,7 @@ class input_search {
     if (best_) write_found(*best_);
   }
 
-  [[nodiscard]] const std::vector<start>& starts() const { return starts_; }
+  [[nodiscard]] const std::deque<start>& starts() const { return starts_; }
   [[nodiscard]] const std::optional<found_layouts>& best() const { return best_; }
 
   /// The cheapest other annotation of group k that was looked at while the others lay as in the best plan.
@@ -81,6 +82,8 @@ class input_search {
     if (!best_ || f.price < best_->price) best_ = f;
   }
   const start& add_start(const std::string& name, group_layouts layouts) {
+    for (const auto& s : starts_)
+      if (s.layouts == layouts) return s;
     starts_.push_back({name, std::move(layouts), {}});
     auto& s = starts_.back();
     s.price = plans_.of(first_.groups, s.layouts);
@@ -160,7 +163,7 @@ class input_search {
     }
     return false;
   }
-  bool improve_two(found_layouts& f, const std::vector<input_group> groups, const group_layouts now, std::size_t i, std::size_t j) {
+  bool improve_two(found_layouts& f, std::vector<input_group> groups, group_layouts now, std::size_t i, std::size_t j) {
     bool is_better = false;
     for (int a = 0; a < plans_.shape().axis_count(); ++a)
       for (int d = -1; d < groups[i].shape.count && plans_.shape().sizes[a] > 1; ++d)
@@ -206,7 +209,7 @@ class input_search {
   static constexpr std::size_t most_batches = 8, most_paired = 8;
   found_layouts first_;  // its groups
   priced_plans& plans_;
-  std::vector<start> starts_;
+  std::deque<start> starts_;
   std::optional<found_layouts> best_;
 };
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -146,24 +148,31 @@ class priced_plans {
     }
     return key;
   }
+  /// The fastest plan, or if that does not fit the one within the memory. That takes many plans, and is made only where it may help: it is
+  /// no faster than the fastest one, holds the inputs, and where others did not fit, needs less to begin with.
   plan_price priced(const graph& g) {
-    auto price = price_of(fastest(g), net_);
-    if (most_memory_ <= 0 || price.memory <= most_memory_) return price;
-    price.fits = false;
-    if (price.memory / far_from_fitting > most_memory_) return price;
-    try {
-      return price_of(planned(g), net_);
-    } catch (const error& e) {
-      if (too_large_.empty() || price.memory < least_) {
-        too_large_ = e.text();
-        least_ = price.memory;
+    const auto p = fastest(g);
+    auto price = price_of(p, net_);
+    price.fits = most_memory_ <= 0 || price.memory <= most_memory_;
+    const auto inputs = price.fits ? 0 : bytes_of_inputs(p);
+    if (!price.fits && price.picoseconds < best_fitting_ && inputs <= most_memory_ &&
+        (price.memory < least_memory_ || inputs < least_inputs_)) {
+      try {
+        price = price_of(planned(g), net_);
+      } catch (const error& e) {
+        if (price.memory < least_memory_) too_large_ = e.text();
+        least_memory_ = std::min(least_memory_, price.memory);
+        least_inputs_ = std::min(least_inputs_, inputs);
       }
-      return price;
     }
+    if (price.fits && price.picoseconds < best_fitting_) best_fitting_ = price.picoseconds;
+    return price;
   }
-
-  // One that holds so many times what it may is not planned again within the memory: others come nearer without that.
-  static constexpr std::int64_t far_from_fitting = 4;
+  [[nodiscard]] static std::int64_t bytes_of_inputs(const dynamic::program& p) {
+    std::int64_t bytes = 0;
+    for (std::size_t k = 0; k < p.input_count(); ++k) bytes += p.input(k).local_bytes();
+    return bytes;
+  }
 
   const dynamic::builder& program_;
   dynamic::mesh mesh_;
@@ -172,7 +181,9 @@ class priced_plans {
   search_budget& budget_;
   std::map<std::string, std::optional<plan_price>> known_;
   std::string refused_, too_large_;
-  std::int64_t least_ = 0;
+  static constexpr auto any = std::numeric_limits<std::int64_t>::max();
+  std::int64_t best_fitting_ = any;                       // picoseconds
+  std::int64_t least_memory_ = any, least_inputs_ = any;  // bytes of what did not fit
 };
 
 }  // namespace gspmd::detail
