@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,13 +16,34 @@ namespace gspmd::detail {
 /// How an input is annotated: for each axis of the mesh the dim that it splits, -1 for none. Without an entry it has no annotation, and is
 /// left to the planner.
 ///
-///     {0, -1}    [x, _] on a mesh of x and y          {1, 1}    [_, x,y]          {}    none
-using input_layout = std::vector<int>;
+///     {0, -1}    [x, _] on a mesh of x and y          {1, 1}    [_, x,y], or from the last axis on [_, y,x]          {}    none
+struct input_layout {
+  std::vector<int> dims;
+  bool from_last = false;  // of the axes that split one dim the last one of the mesh is the major one
+
+  input_layout() = default;
+  input_layout(std::size_t axes, int dim) : dims(axes, dim) {}
+  friend bool operator==(const input_layout&, const input_layout&) = default;
+
+  [[nodiscard]] bool empty() const { return dims.empty(); }
+  [[nodiscard]] std::size_t size() const { return dims.size(); }
+  int& operator[](std::size_t axis) { return dims[axis]; }
+  int operator[](std::size_t axis) const { return dims[axis]; }
+  /// Whether the order of the axes counts.
+  [[nodiscard]] bool has_order() const {
+    for (std::size_t a = 0; a < dims.size(); ++a)
+      for (std::size_t b = a + 1; b < dims.size(); ++b)
+        if (dims[a] >= 0 && dims[a] == dims[b]) return true;
+    return false;
+  }
+};
 
 inline sharding sharding_of(const input_layout& l) {
   sharding s;
-  for (std::size_t a = 0; a < l.size(); ++a)
+  for (std::size_t k = 0; k < l.size(); ++k) {
+    const auto a = l.from_last ? l.size() - 1 - k : k;
     if (l[a] >= 0) s.add_split(static_cast<int>(a), l[a]);
+  }
   return s;
 }
 
@@ -58,10 +80,12 @@ inline std::vector<input_layout> candidates(const mesh_shape& mesh, const extent
   constexpr std::size_t few = 64;
   const auto axes = static_cast<std::size_t>(mesh.axis_count());
   std::vector<input_layout> found{{}, input_layout(axes, -1)};
-  const auto add = [&](const input_layout& l) {
-    for (const auto& f : found)
-      if (f == l) return;
-    if (divides_well(mesh, shape, l)) found.push_back(l);
+  const auto add = [&](input_layout l) {
+    l.from_last = false;
+    if (std::find(found.begin(), found.end(), l) != found.end() || !divides_well(mesh, shape, l)) return;
+    found.push_back(l);
+    l.from_last = l.has_order();
+    if (l.from_last) found.push_back(l);
   };
   std::size_t all = 1;
   for (std::size_t a = 0; a < axes && all <= few; ++a)

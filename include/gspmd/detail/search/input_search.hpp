@@ -19,7 +19,8 @@ namespace gspmd::detail {
 /// Searches annotations of the inputs of a program on one mesh.
 ///
 ///   1. starts       nothing annotated, all replicated, all split; each input along dim 0 in turn, the rest replicated (data), split (FSDP)
-///   2. groups       a group at a time, the largest first, is annotated in each way; the best one stays, until none helps
+///   2. groups       a group at a time, the largest first, is annotated in each way, and two axes take each other's place; the best one stays,
+///                   until none helps
 ///   3. pairs        two groups at a time, along one axis
 ///   4. every other  of the members of a group: two layers of one shape that are split the one by columns, the other by rows
 ///
@@ -127,7 +128,7 @@ class input_search {
     return "input " + std::to_string(first_.groups[k].members.front());
   }
 
-  /// One group at a time.
+  /// One group at a time, then two axes.
   void descend(found_layouts& f) {
     for (bool is_better = true; is_better;) {
       is_better = false;
@@ -138,7 +139,25 @@ class input_search {
           is_better = take_if_better(f, f.groups, layouts) || is_better;
         }
       }
+      is_better = exchange_axes(f) || is_better;
     }
+  }
+  /// Two axes in each other's place in all groups.
+  bool exchange_axes(found_layouts& f) {
+    const auto axes = static_cast<std::size_t>(plans_.shape().axis_count());
+    for (std::size_t a = 0; a < axes; ++a)
+      for (std::size_t b = a + 1; b < axes; ++b) {
+        auto layouts = f.layouts;
+        bool is_even = true;
+        for (std::size_t k = 0; k < layouts.size(); ++k) {
+          if (layouts[k].empty()) continue;
+          std::swap(layouts[k][a], layouts[k][b]);
+          layouts[k].from_last = layouts[k].has_order() && !layouts[k].from_last;
+          is_even = is_even && divides_well(plans_.shape(), f.groups[k].shape, layouts[k]);
+        }
+        if (is_even && take_if_better(f, f.groups, layouts)) return true;
+      }
+    return false;
   }
   /// Two groups at once, along one axis.
   bool improve_pair(found_layouts& f) {
@@ -172,6 +191,7 @@ class input_search {
           for (const auto& [k, dim] : {std::pair(i, d), std::pair(j, e)}) {
             if (layouts[k].empty()) layouts[k] = replicated();
             layouts[k][static_cast<std::size_t>(a)] = dim;
+            layouts[k].from_last = layouts[k].from_last && layouts[k].has_order();
           }
           if (divides_well(plans_.shape(), groups[i].shape, layouts[i]) &&
               divides_well(plans_.shape(), groups[j].shape, layouts[j]))

@@ -143,8 +143,8 @@ class priced_plans {
       for (const int i : groups[k].members) by_input[i] = &layouts[k];
     std::string key;
     for (const auto& [input, l] : by_input) {
-      for (const int d : *l) key += static_cast<char>('0' + d);
-      key += '|';
+      for (const int d : l->dims) key += static_cast<char>('0' + d);
+      key += l->from_last ? '<' : '>';
     }
     return key;
   }
