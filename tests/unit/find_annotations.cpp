@@ -80,7 +80,7 @@ TEST_CASE("find_annotations: two layers, the batch along all devices, the width 
   const auto both = dynamic::find_annotations(training(4096, 1024), {.meshes = {square}, .connected = cluster, .most_plans = 200});
   CHECK(both.inputs[0].sharding == lies_so{"x", ""});
   CHECK(both.inputs[1].sharding[1] == "y");
-  CHECK(both.inputs[2].sharding[0] == "y");
+  CHECK(both.inputs[2].sharding[0].starts_with("y"));
   // The best one stands first, and its annotations are worth what the table says.
   for (const auto& c : both.compared) CHECK(both.compared.front().seconds <= c.seconds);
   const auto annotated = [&](const dynamic::mesh& on) {
@@ -180,27 +180,33 @@ TEST_CASE("find_annotations: the Transformer layer of GSPMD Table 1 takes no lon
 }
 
 TEST_CASE("find_annotations: a value is annotated where that makes the step faster, and named as a program writes it") {
-  const auto two_products = [](const dynamic::mesh& m) {
+  // Heads are split over x, what follows is not: the sum over heads is reduced to rows if somebody says so.
+  const auto heads = [](const dynamic::mesh& m) {
     dynamic::builder b(m);
-    const value x = b.input(dynamic::in<float>({512, 64}, {"x", ""})), up = b.input(dynamic::in<float>({64, 512}, {"", "y"})),
-                down = b.input(dynamic::in<float>({512, 64}, {"", ""}));
+    const auto in = [&](std::vector<std::int64_t> shape, const lies_so& lies) { return b.input(dynamic::in<float>(std::move(shape), lies)); };
+    const auto x = in({64, 1024, 1024}, {"y", "", ""}), wv = in({1024, 16, 64}, {"", "x", ""}), wo = in({16, 64, 1024}, {"x", "", ""});
+    const auto w_in = in({1024, 4096}, {"", ""}), w_out = in({4096, 1024}, {"", ""});
     b.label(-1);
-    const value h = einsum<"bd,df->bf">(x, up);
-    b.label(7);
-    const value r = relu(h);
-    b.label(8);
-    b.output(b.reshard(einsum<"bf,fd->bd">(r, down), {"", "x"}));
+    const value v = einsum<"bsm,mnd->bsnd">(x, wv);
+    b.label(0);
+    const value attended = einsum<"bsnd,ndm->bsm">(v, wo);
+    b.label(1);
+    const value h = relu(einsum<"bsm,mh->bsh">(attended, w_in));
+    b.label(2);
+    b.output(einsum<"bsh,hm->bsm">(h, w_out));
     return b;
   };
-  const network net(1e12, {{"x", topology::switched, 1e9, 0}, {"y", topology::switched, 1e9, 0}});
-  const auto found = dynamic::find_annotations(two_products, {.meshes = {dynamic::mesh({{"x", 4}, {"y", 2}})}, .connected = net});
+  const auto found = dynamic::find_annotations(heads, {.meshes = {dynamic::mesh({{"x", 8}, {"y", 16}})}, .connected = cluster});
   CHECK(found.inputs.empty());  // all are annotated, and stay so
-  REQUIRE(found.values.size() == 1);
-  CHECK(found.values[0].labels == std::vector<int>{7});
-  CHECK(found.values[0].sharding == lies_so{"x,y", ""});
+  REQUIRE_MESSAGE(found.values.size() == 1, found.text());
+  REQUIRE(found.values[0].labels.size() == 1);
+  CHECK(found.values[0].labels[0] <= 1);
+  CHECK(found.values[0].sharding[0] == "y");
+  CHECK(found.values[0].sharding[1] == "x");
   CHECK(found.compared.front().name == "found, with annotations of values");
   CHECK(found.values[0].seconds_without > found.compared.front().seconds);
-  CHECK_MESSAGE(has(found.lines(), "reshard<split<\"x,y\", _>>(einsum at find_annotations.cpp:"), found.lines());
+  CHECK_MESSAGE(has(found.lines(), "reshard<split<\"y\", \"x\", _"), found.lines());
+  CHECK_MESSAGE(has(found.lines(), ">>(einsum at find_annotations.cpp:"), found.lines());
 }
 
 TEST_CASE("find_annotations: the same is found again, within the plans that were allowed") {

@@ -15,6 +15,9 @@
 
 namespace gspmd::dynamic {
 
+/// A time as reports write it: `1.250 ms`.
+inline std::string time_text(double seconds) { return detail::cost_report::time_text(seconds); }
+
 /// Inputs that get one annotation.
 struct found_input {
   std::vector<int> inputs;  // their numbers
@@ -89,7 +92,7 @@ struct found_annotations {
     detail::text_table table;
     table.add({"", "time", "sending", "bytes sent", "bytes held", "mesh", "annotations"});
     for (const auto& c : compared)
-      table.add({&c == &compared.front() ? ">" : "", detail::cost_report::time_text(c.seconds), detail::cost_report::time_text(c.communication), std::to_string(c.bytes),
+      table.add({&c == &compared.front() ? ">" : "", time_text(c.seconds), time_text(c.communication), std::to_string(c.bytes),
                  std::to_string(c.memory) + (c.fits ? "" : ", too many"), c.mesh, c.name});
     return table.str() + reason() + std::to_string(plans) + (plans == 1 ? " plan was made" : " plans were made") +
            (is_complete ? "; no other annotation of one input, or of two along one axis, is better\n"
@@ -118,14 +121,14 @@ struct found_annotations {
     std::string t;
     for (const auto& v : values)
       t += "reshard<split<" + quoted(v.sharding, "_") + ">>(" + v.name + ")  // without it the step takes " +
-           detail::cost_report::time_text(v.seconds_without) + '\n';
+           time_text(v.seconds_without) + '\n';
     return t;
   }
   /// Why the first is the best: against the next one that fits and takes longer.
   [[nodiscard]] std::string reason() const {
     const auto& best = compared.front();
     const auto change = [](const char* doing, double by) {
-      return std::string(doing) + ' ' + detail::cost_report::time_text(by < 0 ? -by : by) + (by < 0 ? " more" : " less");
+      return std::string(doing) + ' ' + time_text(by < 0 ? -by : by) + (by < 0 ? " more" : " less");
     };
     bool any_fits = false;
     for (const auto& c : compared) {
