@@ -56,11 +56,15 @@ constexpr const char* help_text =
     "the\n"
     "                    program folded by scopes with the sharding, bytes and time of each operator\n"
     "  --network FILE    JSON in the form of the mesh's `network`, in whose place it is\n"
-    "  --search          finds annotations of the inputs that have none, and of values where that helps, by planning again and again, for\n"
-    "                    the least time on the network within `memory_per_device`; says what to write, and what was compared. The other\n"
-    "                    options are about the document with these annotations. Not for documents that write their communication\n"
+    "  --search          finds annotations of the inputs that have none, and of values where that helps, by planning again and "
+    "again, for\n"
+    "                    the least time on the network within `memory_per_device`; says what to write, and what was compared. "
+    "The other\n"
+    "                    options are about the document with these annotations. Not for documents that write their "
+    "communication\n"
     "  --anew            a search without the annotations that the document has, but for its reshards\n"
-    "  --devices N       a search of the mesh too: of so many devices, with one axis, two and three, or those of the network's links\n"
+    "  --devices N       a search of the mesh too: of so many devices, with one axis, two and three, or those of the network's "
+    "links\n"
     "  --plans N         how many plans a search may make, 1000 unless this says otherwise\n"
     "  --annotated FILE  where a search writes the document with the annotations that it found\n"
     "  --seconds N       the processor time that planning may take, 2 unless this says more; of a search its time, 60\n"
@@ -90,7 +94,8 @@ class application {
     std::vector<any_array> inputs;
     const bool wants_run = !options_.run.empty() || options_.check;
     // A search ends by itself, after the plan that it is at.
-    auto limit = std::make_optional<deadline>(options_.search ? 2 * seconds() + 2 : seconds(), options_.json && here_.writes ? plan_json(nullptr, {too_long()}) : "",
+    auto limit = std::make_optional<deadline>(options_.search ? 2 * seconds() + 2 : seconds(),
+                                              options_.json && here_.writes ? plan_json(nullptr, {too_long()}) : "",
                                               here_.writes ? document_name() + ": " + too_long() + '\n' : "");
     try {  // whatever is thrown, this process must still meet the others
       const auto text = read_file(options_.file, errors_);
@@ -155,7 +160,8 @@ class application {
       errors_.add("--search", "the document writes its own communication, and nothing is left to annotate");
       return {};
     }
-    auto found = find_annotations_of(document, {options_.anew, options_.devices, options_.plans, seconds(), here_.shows_progress}, errors_);
+    auto found = find_annotations_of(document, {options_.anew, options_.devices, options_.plans, seconds(), here_.shows_progress},
+                                     errors_);
     if (!errors_.empty()) return {};
     document = std::move(found.document);
     if (!options_.annotated.empty() && here_.writes) write_text(options_.annotated, "--annotated", document.dump(1) + '\n');

@@ -32,11 +32,11 @@ struct options {
   std::string from, to;  // values
   std::string scope;     // a part of the program
   bool collectives = false;
-  int seconds = 0;  // 0: not said
-  bool search = false;    // for annotations
-  bool anew = false;      // without those of the document
+  int seconds = 0;             // 0: not said
+  bool search = false;         // for annotations
+  bool anew = false;           // without those of the document
   int devices = 0, plans = 0;  // 0: not said
-  std::string annotated;  // the file for the document with what was found
+  std::string annotated;       // the file for the document with what was found
   bool asks_for_help = false;
 };
 
@@ -111,7 +111,8 @@ inline options parse(int argc, char** argv) {
     throw usage_error("--anew, --devices, --plans and --annotated are about a search, and there is no --search");
   if (o.search && (o.json || !o.why.empty() || !o.report.empty() || !o.compare.empty() || o.collectives || !o.from.empty() ||
                    !o.to.empty() || !o.scope.empty()))
-    throw usage_error("--search says what it found in the place of the table; --annotated FILE writes a document for other options");
+    throw usage_error(
+        "--search says what it found in the place of the table; --annotated FILE writes a document for other options");
   if (!o.value.empty() && o.svg.empty()) throw usage_error("--value says what --svg draws, and there is no --svg");
   return o;
 }

@@ -76,8 +76,9 @@ class document_search {
   }
   [[nodiscard]] std::vector<std::int32_t> device_order() const {
     const auto& mesh = document_["mesh"];
-    return mesh.contains("device_order") && mesh["device_order"].is_array() ? mesh["device_order"].get<std::vector<std::int32_t>>()
-                                                                            : std::vector<std::int32_t>{};
+    return mesh.contains("device_order") && mesh["device_order"].is_array()
+               ? mesh["device_order"].get<std::vector<std::int32_t>>()
+               : std::vector<std::int32_t>{};
   }
   [[nodiscard]] std::vector<std::string> link_names() const {
     std::vector<std::string> names;

@@ -16,6 +16,7 @@
 #include "gspmd/detail/search/input_search.hpp"
 #include "gspmd/detail/search/mesh_shapes.hpp"
 #include "gspmd/detail/search/priced_plans.hpp"
+#include "gspmd/detail/search/sort_in_order.hpp"
 #include "gspmd/detail/search/value_search.hpp"
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/dynamic/found_annotations.hpp"
@@ -27,10 +28,10 @@
 namespace gspmd {
 namespace dynamic {
 
-/// What a search may use, and how far it goes.
+/// The means of a search, and how far it goes.
 struct annotation_search {
-  std::vector<dynamic::mesh> meshes;  // the best of these is found; see meshes_of
-  std::optional<network> connected{};    // by which is planned and estimated; none: what the meshes say, and default_network
+  std::vector<dynamic::mesh> meshes;   // the best of these is found; see meshes_of
+  std::optional<network> connected{};  // by which is planned and estimated; none: what the meshes say, and default_network
   std::int64_t memory_per_device = 0;  // bytes; 0: what the meshes say (`within`)
   int most_plans = 1000;
   double most_seconds = 60;  // 0: any time. What is found with time enough depends on the number of plans alone
@@ -64,8 +65,10 @@ class annotation_finder {
         net_(asked.connected.value_or(default_network)),
         budget_(asked.most_plans, asked.most_seconds, [this](int made) { report(made); }) {
     if (asked.meshes.empty()) throw error("find_annotations: give at least one mesh, as meshes_of(16) does");
-    if (asked.most_plans < 1) throw error("find_annotations: at least one plan is made; most_plans is " + std::to_string(asked.most_plans));
-    if (asked.memory_per_device < 0) throw error("find_annotations: a device holds a positive number of bytes, or 0 for any number");
+    if (asked.most_plans < 1)
+      throw error("find_annotations: at least one plan is made; most_plans is " + std::to_string(asked.most_plans));
+    if (asked.memory_per_device < 0)
+      throw error("find_annotations: a device holds a positive number of bytes, or 0 for any number");
   }
 
   [[nodiscard]] dynamic::found_annotations run() {
@@ -74,14 +77,14 @@ class annotation_finder {
     std::vector<one_mesh*> order;
     for (auto& m : meshes_) order.push_back(&m);
     if (order.size() > 1) search(order, (all - kept_for_values) / 2, 2);
-    std::stable_sort(order.begin(), order.end(), [](const one_mesh* a, const one_mesh* b) { return is_better(*a, *b); });
+    sort_in_order(order, [](const one_mesh* a, const one_mesh* b) { return is_better(*a, *b); });
     int fitting = 0, others = 0;  // those on which nothing fits yet may be the better ones
     std::erase_if(order, [&](const one_mesh* m) {
       const auto& best = m->search->best();
       return (best && best->price.fits ? ++fitting : ++others) > most_searched_further;
     });
     search(order, all - kept_for_values, most_descents);
-    std::stable_sort(order.begin(), order.end(), [](const one_mesh* a, const one_mesh* b) { return is_better(*a, *b); });
+    sort_in_order(order, [](const one_mesh* a, const one_mesh* b) { return is_better(*a, *b); });
     one_mesh& best = *order.front();
     check(best);
     is_complete_ = !budget_.is_spent();
@@ -106,7 +109,8 @@ class annotation_finder {
     const graph& g = one.program.graph();
     if (g.failed()) throw error(std::string(g.error.view()));
     if (g.find_types != nullptr || g.type_local != nullptr)
-      throw error("find_annotations: the program writes its own communication, by types or manual regions; nothing is left to annotate");
+      throw error(
+          "find_annotations: the program writes its own communication, by types or manual regions; nothing is left to annotate");
     one.plans.emplace(one.program, net_, budget_);
     one.search.emplace(groups_of_inputs(g), *one.plans);
   }
@@ -146,14 +150,16 @@ class annotation_finder {
         bytes += own;
         if (own > largest) {
           largest = own;
-          name = of + " of " + std::string(shape_text(v.global).view()) + ", of which a device has " + std::string(shape_text(v.local).view());
+          name = of + " of " + std::string(shape_text(v.global).view()) + ", of which a device has " +
+                 std::string(shape_text(v.local).view());
         }
       }
     } inputs, outputs;
     for (std::size_t k = 0; k < view.inputs.size(); ++k) inputs.add(view.value(view.inputs[k]), "input " + std::to_string(k));
     for (std::size_t k = 0; k < view.outputs.size(); ++k) outputs.add(view.value(view.outputs[k]), "output " + std::to_string(k));
     const auto part = [](const char* what, const holder& h) {
-      return std::string(what) + ' ' + std::to_string(h.bytes) + " bytes" + (h.name.empty() ? "" : " (most of them " + h.name + ')');
+      return std::string(what) + ' ' + std::to_string(h.bytes) + " bytes" +
+             (h.name.empty() ? "" : " (most of them " + h.name + ')');
     };
     throw error("find_annotations: no plan was found that fits into the " + std::to_string(best.plans->most_memory()) +
                 " bytes of a device. The one that holds least, on the mesh " + text_of(best.plans->mesh()) + ", holds " +
@@ -192,7 +198,8 @@ class annotation_finder {
     for (std::size_t k = 0; k < found.groups.size(); ++k) {
       const auto& group = found.groups[k];
       const auto& first = g.nodes[static_cast<std::size_t>(g.inputs[group.members.front()])];
-      dynamic::found_input i{group.members, std::string(graph::input_text(first.at).view()), group.type, {}, !found.layouts[k].empty(), {}, {}};
+      dynamic::found_input i{
+          group.members, std::string(graph::input_text(first.at).view()), group.type, {}, !found.layouts[k].empty(), {}, {}};
       for (const auto e : group.shape) i.shape.push_back(e);
       i.sharding = dims_of(mesh, sharding_of(found.layouts[k]), group.shape.count);
       if (const auto next = best.search->next_best(k))
@@ -214,7 +221,7 @@ class annotation_finder {
     }
     for (const auto& s : best.search->starts())
       if (!s.name.empty() && s.price) rows.emplace_back(*s.price, row(best, s.name, *s.price));
-    std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    sort_in_order(rows, [](const auto& a, const auto& b) { return a.first < b.first; });
     r.compared.push_back(row(best, "found", best.search->best()->price));
     for (auto& [price, one] : rows) r.compared.push_back(std::move(one));
   }

@@ -77,7 +77,8 @@ TEST_CASE("find_annotations: two layers, the batch along all devices, the width 
   CHECK(model.inputs[1].sharding == lies_so{"", "x,y"});
 
   const dynamic::mesh square({{"x", 4}, {"y", 4}});
-  const auto both = dynamic::find_annotations(training(4096, 1024), {.meshes = {square}, .connected = cluster, .most_plans = 200});
+  const auto both =
+      dynamic::find_annotations(training(4096, 1024), {.meshes = {square}, .connected = cluster, .most_plans = 200});
   CHECK(both.inputs[0].sharding == lies_so{"x", ""});
   CHECK(both.inputs[1].sharding[1] == "y");
   CHECK(both.inputs[2].sharding[0].starts_with("y"));
@@ -94,8 +95,8 @@ TEST_CASE("find_annotations: two layers, the batch along all devices, the width 
 
 TEST_CASE("find_annotations: weights are split over all devices where memory forces it, those of equal layers alike") {
   const dynamic::mesh m({{"x", 8}});
-  const auto found =
-      dynamic::find_annotations(six_layers, {.meshes = {m}, .connected = cluster, .memory_per_device = 45 * MiB, .most_plans = 60});
+  const auto found = dynamic::find_annotations(
+      six_layers, {.meshes = {m}, .connected = cluster, .memory_per_device = 45 * MiB, .most_plans = 60});
   REQUIRE(found.inputs.size() == 2);
   CHECK(found.inputs[0].sharding == lies_so{"x", ""});
   CHECK(found.inputs[1].inputs == std::vector<int>{1, 2, 3, 4, 5, 6});
@@ -104,9 +105,8 @@ TEST_CASE("find_annotations: weights are split over all devices where memory for
   CHECK(best.memory <= 45 * MiB);
   // No more than gathers of the weights for both directions, and a scatter of their gradients.
   CHECK(best.bytes <= std::int64_t{3} * 6 * 1024 * 1024 * 4 * 7 / 8);
-  const auto whole = std::find_if(found.compared.begin(), found.compared.end(), [](const auto& c) {
-    return c.name == "input 0 along dim 0, all else replicated";
-  });
+  const auto whole = std::find_if(found.compared.begin(), found.compared.end(),
+                                  [](const auto& c) { return c.name == "input 0 along dim 0, all else replicated"; });
   REQUIRE(whole != found.compared.end());
   CHECK(!whole->fits);
   CHECK(whole->seconds < best.seconds);
@@ -171,9 +171,9 @@ TEST_CASE("find_annotations: the Transformer layer of GSPMD Table 1 takes no lon
   const network torus(61.5e12, {{"x", topology::torus, 70e9, 1e-6}, {"y", topology::torus, 70e9, 1e-6}});
   const dynamic::mesh m({{"x", 8}, {"y", 16}});
   const auto drawn = layer(m.on(torus), true).compile();
-  const auto found =
-      dynamic::find_annotations([&](const dynamic::mesh& on) { return layer(on, false); },
-                                {.meshes = {m}, .connected = torus, .memory_per_device = drawn.peak_bytes_per_device(), .most_plans = 330});
+  const auto found = dynamic::find_annotations(
+      [&](const dynamic::mesh& on) { return layer(on, false); },
+      {.meshes = {m}, .connected = torus, .memory_per_device = drawn.peak_bytes_per_device(), .most_plans = 330});
   CHECK_MESSAGE(found.compared.front().seconds <= estimate(drawn, torus).total() * (1 + 1e-9), found.text());
   CHECK(found.compared.front().memory <= drawn.peak_bytes_per_device());
   CHECK(found.inputs.size() == 5);  // the weights of queries, keys and values are one decision
@@ -183,8 +183,11 @@ TEST_CASE("find_annotations: a value is annotated where that makes the step fast
   // Heads are split over x, what follows is not: the sum over heads is reduced to rows if somebody says so.
   const auto heads = [](const dynamic::mesh& m) {
     dynamic::builder b(m);
-    const auto in = [&](std::vector<std::int64_t> shape, const lies_so& lies) { return b.input(dynamic::in<float>(std::move(shape), lies)); };
-    const auto x = in({64, 1024, 1024}, {"y", "", ""}), wv = in({1024, 16, 64}, {"", "x", ""}), wo = in({16, 64, 1024}, {"x", "", ""});
+    const auto in = [&](std::vector<std::int64_t> shape, const lies_so& lies) {
+      return b.input(dynamic::in<float>(std::move(shape), lies));
+    };
+    const auto x = in({64, 1024, 1024}, {"y", "", ""}), wv = in({1024, 16, 64}, {"", "x", ""}),
+               wo = in({16, 64, 1024}, {"x", "", ""});
     const auto w_in = in({1024, 4096}, {"", ""}), w_out = in({4096, 1024}, {"", ""});
     b.label(-1);
     const value v = einsum<"bsm,mnd->bsnd">(x, wv);
@@ -241,18 +244,22 @@ TEST_CASE("meshes_of: products of one, two and three factors") {
   CHECK(dynamic::meshes_of(8, {"row", "column"})[1].axes()[1].name == "column");
   CHECK(sizes(dynamic::meshes_of(7)) == std::vector<std::vector<std::int64_t>>{{7}});
   CHECK(sizes(dynamic::meshes_of(1)) == std::vector<std::vector<std::int64_t>>{{1}});
-  CHECK_THROWS_WITH_AS(static_cast<void>(dynamic::meshes_of(0)), doctest::Contains("meshes_of: a mesh has 1 to 2^30 devices"), error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(dynamic::meshes_of(0)), doctest::Contains("meshes_of: a mesh has 1 to 2^30 devices"),
+                       error);
 }
 
 TEST_CASE("find_annotations: what it refuses") {
   const dynamic::mesh m({{"x", 8}});
   CHECK(has(refused(product, {}), "find_annotations: give at least one mesh"));
   CHECK(has(refused(product, {.meshes = {m}, .most_plans = 0}), "find_annotations: at least one plan is made; most_plans is 0"));
-  CHECK(has(refused(product, {.meshes = {m}, .memory_per_device = -1}), "find_annotations: a device holds a positive number of bytes"));
+  CHECK(has(refused(product, {.meshes = {m}, .memory_per_device = -1}),
+            "find_annotations: a device holds a positive number of bytes"));
   const auto little = refused(product, {.meshes = {m}, .memory_per_device = MiB, .most_plans = 40});
-  CHECK_MESSAGE(has(little, "find_annotations: no plan was found that fits into the 1048576 bytes of a device. The one that holds least, on "
-                            "the mesh x=8, holds "),
-                little);
+  CHECK_MESSAGE(
+      has(little,
+          "find_annotations: no plan was found that fits into the 1048576 bytes of a device. The one that holds least, on "
+          "the mesh x=8, holds "),
+      little);
   CHECK_MESSAGE(has(little, "inputs "), little);
   CHECK_MESSAGE(has(little, "(most of them input "), little);
   CHECK_MESSAGE(has(little, "use more devices"), little);

@@ -39,8 +39,8 @@ struct found_value {
 
 /// A plan that was looked at.
 struct compared_plan {
-  std::string mesh;  // `x=4, y=2`
-  std::string name;  // of the annotations: `all replicated`
+  std::string mesh;                       // `x=4, y=2`
+  std::string name;                       // of the annotations: `all replicated`
   double seconds = 0, communication = 0;  // of a step, and of these what is sent
   std::int64_t bytes = 0;                 // that a device sends
   std::int64_t memory = 0;                // that it holds
@@ -87,7 +87,7 @@ struct found_annotations {
            (i.is_annotated ? ", split<" + quoted(i.sharding, "_") + '>' : "") + '>' + remark(i) + '\n';
     return t + value_lines();
   }
-  /// What was compared, as a table, and what the best one has before the next.
+  /// The plans that were compared, as a table, and what the best one has before the next.
   [[nodiscard]] std::string comparison() const {
     detail::text_table table;
     table.add({"", "time", "sending", "bytes sent", "bytes held", "mesh", "annotations"});

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/search/sort_in_order.hpp"
 
 /// Inputs of a program that get one annotation: the weights of equal layers are one decision.
 namespace gspmd::detail {
@@ -61,7 +62,7 @@ inline std::vector<input_group> groups_of_inputs(const graph& g) {
     if (is_new) groups.push_back({{}, n.type, n.shape});
     groups[it->second].members.push_back(static_cast<int>(i));
   }
-  std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.bytes() > b.bytes(); });
+  sort_in_order(groups, [](const auto& a, const auto& b) { return a.bytes() > b.bytes(); });
   return groups;
 }
 

@@ -13,6 +13,7 @@
 #include "gspmd/detail/search/input_groups.hpp"
 #include "gspmd/detail/search/input_layout.hpp"
 #include "gspmd/detail/search/priced_plans.hpp"
+#include "gspmd/detail/search/sort_in_order.hpp"
 
 namespace gspmd::detail {
 
@@ -46,7 +47,7 @@ class input_search {
     std::vector<const start*> order;
     for (const auto& s : starts_)
       if (s.price) order.push_back(&s);
-    std::stable_sort(order.begin(), order.end(), [](const start* a, const start* b) { return *a->price < *b->price; });
+    sort_in_order(order, [](const start* a, const start* b) { return *a->price < *b->price; });
     if (order.size() > most_descents) order.resize(most_descents);
     for (const auto* s : order) {
       found_layouts f{first_.groups, s->layouts, *s->price};
@@ -90,7 +91,9 @@ class input_search {
     s.price = plans_.of(first_.groups, s.layouts);
     return s;
   }
-  [[nodiscard]] input_layout replicated() const { return input_layout(static_cast<std::size_t>(plans_.shape().axis_count()), -1); }
+  [[nodiscard]] input_layout replicated() const {
+    return input_layout(static_cast<std::size_t>(plans_.shape().axis_count()), -1);
+  }
 
   void begin() {
     starts_.clear();

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/detail/search/sort_in_order.hpp"
+
 /// The meshes that a number of devices may have.
 namespace gspmd::detail {
 
@@ -38,7 +40,7 @@ inline std::vector<axis_sizes> factorizations(std::int64_t devices, std::size_t 
       found.push_back(std::move(rest));
     }
   }
-  std::stable_sort(found.begin(), found.end(), [](const axis_sizes& a, const axis_sizes& b) {
+  sort_in_order(found, [](const axis_sizes& a, const axis_sizes& b) {
     return *std::max_element(a.begin(), a.end()) < *std::max_element(b.begin(), b.end());
   });
   return found;

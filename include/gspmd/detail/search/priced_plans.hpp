@@ -24,8 +24,8 @@
 /// Plans of one program with other annotations, and what each takes.
 namespace gspmd::detail {
 
-/// What a plan takes; the smaller one is the better one: one that fits into the memory of a device, then the faster one, by picoseconds,
-/// then the one that sends less, then the one that holds less. Of two that do not fit it is the one that holds less.
+/// The price of a plan. The smaller one is better: a plan that fits into the memory of a device, then the faster one, by picoseconds, then
+/// the one that sends less, then the one that holds less. Of two that do not fit it is the one that holds less.
 struct plan_price {
   bool fits = true;
   std::int64_t picoseconds = 0;  // of a step

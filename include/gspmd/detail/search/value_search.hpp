@@ -28,9 +28,9 @@ using std::string_view_literals::operator""sv;
 class value_search {
  public:
   struct found_value {
-    std::string name;                // of the first of them: `einsum at mlp.cpp:12`
-    std::vector<int> labels;         // of all
-    std::vector<std::string> dims;   // as `split` has them
+    std::string name;               // of the first of them: `einsum at mlp.cpp:12`
+    std::vector<int> labels;        // of all
+    std::vector<std::string> dims;  // as `split` has them
     plan_price before, after;
   };
 
@@ -74,7 +74,8 @@ class value_search {
     std::vector<std::string> tried;
     for (const auto& row : rows)
       for (auto& c : trials.unwritten(*row.first)) {
-        if (!may_be_written_[static_cast<std::size_t>(c.node)] || std::find(tried.begin(), tried.end(), c.text) != tried.end()) continue;
+        if (!may_be_written_[static_cast<std::size_t>(c.node)] || std::find(tried.begin(), tried.end(), c.text) != tried.end())
+          continue;
         tried.push_back(c.text);
         if (!budget_.take()) continue;
         try {
@@ -89,7 +90,8 @@ class value_search {
       }
     if (!by) return {};
     const auto& n = at(by->node);
-    found_value f{std::string(graph::place(n.at, name_of(n.op)).view()), {}, dims_of(mesh_.info(), by->lies, n.shape.count), now, best};
+    found_value f{
+        std::string(graph::place(n.at, name_of(n.op)).view()), {}, dims_of(mesh_.info(), by->lies, n.shape.count), now, best};
     for (const int i : alike(by->node))
       if (at(i).tag >= 0) f.labels.push_back(at(i).tag);
     graph_ = with(*by);
@@ -119,7 +121,8 @@ class value_search {
   }
   [[nodiscard]] std::string line_of(int i) const {
     const auto& n = at(i);
-    std::string line = n.at.line > 0 ? std::string(n.at.file) + ':' + std::to_string(n.at.line) : name_pattern(n.at.file == nullptr ? "" : n.at.file);
+    std::string line = n.at.line > 0 ? std::string(n.at.file) + ':' + std::to_string(n.at.line)
+                                     : name_pattern(n.at.file == nullptr ? "" : n.at.file);
     for (int s = n.scope; s >= 0; s = graph_.scopes[s].outer) line += '\n' + name_pattern(graph_.scopes[s].name);
     return line;
   }
