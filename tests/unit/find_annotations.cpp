@@ -57,6 +57,15 @@ dynamic::builder six_layers(const dynamic::mesh& m) {
   for (std::size_t k = 0; k < 6; ++k) b.output(next_value(w[k], w[k] - 0.1 * g[k]));
   return b;
 }
+dynamic::found_annotations jacobi_on_16_devices() {
+  const auto jacobi = [](const dynamic::mesh& m) {  // the program on a mesh
+    dynamic::builder b(m);
+    const value u = b.input(dynamic::in<float>({4096, 4096}));
+    b.output(next_value(u, 0.25 * (shift(u, 0, 1) + shift(u, 0, -1) + shift(u, 1, 1) + shift(u, 1, -1))));
+    return b;
+  };
+  return dynamic::find_annotations(jacobi, {.meshes = dynamic::meshes_of(16), .memory_per_device = 1 * GiB, .most_plans = 100});
+}
 dynamic::builder product(const dynamic::mesh& m) {
   dynamic::builder b(m);
   const value x = f32(b, {4096, 4096}), y = f32(b, {4096, 4096});
@@ -113,13 +122,7 @@ TEST_CASE("find_annotations: weights are split over all devices where memory for
 }
 
 TEST_CASE("find_annotations: a stencil takes the mesh of least surface") {
-  const auto jacobi = [](const dynamic::mesh& m) {
-    dynamic::builder b(m);
-    const value u = f32(b, {4096, 4096});
-    b.output(next_value(u, 0.25 * (shift(u, 0, 1) + shift(u, 0, -1) + shift(u, 1, 1) + shift(u, 1, -1))));
-    return b;
-  };
-  const auto found = dynamic::find_annotations(jacobi, {.meshes = dynamic::meshes_of(16), .most_plans = 100});
+  const auto found = jacobi_on_16_devices();
   CHECK(found.mesh.axes().size() == 2);
   CHECK(found.mesh.axes()[0].size == 4);
   CHECK(found.compared.front().bytes == 4 * 1024 * 4);
