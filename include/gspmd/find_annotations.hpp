@@ -87,7 +87,6 @@ class annotation_finder {
     sort_in_order(order, [](const one_mesh* a, const one_mesh* b) { return is_better(*a, *b); });
     one_mesh& best = *order.front();
     check(best);
-    is_complete_ = !budget_.is_spent();
     budget_.allow(all);
     best.search->say_explicitly();
     return result(best);
@@ -98,6 +97,7 @@ class annotation_finder {
     dynamic::builder program;
     std::optional<priced_plans> plans;
     std::optional<input_search> search;
+    bool is_done = false;  // the search ended before its plans
   };
   static constexpr int most_searched_further = 3;
   static constexpr std::size_t most_descents = 6;
@@ -105,7 +105,7 @@ class annotation_finder {
   void add_mesh(const dynamic::mesh& given) {
     dynamic::mesh m = asked_.connected ? given.on(*asked_.connected) : given;
     if (asked_.memory_per_device > 0) m = m.within(asked_.memory_per_device);
-    auto& one = meshes_.emplace_back(one_mesh{program_(m), {}, {}});
+    auto& one = meshes_.emplace_back(one_mesh{program_(m), {}, {}, false});
     const graph& g = one.program.graph();
     if (g.failed()) throw error(std::string(g.error.view()));
     if (g.find_types != nullptr || g.type_local != nullptr)
@@ -120,6 +120,7 @@ class annotation_finder {
       now_ = on[k];
       budget_.allow(budget_.made() + (most - budget_.made()) / static_cast<int>(on.size() - k));
       on[k]->search->run(descents);
+      on[k]->is_done = !budget_.is_spent();
     }
   }
   [[nodiscard]] static bool is_better(const one_mesh& a, const one_mesh& b) {
@@ -188,7 +189,7 @@ class annotation_finder {
       r.compared.insert(r.compared.begin(), row(best, "found, with annotations of values", price_of(values.plan(), net_)));
     }
     r.plans = budget_.made();
-    r.is_complete = is_complete_ && !budget_.is_spent();
+    r.is_complete = best.is_done && !budget_.is_spent();
     return r;
   }
   static void add_inputs(dynamic::found_annotations& r, const one_mesh& best) {
@@ -232,7 +233,6 @@ class annotation_finder {
   search_budget budget_;
   std::deque<one_mesh> meshes_;  // which plans and searches point into
   const one_mesh* now_ = nullptr;
-  bool is_complete_ = false;
 };
 
 }  // namespace detail

@@ -251,6 +251,26 @@ TEST_CASE("meshes_of: products of one, two and three factors") {
                        error);
 }
 
+TEST_CASE("find_annotations: scalars, one device, and an axis that divides nothing") {
+  const auto scaled = [](const dynamic::mesh& m) {
+    dynamic::builder b(m);
+    const value x = f32(b, {6, 10}), s = f32(b, {});
+    b.output(x * s);
+    return b;
+  };
+  const auto alone = dynamic::find_annotations(scaled, {.meshes = dynamic::meshes_of(1)});
+  CHECK(alone.compared.front().bytes == 0);
+  CHECK(alone.is_complete);
+  const auto seven = dynamic::find_annotations(scaled, {.meshes = {dynamic::mesh({{"x", 7}, {"one", 1}})}});
+  REQUIRE(seven.inputs.size() == 2);
+  CHECK(seven.inputs[0].sharding == lies_so{"", ""});  // of [6, 10] seven devices would hold more padding than an eighth
+  CHECK(seven.inputs[1].sharding.empty());
+  CHECK(has(seven.lines(), "dynamic::in<float>({}, {})  // input 1"));
+  // What the search may use up is counted: with one plan it says what that one is.
+  const auto one = dynamic::find_annotations(scaled, {.meshes = {dynamic::mesh({{"x", 2}})}, .most_plans = 1});
+  CHECK(one.plans <= 1);
+}
+
 TEST_CASE("find_annotations: what it refuses") {
   const dynamic::mesh m({{"x", 8}});
   CHECK(has(refused(product, {}), "find_annotations: give at least one mesh"));

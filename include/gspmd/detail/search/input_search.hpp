@@ -164,9 +164,8 @@ class input_search {
   }
   /// Two groups at once, along one axis.
   bool improve_pair(found_layouts& f) {
-    const auto n = std::min(f.groups.size(), most_paired);
-    for (std::size_t i = 0; i < n; ++i)
-      for (std::size_t j = i + 1; j < n; ++j)
+    for (std::size_t i = 0; i < f.groups.size(); ++i)
+      for (std::size_t j = i + 1; j < f.groups.size(); ++j)
         if (improve_two(f, f.groups, f.layouts, i, j)) return true;
     return false;
   }
@@ -229,7 +228,7 @@ class input_search {
     if (price && !(f.price < *price)) f = {f.groups, layouts, *price};
   }
 
-  static constexpr std::size_t most_batches = 8, most_paired = 8;
+  static constexpr std::size_t most_batches = 8;
   found_layouts first_;  // its groups
   priced_plans& plans_;
   std::deque<start> starts_;
