@@ -17,6 +17,7 @@
 #include "dot.hpp"
 #include "json_out.hpp"
 #include "run.hpp"
+#include "search.hpp"
 #include "strict_out.hpp"
 #include "svg.hpp"
 #include "table.hpp"
@@ -55,7 +56,18 @@ constexpr const char* help_text =
     "the\n"
     "                    program folded by scopes with the sharding, bytes and time of each operator\n"
     "  --network FILE    JSON in the form of the mesh's `network`, in whose place it is\n"
-    "  --seconds N       the processor time that planning may take, 2 unless this says more\n"
+    "  --search          finds annotations of the inputs that have none, and of values where that helps, by planning again and "
+    "again, for\n"
+    "                    the least time on the network within `memory_per_device`; says what to write, and what was compared. "
+    "The other\n"
+    "                    options are about the document with these annotations. Not for documents that write their "
+    "communication\n"
+    "  --anew            a search without the annotations that the document has, but for its reshards\n"
+    "  --devices N       a search of the mesh too: of so many devices, with one axis, two and three, or those of the network's "
+    "links\n"
+    "  --plans N         how many plans a search may make, 1000 unless this says otherwise\n"
+    "  --annotated FILE  where a search writes the document with the annotations that it found\n"
+    "  --seconds N       the processor time that planning may take, 2 unless this says more; of a search its time, 60\n"
     "  --help            this\n"
     "\n"
     "`bytes` is what one device sends, padding of uneven shards included, with n devices in a group:\n"
@@ -81,7 +93,9 @@ class application {
     std::string costs;
     std::vector<any_array> inputs;
     const bool wants_run = !options_.run.empty() || options_.check;
-    auto limit = std::make_optional<deadline>(seconds(), options_.json && here_.writes ? plan_json(nullptr, {too_long()}) : "",
+    // A search ends by itself, after the plan that it is at.
+    auto limit = std::make_optional<deadline>(options_.search ? 2 * seconds() + 2 : seconds(),
+                                              options_.json && here_.writes ? plan_json(nullptr, {too_long()}) : "",
                                               here_.writes ? document_name() + ": " + too_long() + '\n' : "");
     try {  // whatever is thrown, this process must still meet the others
       const auto text = read_file(options_.file, errors_);
@@ -91,6 +105,7 @@ class application {
           document["mesh"].is_object())
         document["mesh"]["checked"] = true;
       if (errors_.empty() && is_strict(document) && !wants_plan()) return check_strict(document);
+      if (errors_.empty() && options_.search) costs = search(document);
       if (errors_.empty()) p = plan(document, devices::of_mesh, errors_);
       if (p && !options_.scope.empty()) check_scope(*p);
       if (p && errors_.empty()) {
@@ -137,7 +152,20 @@ class application {
          {&options_.run, &options_.why, &options_.dot, &options_.svg, &options_.report, &options_.timeline, &options_.layers,
           &options_.html, &options_.compare, &options_.from, &options_.to, &options_.scope})
       if (!option->empty()) return true;
-    return options_.check || options_.collectives;
+    return options_.check || options_.collectives || options_.search;
+  }
+  /// Searches annotations, which the document has from then on. Returns what was found.
+  std::string search(json& document) {
+    if (is_strict(document)) {
+      errors_.add("--search", "the document writes its own communication, and nothing is left to annotate");
+      return {};
+    }
+    auto found = find_annotations_of(document, {options_.anew, options_.devices, options_.plans, seconds(), here_.shows_progress},
+                                     errors_);
+    if (!errors_.empty()) return {};
+    document = std::move(found.document);
+    if (!options_.annotated.empty() && here_.writes) write_text(options_.annotated, "--annotated", document.dump(1) + '\n');
+    return found.text;
   }
   static std::optional<planned_program> plan(const json& document, devices on, error_list& errors) {
     if (!is_strict(document)) return plan_document(document, on, errors);
@@ -165,7 +193,7 @@ class application {
   }
 
   [[nodiscard]] std::string document_name() const { return options_.file == "-" ? "standard input" : visible(options_.file); }
-  [[nodiscard]] int seconds() const { return options_.seconds > 0 ? options_.seconds : 2; }
+  [[nodiscard]] int seconds() const { return options_.seconds > 0 ? options_.seconds : options_.search ? 60 : 2; }
   [[nodiscard]] std::string too_long() const {
     return "planning takes more than " + std::to_string(seconds()) +
            " s of processor time; --seconds N allows it more, and fewer values or axes take less";

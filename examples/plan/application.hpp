@@ -24,6 +24,7 @@ struct surroundings {
   std::int64_t most_devices = 0;
   bool writes = true;  // of several processes one does
   bool is_terminal = false;
+  bool shows_progress = false;      // of a search, on the standard error
   launcher launch;                  // runs a plan on the backend that the options name
   std::function<bool(bool)> agree;  // whether all processes are sound
 };

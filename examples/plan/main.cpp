@@ -20,6 +20,7 @@ constexpr const char* usage =
     "usage: gspmd-plan FILE [--json] [--run DIR --out DIR] [--backend self|threads|simulated] [--check]\n"
     "                  [--checked] [--why VALUE] [--dot FILE] [--svg FILE [--value NAME]] [--report dearest|summary|outline]\n"
     "                  [--timeline FILE] [--layers FILE] [--network FILE]\n"
+    "                  [--search [--anew] [--devices N] [--plans N] [--annotated FILE]]\n"
     "  --backend B       one device in this thread, a thread for each device, or all devices in one thread (simulated)\n";
 
 int main(int argc, char** argv) {
@@ -33,6 +34,7 @@ int main(int argc, char** argv) {
   surroundings here;
   here.most_devices = o.backend == "threads" ? most_threads : 4096;
   here.is_terminal = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  here.shows_progress = isatty(STDERR_FILENO) != 0;
   here.launch = [&o](const auto& program, const auto& inputs) { return run_on(o.backend, program, inputs); };
   here.agree = [](bool sound) { return sound; };
   return say(run_application(o, here));

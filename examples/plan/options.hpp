@@ -32,15 +32,19 @@ struct options {
   std::string from, to;  // values
   std::string scope;     // a part of the program
   bool collectives = false;
-  int seconds = 0;  // 0: not said
+  int seconds = 0;             // 0: not said
+  bool search = false;         // for annotations
+  bool anew = false;           // without those of the document
+  int devices = 0, plans = 0;  // 0: not said
+  std::string annotated;       // the file for the document with what was found
   bool asks_for_help = false;
 };
 
-inline void set_seconds(options& o, const std::string& value) {
-  if (o.seconds != 0) throw usage_error("--seconds stands there twice");
+inline void set_number(int& member, const std::string& option, const std::string& value) {
+  if (member != 0) throw usage_error(option + " stands there twice");
   const bool is_number = !value.empty() && value.size() <= 6 && value.find_first_not_of("0123456789") == std::string::npos;
-  if (!is_number || std::stoi(value) == 0) throw usage_error("--seconds needs a whole number from 1 to 999999");
-  o.seconds = std::stoi(value);
+  if (!is_number || std::stoi(value) == 0) throw usage_error(option + " needs a whole number from 1 to 999999");
+  member = std::stoi(value);
 }
 
 inline options parse(int argc, char** argv) {
@@ -77,7 +81,12 @@ inline options parse(int argc, char** argv) {
     else if (option == "--scope") set(o.scope, option, next());
     else if (option == "--collectives") o.collectives = true;
     else if (option == "--value") set(o.value, option, next());
-    else if (option == "--seconds") set_seconds(o, next());
+    else if (option == "--seconds") set_number(o.seconds, option, next());
+    else if (option == "--search") o.search = true;
+    else if (option == "--anew") o.anew = true;
+    else if (option == "--devices") set_number(o.devices, option, next());
+    else if (option == "--plans") set_number(o.plans, option, next());
+    else if (option == "--annotated") set(o.annotated, option, next());
     else if (option.size() > 1 && option[0] == '-') throw usage_error("unknown option " + option);
     else if (!o.file.empty()) throw usage_error("one FILE, and there are " + o.file + " and " + option);
     else set(o.file, "FILE", option);
@@ -98,6 +107,12 @@ inline options parse(int argc, char** argv) {
     throw usage_error("--collectives, --from and --to say what the table shows, and there is no table");
   if (!o.scope.empty() && (o.json || !o.why.empty() || !o.compare.empty()))
     throw usage_error("--scope says what the table, --report, --timeline, --layers and --html show, and there is none of these");
+  if (!o.search && (o.anew || o.devices != 0 || o.plans != 0 || !o.annotated.empty()))
+    throw usage_error("--anew, --devices, --plans and --annotated are about a search, and there is no --search");
+  if (o.search && (o.json || !o.why.empty() || !o.report.empty() || !o.compare.empty() || o.collectives || !o.from.empty() ||
+                   !o.to.empty() || !o.scope.empty()))
+    throw usage_error(
+        "--search says what it found in the place of the table; --annotated FILE writes a document for other options");
   if (!o.value.empty() && o.svg.empty()) throw usage_error("--value says what --svg draws, and there is no --svg");
   return o;
 }

@@ -41,13 +41,27 @@ class annotation_trials {
     return lines;
   }
 
+  struct change {
+    int node = 0;
+    bool is_annotated = false;
+    sharding lies;
+    std::string text;
+    bool is_new = false;  // of a value that has no annotation
+  };
+  /// Returns the annotations that nobody wrote, of the operator's result and its operands.
+  [[nodiscard, gnu::cold]] std::vector<change> unwritten(const plan_step& s) const {
+    std::vector<change> changes;
+    for (const int i : made_near(s.node)) add_annotations(i, s, changes);
+    return changes;
+  }
+
  private:
   /// The annotations.
   [[nodiscard, gnu::cold]] std::vector<std::string> of(const plan_step& s) {
     if (graph_.find_types != nullptr || graph_.type_local != nullptr) return {"the program says so itself"};
     std::vector<change> changes;
     for (const int i : annotated_near(s.node)) add_changes(i, s, changes);
-    for (const int i : made_near(s.node)) add_annotations(i, s, changes);
+    for (auto& c : unwritten(s)) changes.push_back(std::move(c));
     struct gain {
       price cost;
       const change* by = nullptr;
@@ -85,13 +99,6 @@ class annotation_trials {
   struct price {
     double seconds = 0;
     std::int64_t bytes = 0;
-  };
-  struct change {
-    int node = 0;
-    bool is_annotated = false;
-    sharding lies;
-    std::string text;
-    bool is_new = false;  // of a value that has no annotation
   };
   static constexpr std::size_t most_shown = 2, most_near = 6, most_walked = 64, most_trials = 48, least_trials = 4, most_ways = 3;
   static constexpr std::size_t most_planned = 80'000;  // operators in all trials: 1,680 of them, 40 layers, are planned in 20 ms

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/search/input_groups.hpp"
+#include "gspmd/detail/search/input_layout.hpp"
+#include "gspmd/detail/search/priced_plans.hpp"
+#include "gspmd/detail/search/sort_in_order.hpp"
+
+namespace gspmd::detail {
+
+/// Searches annotations of the inputs of a program on one mesh.
+///
+///   1. starts       nothing annotated, all replicated, all split; each input along dim 0 in turn, the rest replicated (data), split (FSDP)
+///   2. groups       a group at a time, the largest first, is annotated in each way, and two axes take each other's place; the best one stays,
+///                   until none helps
+///   3. pairs        two groups at a time, along one axis
+///   4. every other  of the members of a group: two layers of one shape that are split the one by columns, the other by rows
+///
+/// With a larger budget the same search goes further, for what was planned before is known.
+class input_search {
+ public:
+  struct start {
+    std::string name;
+    group_layouts layouts;
+    std::optional<plan_price> price;
+  };
+  struct found_layouts {
+    std::vector<input_group> groups;
+    group_layouts layouts;
+    plan_price price;
+  };
+
+  input_search(std::vector<input_group> groups, priced_plans& plans) : first_{std::move(groups), {}, {}}, plans_(plans) {}
+
+  /// Goes as far as the budget lets it. Descends from so many starts.
+  void run(std::size_t most_descents) {
+    begin();
+    std::vector<const start*> order;
+    for (const auto& s : starts_)
+      if (s.price) order.push_back(&s);
+    sort_in_order(order, [](const start* a, const start* b) { return *a->price < *b->price; });
+    if (order.size() > most_descents) order.resize(most_descents);
+    for (const auto* s : order) {
+      found_layouts f{first_.groups, s->layouts, *s->price};
+      descend(f);
+      keep(f);
+    }
+    if (!best_) return;
+    found_layouts f = *best_;
+    while (improve_pair(f) || improve_every_other(f)) descend(f);
+    keep(f);
+  }
+  /// Writes down how inputs without an annotation lie, where the plan is as good with that.
+  void say_explicitly() {
+    if (best_) write_found(*best_);
+  }
+
+  [[nodiscard]] const std::deque<start>& starts() const { return starts_; }
+  [[nodiscard]] const std::optional<found_layouts>& best() const { return best_; }
+
+  /// The cheapest other annotation of group k that was looked at while the others lay as in the best plan.
+  [[nodiscard]] std::optional<std::pair<input_layout, plan_price>> next_best(std::size_t k) const {
+    std::optional<std::pair<input_layout, plan_price>> found;
+    auto layouts = best_->layouts;
+    for (const auto& l : candidates(plans_.shape(), best_->groups[k].shape, best_->layouts[k])) {
+      layouts[k] = l;
+      const auto price = l == best_->layouts[k] || l.empty() ? std::nullopt : plans_.known(best_->groups, layouts);
+      if (price && (!found || *price < found->second)) found = {l, *price};
+    }
+    return found;
+  }
+
+ private:
+  void keep(const found_layouts& f) {
+    if (!best_ || f.price < best_->price) best_ = f;
+  }
+  const start& add_start(const std::string& name, group_layouts layouts) {
+    for (const auto& s : starts_)
+      if (s.layouts == layouts) return s;
+    starts_.push_back({name, std::move(layouts), {}});
+    auto& s = starts_.back();
+    s.price = plans_.of(first_.groups, s.layouts);
+    return s;
+  }
+  [[nodiscard]] input_layout replicated() const {
+    return input_layout(static_cast<std::size_t>(plans_.shape().axis_count()), -1);
+  }
+
+  void begin() {
+    starts_.clear();
+    const auto& groups = first_.groups;
+    const auto n = groups.size();
+    add_start("nothing annotated", group_layouts(n));
+    if (n == 0) return;
+    add_start("all replicated", group_layouts(n, replicated()));
+    group_layouts all_split;
+    for (const auto& g : groups) all_split.push_back(split_over_all(plans_.shape(), g.shape));
+    add_start("all split over all devices", all_split);
+    // The batch: the input that, split along dim 0, lets the step be fastest.
+    std::optional<std::pair<std::size_t, plan_price>> batch;
+    for (std::size_t k = 0; k < n && k < most_batches; ++k) {
+      const auto rows = split_over_all(plans_.shape(), groups[k].shape, 0);
+      if (rows == replicated()) continue;
+      group_layouts layouts(n, replicated());
+      layouts[k] = rows;
+      const auto& s = add_start(input_name(k) + " along dim 0, all else replicated", std::move(layouts));
+      if (s.price && (!batch || *s.price < batch->second)) batch = {k, *s.price};
+    }
+    if (!batch) return;
+    const auto b = batch->first;
+    auto fsdp = all_split;
+    fsdp[b] = split_over_all(plans_.shape(), groups[b].shape, 0);
+    add_start(input_name(b) + " along dim 0, all else split over all devices", std::move(fsdp));
+    for (const auto& l : candidates(plans_.shape(), groups[b].shape, {})) {
+      if (l.empty()) continue;
+      group_layouts layouts(n);
+      layouts[b] = l;
+      add_start("", layouts);
+    }
+  }
+  [[nodiscard]] std::string input_name(std::size_t k) const {
+    return "input " + std::to_string(first_.groups[k].members.front());
+  }
+
+  /// One group at a time, then two axes.
+  void descend(found_layouts& f) {
+    for (bool is_better = true; is_better;) {
+      is_better = false;
+      for (std::size_t k = 0; k < f.groups.size(); ++k) {
+        auto layouts = f.layouts;
+        for (auto& l : candidates(plans_.shape(), f.groups[k].shape, f.layouts[k])) {
+          layouts[k] = std::move(l);
+          is_better = take_if_better(f, f.groups, layouts) || is_better;
+        }
+      }
+      is_better = exchange_axes(f) || is_better;
+    }
+  }
+  /// Two axes in each other's place in all groups.
+  bool exchange_axes(found_layouts& f) {
+    const auto axes = static_cast<std::size_t>(plans_.shape().axis_count());
+    for (std::size_t a = 0; a < axes; ++a)
+      for (std::size_t b = a + 1; b < axes; ++b) {
+        auto layouts = f.layouts;
+        bool is_even = true;
+        for (std::size_t k = 0; k < layouts.size(); ++k) {
+          if (layouts[k].empty()) continue;
+          std::swap(layouts[k][a], layouts[k][b]);
+          layouts[k].from_last = layouts[k].has_order() && !layouts[k].from_last;
+          is_even = is_even && divides_well(plans_.shape(), f.groups[k].shape, layouts[k]);
+        }
+        if (is_even && take_if_better(f, f.groups, layouts)) return true;
+      }
+    return false;
+  }
+  /// Two groups at once, along one axis.
+  bool improve_pair(found_layouts& f) {
+    for (std::size_t i = 0; i < f.groups.size(); ++i)
+      for (std::size_t j = i + 1; j < f.groups.size(); ++j)
+        if (improve_two(f, f.groups, f.layouts, i, j)) return true;
+    return false;
+  }
+  /// Every other member of a group as a group of its own.
+  bool improve_every_other(found_layouts& f) {
+    for (std::size_t k = 0; k < f.groups.size(); ++k) {
+      if (f.groups[k].members.size() < 2) continue;
+      auto groups = f.groups;
+      groups.push_back(groups[k]);
+      for (auto* half : {&groups[k], &groups.back()}) half->members.clear();
+      for (std::size_t m = 0; m < f.groups[k].members.size(); ++m)
+        (m % 2 == 0 ? groups[k] : groups.back()).members.push_back(f.groups[k].members[m]);
+      auto layouts = f.layouts;
+      layouts.push_back(layouts[k]);
+      if (improve_two(f, groups, layouts, k, groups.size() - 1)) return true;
+    }
+    return false;
+  }
+  bool improve_two(found_layouts& f, std::vector<input_group> groups, group_layouts now, std::size_t i, std::size_t j) {
+    bool is_better = false;
+    for (int a = 0; a < plans_.shape().axis_count(); ++a)
+      for (int d = -1; d < groups[i].shape.count && plans_.shape().sizes[a] > 1; ++d)
+        for (int e = -1; e < groups[j].shape.count; ++e) {
+          auto layouts = now;
+          for (const auto& [k, dim] : {std::pair(i, d), std::pair(j, e)}) {
+            if (layouts[k].empty()) layouts[k] = replicated();
+            layouts[k][static_cast<std::size_t>(a)] = dim;
+            layouts[k].from_last = layouts[k].from_last && layouts[k].has_order();
+          }
+          if (divides_well(plans_.shape(), groups[i].shape, layouts[i]) &&
+              divides_well(plans_.shape(), groups[j].shape, layouts[j]))
+            is_better = take_if_better(f, groups, layouts) || is_better;
+        }
+    return is_better;
+  }
+  bool take_if_better(found_layouts& f, const std::vector<input_group>& groups, const group_layouts& layouts) {
+    const auto price = plans_.of(groups, layouts);
+    if (!price || !(*price < f.price)) return false;
+    f = {std::vector<input_group>(groups), group_layouts(layouts), *price};
+    return true;
+  }
+  void write_found(found_layouts& f) {
+    if (std::none_of(f.layouts.begin(), f.layouts.end(), [](const auto& l) { return l.empty(); })) return;
+    std::optional<dynamic::program> p;
+    try {
+      p = plans_.planned(plans_.annotated(f.groups, f.layouts));
+    } catch (const error&) {
+      return;
+    }
+    if (p->mesh_info().shape.axis_count() != plans_.shape().axis_count()) return;  // an axis was cut, which inputs may lie along
+    auto layouts = f.layouts;
+    for (std::size_t k = 0; k < f.groups.size(); ++k) {
+      if (!layouts[k].empty()) continue;
+      const auto& view = p->view();
+      const auto& lies = view.value(view.inputs[static_cast<std::size_t>(f.groups[k].members.front())]).layout;
+      layouts[k] = replicated();
+      for (const auto& use : lies.splits) layouts[k][static_cast<std::size_t>(use.axis)] = use.dim;
+    }
+    const auto price = plans_.of(f.groups, layouts);
+    if (price && !(f.price < *price)) f = {f.groups, layouts, *price};
+  }
+
+  static constexpr std::size_t most_batches = 8;
+  found_layouts first_;  // its groups
+  priced_plans& plans_;
+  std::deque<start> starts_;
+  std::optional<found_layouts> best_;
+};
+
+}  // namespace gspmd::detail

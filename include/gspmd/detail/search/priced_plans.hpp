@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/passes/list/program_to_plan.hpp"
+#include "gspmd/detail/search/input_groups.hpp"
+#include "gspmd/detail/search/input_layout.hpp"
+#include "gspmd/dynamic/builder.hpp"
+#include "gspmd/report/network.hpp"
+
+/// Plans of one program with other annotations, and what each takes.
+namespace gspmd::detail {
+
+/// The price of a plan. The smaller one is better: a plan that fits into the memory of a device, then the faster one, by picoseconds, then
+/// the one that sends less, then the one that holds less. Of two that do not fit it is the one that holds less.
+struct plan_price {
+  bool fits = true;
+  std::int64_t picoseconds = 0;  // of a step
+  std::int64_t bytes = 0;        // that a device sends
+  std::int64_t memory = 0;       // that it holds
+  double communication = 0, computation = 0;
+
+  [[nodiscard]] double seconds() const { return communication + computation; }
+  friend bool operator<(const plan_price& a, const plan_price& b) {
+    if (a.fits != b.fits) return a.fits;
+    if (!a.fits) return std::tuple(a.memory, a.picoseconds) < std::tuple(b.memory, b.picoseconds);
+    return std::tuple(a.picoseconds, a.bytes, a.memory) < std::tuple(b.picoseconds, b.bytes, b.memory);
+  }
+};
+
+inline plan_price price_of(const dynamic::program& p, const network& net) {
+  const auto time = estimate(p, net);
+  return {true,
+          static_cast<std::int64_t>(std::llround(time.total() * 1e12)),
+          p.traffic().bytes,
+          p.peak_bytes_per_device(),
+          time.communication,
+          time.computation};
+}
+
+/// How much more a search may do. With the same number of plans, and time enough, it finds the same again.
+class search_budget {
+ public:
+  search_budget(int plans, double seconds, std::function<void(int)> report)
+      : most_(plans), seconds_(seconds), report_(std::move(report)), begin_(clock::now()) {}
+
+  /// Takes one plan off, if there is one.
+  bool take() {
+    if (is_spent()) return false;
+    ++made_;
+    if (report_) report_(made_);
+    return true;
+  }
+  [[nodiscard]] bool is_spent() {
+    if (seconds_ > 0 && !is_late_) is_late_ = std::chrono::duration<double>(clock::now() - begin_).count() > seconds_;
+    return is_late_ || made_ >= most_now_;
+  }
+  /// Lets plans be made up to this number of all that it has.
+  void allow(int plans) { most_now_ = plans < most_ ? plans : most_; }
+  [[nodiscard]] int made() const { return made_; }
+  [[nodiscard]] int most() const { return most_; }
+  /// Whether something is left out for want of time; then another run may find something else.
+  [[nodiscard]] bool is_late() const { return is_late_; }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  int most_, most_now_ = 0, made_ = 0;
+  double seconds_;
+  bool is_late_ = false;
+  std::function<void(int)> report_;
+  clock::time_point begin_;
+};
+
+/// Annotations of all groups of inputs of a program, in their order.
+using group_layouts = std::vector<input_layout>;
+
+/// Plans a program on one mesh with annotations of its inputs; remembers what each took.
+class priced_plans {
+ public:
+  priced_plans(const dynamic::builder& program, const network& net, search_budget& budget)
+      : program_(program), mesh_(program.mesh()), net_(net), most_memory_(mesh_.info().request.most_memory), budget_(budget) {}
+
+  [[nodiscard]] const dynamic::mesh& mesh() const { return mesh_; }
+  [[nodiscard]] std::int64_t most_memory() const { return most_memory_; }
+  [[nodiscard]] const mesh_shape& shape() const { return mesh_.info().shape; }
+
+  /// The price of the program so annotated; nothing: it is refused, or the budget is spent.
+  std::optional<plan_price> of(const std::vector<input_group>& groups, const group_layouts& layouts) {
+    const auto key = key_of(groups, layouts);
+    if (const auto it = known_.find(key); it != known_.end()) return it->second;
+    if (!budget_.take()) return {};
+    auto& price = known_[key];
+    try {
+      price = priced(annotated(groups, layouts));
+    } catch (const error& e) {
+      if (refused_.empty()) refused_ = e.text();
+    }
+    return price;
+  }
+  /// The price if it is known already.
+  [[nodiscard]] std::optional<plan_price> known(const std::vector<input_group>& groups, const group_layouts& layouts) const {
+    const auto it = known_.find(key_of(groups, layouts));
+    return it == known_.end() ? std::nullopt : it->second;
+  }
+  /// The program so annotated, as it is planned.
+  [[nodiscard]] graph annotated(const std::vector<input_group>& groups, const group_layouts& layouts) const {
+    graph g = program_.graph();
+    for (std::size_t k = 0; k < groups.size(); ++k)
+      for (const int i : groups[k].members) {
+        node& n = g.nodes[static_cast<std::size_t>(g.inputs[i])];
+        n.annotated = !layouts[k].empty();
+        if (n.annotated) n.annotation = annotation(sharding_of(layouts[k]));
+      }
+    graph planned = program_to_plan_at_run_time(g);
+    if (planned.failed()) throw error(std::string(planned.error.view()));
+    return planned;
+  }
+  /// The plan of such a program that is the fastest one, whatever it holds, and the one that is made for the memory of a device.
+  [[nodiscard]] dynamic::program fastest(const graph& g) const { return {mesh_.within(most_bytes), g, program_.functions()}; }
+  [[nodiscard]] dynamic::program planned(const graph& g) const { return {mesh_, g, program_.functions()}; }
+  /// Why the first program that was refused was.
+  [[nodiscard]] const std::string& refused() const { return refused_; }
+  /// Why the one that holds least does not fit.
+  [[nodiscard]] const std::string& too_large() const { return too_large_; }
+
+ private:
+  [[nodiscard]] static std::string key_of(const std::vector<input_group>& groups, const group_layouts& layouts) {
+    std::map<int, const input_layout*> by_input;
+    for (std::size_t k = 0; k < groups.size(); ++k)
+      for (const int i : groups[k].members) by_input[i] = &layouts[k];
+    std::string key;
+    for (const auto& [input, l] : by_input) {
+      for (const int d : l->dims) key += static_cast<char>('0' + d);
+      key += l->from_last ? '<' : '>';
+    }
+    return key;
+  }
+  /// The fastest plan, or if that does not fit the one within the memory. That takes many plans, and is made only where it may help: it is
+  /// no faster than the fastest one, holds the inputs, and where others did not fit, needs less to begin with.
+  plan_price priced(const graph& g) {
+    const auto p = fastest(g);
+    auto price = price_of(p, net_);
+    price.fits = most_memory_ <= 0 || price.memory <= most_memory_;
+    const auto inputs = price.fits ? 0 : bytes_of_inputs(p);
+    if (!price.fits && price.picoseconds < best_fitting_ && inputs <= most_memory_ &&
+        (price.memory < least_memory_ || inputs < least_inputs_)) {
+      try {
+        price = price_of(planned(g), net_);
+      } catch (const error& e) {
+        if (price.memory < least_memory_) too_large_ = e.text();
+        least_memory_ = std::min(least_memory_, price.memory);
+        least_inputs_ = std::min(least_inputs_, inputs);
+      }
+    }
+    if (price.fits && price.picoseconds < best_fitting_) best_fitting_ = price.picoseconds;
+    return price;
+  }
+  [[nodiscard]] static std::int64_t bytes_of_inputs(const dynamic::program& p) {
+    std::int64_t bytes = 0;
+    for (std::size_t k = 0; k < p.input_count(); ++k) bytes += p.input(k).local_bytes();
+    return bytes;
+  }
+
+  const dynamic::builder& program_;
+  dynamic::mesh mesh_;
+  const network& net_;
+  std::int64_t most_memory_;
+  search_budget& budget_;
+  std::map<std::string, std::optional<plan_price>> known_;
+  std::string refused_, too_large_;
+  static constexpr auto any = std::numeric_limits<std::int64_t>::max();
+  std::int64_t best_fitting_ = any;                       // picoseconds
+  std::int64_t least_memory_ = any, least_inputs_ = any;  // bytes of what did not fit
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/search/input_groups.hpp"
+#include "gspmd/detail/search/input_search.hpp"
+#include "gspmd/detail/search/mesh_shapes.hpp"
+#include "gspmd/detail/search/priced_plans.hpp"
+#include "gspmd/detail/search/sort_in_order.hpp"
+#include "gspmd/detail/search/value_search.hpp"
+#include "gspmd/dynamic/builder.hpp"
+#include "gspmd/dynamic/found_annotations.hpp"
+#include "gspmd/dynamic/mesh.hpp"
+#include "gspmd/report/inspect.hpp"
+#include "gspmd/report/network.hpp"
+
+/// Annotations of a program that has none, or few: found by planning it again and again.
+namespace gspmd {
+namespace dynamic {
+
+/// The means of a search, and how far it goes.
+struct annotation_search {
+  std::vector<dynamic::mesh> meshes;   // the best of these is found; see meshes_of
+  std::optional<network> connected{};  // by which is planned and estimated; none: what the meshes say, and default_network
+  std::int64_t memory_per_device = 0;  // bytes; 0: what the meshes say (`within`)
+  int most_plans = 1000;
+  double most_seconds = 60;  // 0: any time. What is found with time enough depends on the number of plans alone
+  std::function<void(const search_progress&)> report{};  // is called before each plan
+};
+
+/// Meshes of so many devices, of one axis, of two and of three: all ways to write it as a product, 16 at most of each number of axes, those
+/// whose axes are most alike first. Axes are called x, y and z; where names are given they are those, one axis for each at most, and 2x4 and
+/// 4x2 are two meshes, since the axes may be connected in different ways. Throws gspmd::error: fewer than one device, no name.
+inline std::vector<mesh> meshes_of(std::int64_t devices, const std::vector<std::string>& names = {}) {
+  if (devices < 1 || devices > mesh::most_devices) throw error("meshes_of: a mesh has 1 to 2^30 devices");
+  const std::vector<std::string> called = names.empty() ? std::vector<std::string>{"x", "y", "z"} : names;
+  std::vector<mesh> found;
+  for (const auto& sizes : detail::mesh_shapes(devices, std::min(called.size(), std::size_t{3}), !names.empty(), 16)) {
+    std::vector<mesh::axis> axes;
+    for (std::size_t a = 0; a < sizes.size(); ++a) axes.push_back({called[a], sizes[a]});
+    found.emplace_back(axes);
+  }
+  return found;
+}
+
+}  // namespace dynamic
+namespace detail {
+
+/// A search of `find_annotations`: on all meshes for a while, on the best three of them further, then for values on the best.
+class annotation_finder {
+ public:
+  annotation_finder(const std::function<dynamic::builder(const dynamic::mesh&)>& program, const dynamic::annotation_search& asked)
+      : program_(program),
+        asked_(asked),
+        net_(asked.connected.value_or(default_network)),
+        budget_(asked.most_plans, asked.most_seconds, [this](int made) { report(made); }) {
+    if (asked.meshes.empty()) throw error("find_annotations: give at least one mesh, as meshes_of(16) does");
+    if (asked.most_plans < 1)
+      throw error("find_annotations: at least one plan is made; most_plans is " + std::to_string(asked.most_plans));
+    if (asked.memory_per_device < 0)
+      throw error("find_annotations: a device holds a positive number of bytes, or 0 for any number");
+  }
+
+  [[nodiscard]] dynamic::found_annotations run() {
+    for (const auto& m : asked_.meshes) add_mesh(m);
+    const int all = budget_.most(), kept_for_values = all / 5;
+    std::vector<one_mesh*> order;
+    for (auto& m : meshes_) order.push_back(&m);
+    if (order.size() > 1) search(order, (all - kept_for_values) / 2, 2);
+    sort_in_order(order, [](const one_mesh* a, const one_mesh* b) { return is_better(*a, *b); });
+    int fitting = 0, others = 0;  // those on which nothing fits yet may be the better ones
+    std::erase_if(order, [&](const one_mesh* m) {
+      const auto& best = m->search->best();
+      return (best && best->price.fits ? ++fitting : ++others) > most_searched_further;
+    });
+    search(order, all - kept_for_values, most_descents);
+    sort_in_order(order, [](const one_mesh* a, const one_mesh* b) { return is_better(*a, *b); });
+    one_mesh& best = *order.front();
+    check(best);
+    budget_.allow(all);
+    best.search->say_explicitly();
+    return result(best);
+  }
+
+ private:
+  struct one_mesh {
+    dynamic::builder program;
+    std::optional<priced_plans> plans;
+    std::optional<input_search> search;
+    bool is_done = false;  // the search ended before its plans
+  };
+  static constexpr int most_searched_further = 3;
+  static constexpr std::size_t most_descents = 6;
+
+  void add_mesh(const dynamic::mesh& given) {
+    dynamic::mesh m = asked_.connected ? given.on(*asked_.connected) : given;
+    if (asked_.memory_per_device > 0) m = m.within(asked_.memory_per_device);
+    auto& one = meshes_.emplace_back(one_mesh{program_(m), {}, {}, false});
+    const graph& g = one.program.graph();
+    if (g.failed()) throw error(std::string(g.error.view()));
+    if (g.find_types != nullptr || g.type_local != nullptr)
+      throw error(
+          "find_annotations: the program writes its own communication, by types or manual regions; nothing is left to annotate");
+    one.plans.emplace(one.program, net_, budget_);
+    one.search.emplace(groups_of_inputs(g), *one.plans);
+  }
+  /// Searches on these meshes, each with the same number of plans of those up to `most`.
+  void search(const std::vector<one_mesh*>& on, int most, std::size_t descents) {
+    for (std::size_t k = 0; k < on.size(); ++k) {
+      now_ = on[k];
+      budget_.allow(budget_.made() + (most - budget_.made()) / static_cast<int>(on.size() - k));
+      on[k]->search->run(descents);
+      on[k]->is_done = !budget_.is_spent();
+    }
+  }
+  [[nodiscard]] static bool is_better(const one_mesh& a, const one_mesh& b) {
+    const auto &x = a.search->best(), &y = b.search->best();
+    return x && (!y || x->price < y->price);
+  }
+  void report(int made) const {
+    if (asked_.report) asked_.report({made, asked_.most_plans, now_ == nullptr ? "" : text_of(now_->plans->mesh())});
+  }
+  static std::string text_of(const dynamic::mesh& m) {
+    std::string t;
+    for (const auto& a : m.axes()) t += (t.empty() ? "" : ", ") + a.name + '=' + std::to_string(a.size);
+    return t;
+  }
+  /// Throws gspmd::error: nothing was planned, or nothing fits.
+  static void check(const one_mesh& best) {
+    const auto& found = best.search->best();
+    if (!found && !best.plans->refused().empty()) throw error(best.plans->refused());
+    if (!found) throw error("find_annotations: the time was over before the first plan was made; give more of most_seconds");
+    if (found->price.fits) return;
+    const auto p = best.plans->fastest(best.plans->annotated(found->groups, found->layouts));
+    const auto& view = p.view();
+    struct holder {
+      std::int64_t bytes = 0, largest = 0;
+      std::string name;
+      void add(const planned_value& v, const std::string& of) {
+        const auto own = elements(v.local) * bytes_of(v.type);
+        bytes += own;
+        if (own > largest) {
+          largest = own;
+          name = of + " of " + std::string(shape_text(v.global).view()) + ", of which a device has " +
+                 std::string(shape_text(v.local).view());
+        }
+      }
+    } inputs, outputs;
+    for (std::size_t k = 0; k < view.inputs.size(); ++k) inputs.add(view.value(view.inputs[k]), "input " + std::to_string(k));
+    for (std::size_t k = 0; k < view.outputs.size(); ++k) outputs.add(view.value(view.outputs[k]), "output " + std::to_string(k));
+    const auto part = [](const char* what, const holder& h) {
+      return std::string(what) + ' ' + std::to_string(h.bytes) + " bytes" +
+             (h.name.empty() ? "" : " (most of them " + h.name + ')');
+    };
+    throw error("find_annotations: no plan was found that fits into the " + std::to_string(best.plans->most_memory()) +
+                " bytes of a device. The one that holds least, on the mesh " + text_of(best.plans->mesh()) + ", holds " +
+                std::to_string(found->price.memory) + ": " + part("inputs", inputs) + ", " + part("outputs", outputs) +
+                ", and what is between them " + std::to_string(view.arena_bytes) + "; use more devices" +
+                (best.plans->too_large().empty() ? "" : ". Saving memory, " + best.plans->too_large()));
+  }
+
+  [[nodiscard]] dynamic::found_annotations result(one_mesh& best) {
+    const auto& found = *best.search->best();
+    dynamic::found_annotations r{best.plans->mesh(), {}, {}, {}, 0, false};
+    add_inputs(r, best);
+    add_compared(r, best);
+    graph& g = best.program.graph();
+    for (std::size_t k = 0; k < found.groups.size(); ++k)
+      for (const int i : found.groups[k].members) {
+        node& n = g.nodes[static_cast<std::size_t>(g.inputs[i])];
+        n.annotated = !found.layouts[k].empty();
+        if (n.annotated) n.annotation = annotation(sharding_of(found.layouts[k]));
+      }
+    const dynamic::inspection planned(best.program);
+    value_search values(planned, best.program.functions(), net_, budget_);
+    for (auto& v : values.run())
+      r.values.push_back({std::move(v.name), std::move(v.labels), std::move(v.dims), v.before.seconds()});
+    if (!r.values.empty()) {
+      r.compared.insert(r.compared.begin(), row(best, "found, with annotations of values", price_of(values.plan(), net_)));
+    }
+    r.plans = budget_.made();
+    r.is_complete = best.is_done && !budget_.is_spent();
+    return r;
+  }
+  static void add_inputs(dynamic::found_annotations& r, const one_mesh& best) {
+    const auto& found = *best.search->best();
+    const auto& mesh = best.plans->mesh().info();
+    const graph& g = best.program.graph();
+    for (std::size_t k = 0; k < found.groups.size(); ++k) {
+      const auto& group = found.groups[k];
+      const auto& first = g.nodes[static_cast<std::size_t>(g.inputs[group.members.front()])];
+      dynamic::found_input i{
+          group.members, std::string(graph::input_text(first.at).view()), group.type, {}, !found.layouts[k].empty(), {}, {}};
+      for (const auto e : group.shape) i.shape.push_back(e);
+      i.sharding = dims_of(mesh, sharding_of(found.layouts[k]), group.shape.count);
+      if (const auto next = best.search->next_best(k))
+        i.otherwise = std::string(sharding_text(mesh, sharding_of(next->first), group.shape.count).view()) +
+                      (next->second.fits ? ": " + cost_report::time_text(next->second.seconds()) : ": does not fit");
+      r.inputs.push_back(std::move(i));
+    }
+    std::sort(r.inputs.begin(), r.inputs.end(), [](const auto& a, const auto& b) { return a.inputs < b.inputs; });
+  }
+  static dynamic::compared_plan row(const one_mesh& m, const std::string& name, const plan_price& p) {
+    return {text_of(m.plans->mesh()), name, p.seconds(), p.communication, p.bytes, p.memory, p.fits};
+  }
+  void add_compared(dynamic::found_annotations& r, const one_mesh& best) const {
+    std::vector<std::pair<plan_price, dynamic::compared_plan>> rows;
+    for (const auto& m : meshes_) {
+      if (&m == &best || !m.search->best()) continue;
+      const auto& price = m.search->best()->price;
+      rows.emplace_back(price, row(m, "found", price));
+    }
+    for (const auto& s : best.search->starts())
+      if (!s.name.empty() && s.price) rows.emplace_back(*s.price, row(best, s.name, *s.price));
+    sort_in_order(rows, [](const auto& a, const auto& b) { return a.first < b.first; });
+    r.compared.push_back(row(best, "found", best.search->best()->price));
+    for (auto& [price, one] : rows) r.compared.push_back(std::move(one));
+  }
+
+  const std::function<dynamic::builder(const dynamic::mesh&)>& program_;
+  const dynamic::annotation_search& asked_;
+  network net_;
+  search_budget budget_;
+  std::deque<one_mesh> meshes_;  // which plans and searches point into
+  const one_mesh* now_ = nullptr;
+};
+
+}  // namespace detail
+namespace dynamic {
+
+/// Searches annotations of the inputs of a program that have none, and of values where one makes the step faster by a hundredth, so that it
+/// takes least time on a network, by the planner's own estimate, and fits into the memory of a device. Annotations that are there stay.
+/// Inputs of equal layers get one annotation: those of one type and shape that are called alike but for numbers, and that operators read
+/// in the same way. `program` builds the program on a mesh:
+///
+///     const auto found = dynamic::find_annotations([](const dynamic::mesh& m) {
+///       dynamic::builder b(m);
+///       const value x = b.input(dynamic::in<float>({4096, 1024})), w = b.input(dynamic::in<float>({1024, 1024}));
+///       b.output(relu(einsum<"bd,df->bf">(x, w)));
+///       return b;
+///     }, {.meshes = dynamic::meshes_of(16), .memory_per_device = 8 * GiB});
+///     std::puts(found.text().c_str());   // the lines to write, and what was compared
+///
+/// It is a search, not a proof: a coordinate descent from several starts, `most_plans` plans in all, of which nothing is run. An output that
+/// is the input of the next step lies as that one only if the program says so (`next_value`, `carried`). Throws gspmd::error: no mesh, no
+/// plan to make, a program with a mistake or one that writes its own communication, no plan that fits, with the least that was found and
+/// what holds it.
+inline found_annotations find_annotations(const std::function<builder(const mesh&)>& program, const annotation_search& asked) {
+  return detail::annotation_finder(program, asked).run();
+}
+
+}  // namespace dynamic
+}  // namespace gspmd

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# --search: the annotations that are found, the document with them, and the errors. Nothing in it is measured, so that it is always the same.
+include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
+
+# On the mesh of the document, with little memory, and of 16 devices.
+set(found "")
+file(READ "${here}/search/layers.json" document)
+plan(0 search/layers.json --search --plans 150)
+string(APPEND found "${out}\n")
+string(REPLACE "\"axes\"" "\"memory_per_device\": 8388608, \"axes\"" little "${document}")
+file(WRITE "${SCRATCH}/little.json" "${little}")
+plan(0 "${SCRATCH}/little.json" --search --plans 150 --annotated "${SCRATCH}/annotated.json")
+string(APPEND found "${out}\n")
+plan(0 search/layers.json --search --plans 150 --devices 16)
+string(APPEND found "${out}")
+golden(search.txt "${found}")
+if(NOT err STREQUAL "")
+  message(SEND_ERROR "a search says on no terminal: ${err}")
+endif()
+
+# The document that was written is one, and takes what was found.
+file(READ "${SCRATCH}/annotated.json" annotated)
+string(JSON sharding GET "${annotated}" inputs 0 sharding)
+has("${sharding}" "x")
+plan(0 "${SCRATCH}/annotated.json" --search --plans 10)
+string(REGEX MATCH "> +[0-9.]+ us" again "${out}")
+has("${found}" "${again}")
+plan(0 "${SCRATCH}/annotated.json" --json)
+string(JSON peak GET "${out}" peak_bytes_per_device)
+if(peak GREATER 8388608)
+  message(SEND_ERROR "the document that a search found for 8388608 bytes holds ${peak}")
+endif()
+
+# Annotations of the document stay, but for those of a search that begins anew.
+plan(0 valid/mlp.json --search --plans 20)
+if(out MATCHES "\"sharding\": [^\n]* in x")
+  message(SEND_ERROR "an input that is annotated is annotated again:\n${out}")
+endif()
+plan(0 valid/mlp.json --search --plans 20 --anew)
+has("${out}" "in x")
+
+string(REPLACE "8388608" "4096" least "${little}")
+file(WRITE "${SCRATCH}/least.json" "${least}")
+plan(1 "${SCRATCH}/least.json" --search --plans 60)
+has("${err}" "--search: find_annotations: no plan was found that fits into the 4096 bytes of a device. The one that holds least, on the mesh x=4, y=4, holds ")
+plan(1 strict/manual_runs.json --search)
+has("${err}" "--search: the document writes its own communication, and nothing is left to annotate")
+plan(2 search/layers.json --devices 8)
+has("${err}" "--anew, --devices, --plans and --annotated are about a search, and there is no --search")
+plan(2 search/layers.json --search --json)
+has("${err}" "--search says what it found in the place of the table")
+plan(2 search/layers.json --search --plans none)
+has("${err}" "--plans needs a whole number from 1 to 999999")
