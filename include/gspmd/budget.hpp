@@ -183,26 +183,30 @@ constexpr traffic_count count_traffic(const plan_view& p, const collective_filte
   return count_traffic_at_run_time(p, which);
 }
 
-/// The flops of a node are those of all its trips; of the bodies of a conditional the dearer one counts.
-constexpr std::int64_t total_flops(const plan_view& p) {
+/// Adds up `of(node)` over a run: it is of all trips of a node; of the bodies of a conditional the dearer one counts.
+template <class Of>
+constexpr std::int64_t total_of_nodes(const plan_view& p, Of of) {
   std::vector<std::int64_t> body(p.nodes.size(), 0);  // by the node that opens it
   std::vector<std::int64_t> second;                   // bodies whose first is not reached yet: backwards, a body is all there
   std::int64_t total = 0;
   for (std::size_t i = p.nodes.size(); i-- > 0;) {
     const auto& n = p.nodes[i];
-    std::int64_t flops = saturating_add(n.flops, body[i]);
+    std::int64_t own = saturating_add(of(n), body[i]);
     if (n.op == opcode::otherwise) {
-      second.push_back(flops);
+      second.push_back(own);
       continue;
     }
     if (n.op == opcode::branch) {
-      if (flops < second.back()) flops = second.back();
+      if (own < second.back()) own = second.back();
       second.pop_back();
     }
     auto& sum = n.region < 0 ? total : body[static_cast<std::size_t>(n.region)];
-    sum = saturating_add(sum, flops);
+    sum = saturating_add(sum, own);
   }
   return total;
+}
+constexpr std::int64_t total_flops(const plan_view& p) {
+  return total_of_nodes(p, [](const planned_node& n) { return n.flops; });
 }
 
 /// The bytes of the buffers in which an MPI communicator packs messages, beside the memory of the plan: they grow to what the largest step

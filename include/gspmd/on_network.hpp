@@ -34,7 +34,7 @@ struct axis_link {
   double seconds_per_message = 0;  // torus: for each link on the way
 };
 
-/// A network, and how fast a device computes. Of a program on `views` the axes are those of the first mesh.
+/// A network, and how fast a device computes: the rate of large products, and what its memory moves (with_memory). Of a program on `views` the axes are those of the first mesh.
 ///
 ///     constexpr network pod(61.5e12, {{"x", topology::torus, 70e9, 1e-6}, {"y", topology::torus, 70e9, 1e-6}});
 ///     constexpr network cluster(1e12, 10e9, 1e-6);   // one switch joins all devices
@@ -44,7 +44,9 @@ class network {
   /// Throws gspmd::error: a rate that is not positive, a time that is negative.
   constexpr network(double flops_per_second, std::initializer_list<axis_link> links)
       : network(flops_per_second, detail::span<const axis_link>(links.begin(), links.size())) {}
-  constexpr network(double flops_per_second, detail::span<const axis_link> links) : flops_per_second_(flops_per_second) {
+  constexpr network(double flops_per_second, detail::span<const axis_link> links)
+      : flops_per_second_(flops_per_second),
+        memory_bytes_per_second_(flops_per_second / static_cast<double>(detail::default_flops_per_byte_of_memory)) {
     if (!(flops_per_second > 0)) throw error("network: a device computes at a positive rate");
     if (links.size() > static_cast<std::size_t>(detail::max_axes)) throw error("network: a mesh has at most 16 axes");
     for (const auto& link : links) {
@@ -61,7 +63,18 @@ class network {
     if (connected == topology::torus) throw error("network: what joins all devices alike is `switched` or `tapered`");
     is_one_switch_ = true;
   }
+  /// Returns the same network, of devices whose memory moves so many bytes a second, read and written; unless it is said, a byte in the time
+  /// of 10 flops. Throws gspmd::error: a rate that is not positive.
+  ///
+  ///     constexpr network tpu_v3 = network(61.5e12, {{"x", topology::torus, 70e9, 1e-6}}).with_memory(450e9);
+  [[nodiscard]] constexpr network with_memory(double bytes_per_second) const {
+    if (!(bytes_per_second > 0)) throw error("network: the memory of a device has a positive rate");
+    network result = *this;
+    result.memory_bytes_per_second_ = bytes_per_second;
+    return result;
+  }
   [[nodiscard]] constexpr double flops_per_second() const { return flops_per_second_; }
+  [[nodiscard]] constexpr double memory_bytes_per_second() const { return memory_bytes_per_second_; }
   /// Throws gspmd::error: nothing is known of the axis.
   [[nodiscard]] constexpr const axis_link& link(std::string_view axis) const {
     if (is_one_switch_) return links_[0];
@@ -78,6 +91,8 @@ class network {
   [[nodiscard]] constexpr rates_or_problem rates_on(const detail::mesh_info& mesh) const {
     rates_or_problem result;
     result.rates.per_1024_flops = per_1024(flops_per_second_);
+    result.rates.per_kib_of_memory = per_1024(memory_bytes_per_second_);
+    result.rates.is_named = true;
     if (is_one_switch_) {
       result.rates.one_switch = rate_of(links_[0]);
       return result;
@@ -109,25 +124,26 @@ class network {
             link.connected == topology::tapered};
   }
   detail::inline_vec<axis_link, detail::max_axes> links_;
-  double flops_per_second_ = 0;
+  double flops_per_second_ = 0, memory_bytes_per_second_ = 0;
   bool is_one_switch_ = false;
 };
 
 /// The network by which plans are chosen where none is named: bytes decide. A device sends 31.25 GB/s to any other, a message costs nothing
-/// by itself, and a device computes 10^12 flops/s. What a message costs differs a hundredfold between threads, processes and clusters, and
+/// by itself, and a device computes 10^12 flops/s; its memory, 100 GB/s, counts in estimates, and not for plans. What a message costs differs a hundredfold between threads, processes and clusters, and
 /// a plan for one of them is bad on the others: who knows his network says so, and small exchanges then count as what they take.
 inline constexpr network default_network(1e12, 31.25e9, 0);
 
 /// A cluster as there are today, for who does not know more of his: a device has a port of 25 GB/s (200 Gb/s: HPE Slingshot 11, InfiniBand
 /// HDR), a message takes 2 microseconds, what many devices trade with each other shares the links between switches, and a device computes
-/// 10^12 flops/s. Large programs on thousands of devices have the plans on it that they have on the torus of GSPMD's Tables 1 and 2; of small
+/// 10^12 flops/s and moves 100 GB/s of its memory. Large programs on thousands of devices have the plans on it that they have on the torus of GSPMD's Tables 1 and 2; of small
 /// ones it prefers few messages, so that tensors of some KB are gathered, and what they are needed for is computed by every device.
 ///
 ///     using step = compile<layer, on_network<pod, cluster_network>, in<float, dims<65536, 8192>, split<"x", "y">>>;
 inline constexpr network cluster_network(1e12, 25e9, 2e-6, topology::tapered);
 
 /// A mesh whose devices are connected so: in the place of a mesh, for `compile`. Of the plans there are, the one is chosen that takes
-/// least time on this network: what its collectives take, by axis, and what a device computes; then fewest bytes. Arrays are those of
+/// least time on this network: what its collectives take, by axis, and what a device computes, or moves in its memory where that takes
+/// longer; then fewest bytes. Arrays are those of
 /// the mesh itself. At run time: dynamic::mesh::on.
 ///
 ///     constexpr network torus(61.5e12, {{"x", topology::torus, 70e9, 1e-6}, {"y", topology::torus, 70e9, 1e-6}});

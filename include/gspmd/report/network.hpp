@@ -22,9 +22,9 @@ namespace gspmd {
 /// Seconds by mesh axis, in the order of the mesh.
 using axis_seconds = detail::inline_vec<double, detail::max_axes>;
 
-/// The estimated time of one run of a program: nothing overlaps, and computing is limited by arithmetic alone. Loops take as often as they
-/// run; of the bodies of a conditional, the one that communicates longer counts for the communication, and the one that computes more for
-/// the computation.
+/// The estimated time of one run of a program: operators and collectives follow each other. An operator takes what its arithmetic takes, or
+/// its memory if that is longer (detail/passes/choose/operator_work.hpp: as plans are chosen). Loops take as often as they run; of the bodies
+/// of a conditional, the one that communicates longer counts for the communication, and the one that computes longer for the computation.
 struct time_estimate {
   axis_seconds over;         // by mesh axis; their sum is `communication`
   double communication = 0;  // seconds
@@ -66,8 +66,8 @@ constexpr axis_times step_times(const network_rates& net, const plan_view& p, co
 
 constexpr time_estimate estimate_plan(const plan_view& p, const mesh_info& mesh, const network& net) {
   time_estimate result;
-  result.computation = static_cast<double>(total_flops(p)) / net.flops_per_second();
   const network_rates rates = rates_on(net, mesh);
+  result.computation = seconds_of(total_of_nodes(p, [&](const planned_node& n) { return rates.time_of(n.work); }));
   struct time_sum {
     axis_seconds over;
     double total = 0;

@@ -41,19 +41,31 @@ struct link_rate {
   [[nodiscard]] constexpr std::int64_t time_of_messages(std::int64_t count) const { return multiply_time(per_message, count); }
 };
 
+/// What one device does in an operator, as far as its time goes.
+struct operator_work {
+  std::int64_t flops = 0;  // that take as long at the rate of large products
+  std::int64_t bytes = 0;  // read from its memory, and written
+};
+
 /// A network, as plans are chosen for it. By itself it is the one that counts where the user names none: one switch, and nothing
 /// counts but what goes through it (support/tuning.hpp).
 struct network_rates {
   inline_vec<link_rate, max_axes> links;  // by mesh axis; none: one switch for all
   link_rate one_switch;
   std::int64_t per_1024_flops = default_picoseconds_per_1024_flops;
+  std::int64_t per_kib_of_memory = default_flops_per_byte_of_memory * default_picoseconds_per_1024_flops;
+  bool is_named = false;  // by the user: operators are priced by their extents and their memory too
 
   [[nodiscard]] constexpr const link_rate& of(int axis) const { return axis < links.count ? links.items[axis] : one_switch; }
   /// A collective takes what its bytes take, whatever its kind and axes.
   [[nodiscard]] constexpr bool is_by_bytes() const {
     return links.empty() && one_switch.per_message == 0 && !one_switch.is_tapered;
   }
-  [[nodiscard]] constexpr std::int64_t time_of_flops(std::int64_t flops) const { return picoseconds_of(flops, per_1024_flops); }
+  /// A device computes while its memory moves: the larger of both (a roofline).
+  [[nodiscard]] constexpr std::int64_t time_of(const operator_work& work) const {
+    const auto computing = picoseconds_of(work.flops, per_1024_flops), moving = picoseconds_of(work.bytes, per_kib_of_memory);
+    return computing > moving ? computing : moving;
+  }
   /// No byte goes faster.
   [[nodiscard]] constexpr std::int64_t fastest_per_kib() const {
     if (links.empty()) return one_switch.per_kib;

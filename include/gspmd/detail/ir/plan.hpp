@@ -32,6 +32,7 @@ struct planned_node {
   location at;
   int value = -1;          // its result as the operator leaves it; -1: no output depends on it
   std::int64_t flops = 0;  // of one device, in all steps it became and all trips of them (flops.hpp says how they are counted)
+  operator_work work;      // the same, with its memory: what it takes time for
   int region = -1;         // the node in whose body it stands
   int scope = -1;          // the named part of the program that it belongs to
   // Of an operator that moves all elements alike: along which dim, and how much further along it the operand has what comes here.

@@ -26,7 +26,9 @@ constexpr bool same_list(span<const scope>, span<const scope>, Same) {
 
 constexpr bool same_plan(const plan_view& a, const plan_view& b) {
   const auto same = []<class Entry>(const Entry& x, const Entry& y) {
-    if constexpr (std::is_same_v<Entry, planned_node>) return x.op == y.op && x.value == y.value && x.flops == y.flops;
+    if constexpr (std::is_same_v<Entry, planned_node>)
+      return x.op == y.op && x.value == y.value && x.flops == y.flops && x.work.flops == y.work.flops &&
+             x.work.bytes == y.work.bytes;
     else return x == y;
   };
   return same_mesh(*a.mesh, *b.mesh) && a.arena_bytes == b.arena_bytes && lists_of_plan(a, [&](const auto&... list) {

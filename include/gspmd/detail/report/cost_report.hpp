@@ -24,7 +24,7 @@ class cost_report {
  public:
   /// `scope`: of that part of the program only; see scope_names.
   cost_report(const plan_view& plan, const mesh_info& mesh, const network& net, std::string_view scope = {})
-      : plan_(plan), mesh_(mesh), rates_(rates_on(net, mesh)), flops_per_second_(net.flops_per_second()), scopes_(plan, scope) {}
+      : plan_(plan), mesh_(mesh), rates_(rates_on(net, mesh)), scopes_(plan, scope) {}
 
   /// The collectives of one row: of one kind over the same axes.
   struct sum {
@@ -52,9 +52,15 @@ class cost_report {
       all.seconds += one.seconds;
     }
     std::int64_t flops = scopes_.shows_all() ? total_flops(plan_) : 0;  // of a conditional, of one body
-    for (std::size_t i = 0; i < plan_.nodes.size() && !scopes_.shows_all(); ++i)
-      if (scopes_.is_shown(static_cast<int>(i))) flops = saturating_add(flops, plan_.nodes[i].flops);
-    std::vector<std::pair<std::string, std::string>> rows{{"computing", time_text(seconds_of_flops(flops))},
+    double computing = 0;
+    if (scopes_.shows_all())
+      computing = detail::seconds_of(total_of_nodes(plan_, [&](const planned_node& n) { return rates_.time_of(n.work); }));
+    for (std::size_t i = 0; i < plan_.nodes.size() && !scopes_.shows_all(); ++i) {
+      if (!scopes_.is_shown(static_cast<int>(i))) continue;
+      flops = saturating_add(flops, plan_.nodes[i].flops);
+      computing += seconds(plan_.nodes[i]);
+    }
+    std::vector<std::pair<std::string, std::string>> rows{{"computing", time_text(computing)},
                                                           {"flops", std::to_string(flops)},
                                                           {"communication", time_text(all.seconds)},
                                                           {"collectives", std::to_string(all.count)},
@@ -125,7 +131,10 @@ class cost_report {
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
       const auto& n = plan_.nodes[i];
       if (!scopes_.is_shown(static_cast<int>(i))) continue;
-      for (const int s : scopes_.around(n.scope)) in_scopes[scopes_.name(s)].flops += n.flops;
+      for (const int s : scopes_.around(n.scope)) {
+        in_scopes[scopes_.name(s)].flops += n.flops;
+        in_scopes[scopes_.name(s)].seconds += seconds(n);
+      }
       if (n.value < 0 || words_of(n.op).made != origin::shards) continue;
       auto& all = computed[name_of(n.op)];
       ++all.count;
@@ -138,7 +147,6 @@ class cost_report {
         all.bytes += s.bytes_sent * s.times;
         all.seconds += seconds(s);
       }
-    for (auto& [name, k] : in_scopes) k.seconds += seconds_of_flops(k.flops);
 
     text_table table;
     for (const std::size_t column : {1U, 2U, 3U}) table.align_right(column);
@@ -205,16 +213,21 @@ class cost_report {
     std::int64_t flops = 0;
   };
   [[nodiscard, gnu::cold]] std::vector<event> events() const {
-    std::vector<std::int64_t> flops(plan_.steps.size(), 0);
-    std::int64_t read_along = 0;  // of operators that are part of the step of a later one
+    struct work {
+      std::int64_t flops = 0;
+      double seconds = 0;
+    };
+    std::vector<work> done(plan_.steps.size());
+    work read_along;  // of operators that are part of the step of a later one
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
       const auto& n = plan_.nodes[i];
       if (n.value < 0) continue;
       const int step = plan_.value(n.value).step;
-      if (scopes_.is_shown(static_cast<int>(i))) read_along += n.flops;
+      if (scopes_.is_shown(static_cast<int>(i))) read_along = {read_along.flops + n.flops, read_along.seconds + seconds(n)};
       if (step < 0) continue;
-      flops[static_cast<std::size_t>(step)] += read_along;
-      read_along = 0;
+      auto& all_of = done[static_cast<std::size_t>(step)];
+      all_of = {all_of.flops + read_along.flops, all_of.seconds + read_along.seconds};
+      read_along = {};
     }
     std::vector<event> all;
     double now = 0;
@@ -225,7 +238,7 @@ class cost_report {
     };
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const auto& s = plan_.steps[i];
-      if (flops[i] > 0) add({&s, -1, false, 0, seconds_of_flops(flops[i]), flops[i]});
+      if (done[i].seconds > 0) add({&s, -1, false, 0, done[i].seconds, done[i].flops});
       if (!is_sent(s)) continue;
       const auto times = step_times(rates_, plan_, mesh_.shape, s);
       bool goes_on = false;
@@ -350,7 +363,8 @@ class cost_report {
     if (at.is_input()) return std::string(graph::input_text(at).view());
     return std::string(graph::base_name(at.file)) + (at.line > 0 ? ':' + std::to_string(at.line) : std::string());
   }
-  [[nodiscard]] double seconds_of_flops(std::int64_t flops) const { return static_cast<double>(flops) / flops_per_second_; }
+  /// Returns the seconds of an operator in one run of the program.
+  [[nodiscard]] double seconds(const planned_node& n) const { return detail::seconds_of(rates_.time_of(n.work)); }
 
  private:
   [[nodiscard]] bool is_sent(const plan_step& s) const { return communicates(s) && scopes_.is_shown(s); }
@@ -376,7 +390,6 @@ class cost_report {
   const plan_view& plan_;
   const mesh_info& mesh_;
   network_rates rates_;
-  double flops_per_second_;
   scope_names scopes_;
 };
 

@@ -61,7 +61,7 @@ class html_program {
     add_row(escaped_xml(n.at.is_input() ? line : name_of(n.op)), escaped_xml(type + ' ' + lies),
             line + ": " + type + ", sharding " + lies + ", on a device " + std::string(shape_text(v.local).view()) + ", " +
                 std::to_string(n.flops) + " flops",
-            costs_.seconds_of_flops(n.flops), 0);
+            costs_.seconds(n), 0);
     for (const int k : sends)
       if (k > made) add_collective(plan_.steps[static_cast<std::size_t>(k)]);
   }

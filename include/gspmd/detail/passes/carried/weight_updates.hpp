@@ -10,10 +10,6 @@
 /// Automatic cross-replica sharding of weight updates (Xu et al. 2020): devices that hold the same weights each update a part of them.
 namespace gspmd::detail {
 
-/// An update reads and writes memory and computes little: a byte of what it reads and writes counts as so many operations (an A100 does
-/// 13 in the time of one, CPUs 5 to 10). Networks say how fast a device computes, and not how fast its memory is.
-inline constexpr std::int64_t flops_per_byte_of_memory = 10;
-
 /// Splits the updates of weights over mesh axes, in a program whose next values are marked (next_values.hpp), by annotations alone: what is sent
 /// for them is the planner's choice as for those that a user writes, a reduce_scatter of the gradient, the update of a part, and an all_gather
 /// of the new weight.
@@ -203,9 +199,8 @@ class weight_updates {
   }
   /// The gradient is read, and what is carried read and written.
   [[nodiscard]] constexpr std::int64_t time_of_update(const group& with, std::int64_t elems, std::int64_t bytes) const {
-    const auto by_memory = (1 + 2 * with.carried) * bytes * flops_per_byte_of_memory;
-    const auto each = by_memory > with.operations ? by_memory : with.operations;
-    return net_.time_of_flops(saturating_multiply(elems, each));
+    return net_.time_of(
+        {saturating_multiply(elems, with.operations), saturating_multiply(elems, (1 + 2 * with.carried) * bytes)});
   }
   /// The time to gather the operands of a reduction: where that is less, each device computes the gradient of all examples.
   [[nodiscard]] constexpr std::int64_t gather_time_of(const node& n) const {

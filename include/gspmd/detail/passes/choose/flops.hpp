@@ -4,27 +4,56 @@
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/passes/choose/operator_work.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
-/// The arithmetic of every line of the program on the device that has most of it, shards counted with their padding: what its
-/// operators state of themselves. Data that only moves, and what collectives add up on the way, counts nothing.
-constexpr void count_flops(const graph& g, const mesh_shape& mesh, const local_program& p, span<planned_node> nodes) {
+/// The uses of the mesh axes by the factors of an operator, from the layouts of its operands and result. Of an operand that goes round a
+/// ring the others say all.
+constexpr factor_splits uses_in(const mesh_shape& mesh, const local_program& p, const instruction& op, const op_rule& rule) {
+  factor_splits uses;
+  for (int k = 0; k <= op.operands.count; ++k) {
+    const bool is_result = k == op.operands.count;
+    if (k == op.ring.operand) continue;
+    const auto& splits = p.value(is_result ? op.result : op.operands[k]).layout.splits;
+    for (const auto& use : to_factors(mesh, rule, is_result ? rule.result() : rule.operand(k), splits)) {
+      bool is_known = false;
+      for (const auto& known : uses) is_known = is_known || known.axis == use.axis;
+      if (!is_known) add_factor_split(uses, use.axis, use.dim);
+    }
+  }
+  return uses;
+}
+
+/// The arithmetic and the work of every line of the program on the device that has most of it, shards counted with their padding: flops
+/// as its operators state of themselves. Data that only moves, and what collectives add up on the way, counts no flops.
+constexpr void count_flops(const graph& g, const mesh_shape& mesh, const value_uses& uses, const local_program& p,
+                           span<planned_node> nodes) {
   for (const auto& op : p.ops) {
     if (op.what != instruction_kind::compute) continue;
-    auto& total = nodes[static_cast<std::size_t>(op.node)].flops;
-    total = saturating_add(total, facts_of(g.nodes[static_cast<std::size_t>(op.node)].op).flops(g, mesh, p, op));
+    const node& n = g.nodes[static_cast<std::size_t>(op.node)];
+    auto& line = nodes[static_cast<std::size_t>(op.node)];
+    const auto flops = facts_of(n.op).flops(g, mesh, p, op);
+    op_rule rule;
+    rule_of(g, n, rule);
+    const work_counter counter(g, mesh, uses, op.node, rule);
+    auto work = counter.of(uses_in(mesh, p, op, rule));
+    if (!counter.is_product()) work.flops = flops;
+    line.flops = saturating_add(line.flops, flops);
+    line.work.flops = saturating_add(line.work.flops, work.flops);
+    line.work.bytes = saturating_add(line.work.bytes, work.bytes);
   }
 }
 
 /// The lines of the program, with what each costs a device.
-constexpr vec<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, const local_program& local) {
+constexpr vec<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, const value_uses& uses,
+                                       const local_program& local) {
   vec<planned_node> nodes;
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     const node& n = g.nodes[i];
-    planned_node line{in_words(n.op), n.at, local.results[i], 0, n.region, n.scope};
+    planned_node line{in_words(n.op), n.at, local.results[i], 0, {}, n.region, n.scope};
     line.may_differ = n.annotation.layout.varying;
     if (facts_of(n.op).movements(n) == 1) {
       const index_map map = facts_of(n.op).map(g, n, 0);
@@ -36,11 +65,11 @@ constexpr vec<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, c
     line.is_started = n.is_started;
     nodes.push_back(line);
   }
-  count_flops(g, mesh, local, nodes);
+  count_flops(g, mesh, uses, local, nodes);
   for (auto& n : nodes)
     for (int r = n.region; r >= 0; r = nodes[static_cast<std::size_t>(r)].region)
       if (const node& start = g.nodes[static_cast<std::size_t>(r)]; start.op == opcode::loop)
-        n.flops = saturating_multiply(n.flops, start.integer);
+        for (auto* const of : {&n.flops, &n.work.flops, &n.work.bytes}) *of = saturating_multiply(*of, start.integer);
   return nodes;
 }
 

@@ -4,6 +4,7 @@
 #include "gspmd/detail/passes/choose/known_uses.hpp"
 #include "gspmd/detail/passes/choose/later_preferences.hpp"
 #include "gspmd/detail/passes/choose/operator_prices.hpp"
+#include "gspmd/detail/passes/choose/operator_work.hpp"
 
 namespace gspmd::detail {
 
@@ -27,10 +28,11 @@ class operator_chooser {
     std::int64_t all = 0, least = 0;
   };
   [[nodiscard]] constexpr own_times own_time(int i, const node& n, const op_rule& rule, const operator_use& use) const {
-    const use_search search(known_.mesh, known_.net(), rule, use_search::no_preferences);
-    const auto work = use.moved ? 0 : search.work_of(use.uses);
-    const auto least = use.moved ? 0 : search.work_of({}) / known_.mesh.device_count();
-    return {add_times(operator_prices(known_, i, n, rule).own(use).time, time_of_work(work)), time_of_work(least)};
+    const auto sent = operator_prices(known_, i, n, rule).own(use).time;
+    if (use.moved) return {sent, 0};
+    const work_counter work(known_.program, known_.mesh, known_.uses, i, rule, !known_.net().is_named);
+    return {add_times(sent, past_begin(known_.net().time_of(work.of(use.uses)))),
+            past_begin(known_.net().time_of(work.of({})) / known_.mesh.device_count())};
   }
 
   vec<tried_use>* record = nullptr;  // for those who ask why: every way, those too that a bound rules out
@@ -67,9 +69,10 @@ class operator_chooser {
         if (rule.factors[use.dim].kind != factor_kind::whole) first[use.axis] = use.dim;
     use_search search(mesh, known_.net(), rule, asked);
     operator_use best = use_of(known_, n, rule, search.assemble(first), held);
+    const work_counter work(known_.program, known_.mesh, known_.uses, i, rule, !known_.net().is_named);
     operator_prices known(known_, i, n, rule);
     cost least = known.of(best, use_search::no_limit);
-    if (least.bytes == 0 && least.refused == 0 && !is_repeated(search, best.uses) && record == nullptr) {
+    if (least.bytes == 0 && least.refused == 0 && !is_repeated(work, best.uses) && record == nullptr) {
       remembered_.remember(key, best);
       return best;
     }
@@ -88,12 +91,12 @@ class operator_chooser {
     search.know(tensors_of(i, n, rule));
     const later_preferences later(known_, readers_, i, n);
     least.refused += refusals(best);
-    least.time = add_times(least.time, add_times(work_time(search.work_of(best.uses)), later.left_after(best)));
+    least.time = add_times(least.time, add_times(work_time(work.of(best.uses)), later.left_after(best)));
     least.memory = search.memory_of(best.uses);
     const auto price_of = [&](const operator_use& trial, std::int64_t memory, std::int64_t limit) {
-      const auto work = work_time(search.work_of(trial.uses));
-      cost price = known.of(trial, limit - work);
-      price.time = add_times(price.time, work);
+      const auto time = work_time(work.of(trial.uses));
+      cost price = known.of(trial, limit - time);
+      price.time = add_times(price.time, time);
       price.refused += refusals(trial);
       if (price.time > limit) return price;
       price.time = add_times(price.time, later.left_after(trial));
@@ -150,10 +153,10 @@ class operator_chooser {
     return with.open > 0 || !with.chosen.empty();
   }
   /// Whether devices do the same work, and that is worth a look.
-  [[nodiscard]] constexpr bool is_repeated(const use_search& search, const factor_splits& uses) const {
+  [[nodiscard]] constexpr bool is_repeated(const work_counter& work, const factor_splits& uses) const {
     axis_mask used = 0;
     for (const auto& use : uses) used |= axis_bit(use.axis);
-    return (known_.mesh.wide_axes() & ~used) != 0 && work_time(search.work_of(uses)) >= least_picoseconds_of_shared_work;
+    return (known_.mesh.wide_axes() & ~used) != 0 && work_time(work.of(uses)) >= least_picoseconds_of_shared_work;
   }
   /// One movement in the place of the operator, from a form of its operand to what its result is to be.
   constexpr void consider_movement(int i, const node& n, operator_prices& prices_of, operator_use& best, cost& least) {
@@ -178,11 +181,10 @@ class operator_chooser {
   }
 
   /// Returns the time of the work beyond the time to begin it.
-  [[nodiscard]] constexpr std::int64_t work_time(std::int64_t products) const {
-    return known_.time_in_all_trips(time_of_work(products), known_.book.depth());
+  [[nodiscard]] constexpr std::int64_t work_time(const operator_work& work) const {
+    return known_.time_in_all_trips(past_begin(known_.net().time_of(work)), known_.book.depth());
   }
-  [[nodiscard]] constexpr std::int64_t time_of_work(std::int64_t products) const {
-    const auto time = known_.net().time_of_flops(saturating_multiply(2, products));
+  [[nodiscard]] static constexpr std::int64_t past_begin(std::int64_t time) {
     return time <= picoseconds_to_begin ? 0 : time - picoseconds_to_begin;
   }
 

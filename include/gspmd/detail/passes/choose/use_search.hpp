@@ -287,20 +287,6 @@ class use_search {
     return memory;
   }
 
-  /// How many combinations of indices a device goes through: the products of an einsum, the elements of the rest. Of a factor that
-  /// is looked into it is one index.
-  [[nodiscard]] constexpr std::int64_t work_of(const factor_splits& uses) const {
-    std::int64_t work = 1;
-    for (int f = 0; f < rule_.factors.count; ++f) {
-      if (rule_.factors[f].kind == factor_kind::indexed) continue;
-      std::int64_t parts = 1;
-      for (const auto& use : uses)
-        if (use.dim == f) parts *= mesh_.sizes[use.axis];
-      work = saturating_multiply(work, shard_extent(rule_.factors[f].size, parts));
-    }
-    return work;
-  }
-
  private:
   const mesh_shape& mesh_;
   const op_rule& rule_;

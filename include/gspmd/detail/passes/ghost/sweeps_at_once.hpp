@@ -7,7 +7,8 @@
 
 namespace gspmd::detail {
 
-/// Returns the time of a round: of its exchanges, and of its sweeps on all of the blocks. To copy an element takes what an operator takes.
+/// Returns the time of a round: of its exchanges, and of its sweeps on all of the blocks. Those small enough to go several
+/// times on one exchange lie in a cache, so that memory does not count: to copy an element takes what an operator takes.
 constexpr std::int64_t time_of_round(const ghost_reach& reach, std::int64_t sweeps) {
   const ghost_sweep& s = reach.sweep;
   const ghost_round round = reach.round_of(sweeps);
@@ -30,8 +31,8 @@ constexpr std::int64_t time_of_round(const ghost_reach& reach, std::int64_t swee
     }
     block = saturating_multiply(line, along.width());
   }
-  if (sweeps > 1) time = add_times(time, net.time_of_flops(saturating_multiply(block, 2 * fields)));  // into blocks, and back
-  return add_times(time, multiply_time(net.time_of_flops(saturating_multiply(block, computed)), sweeps));
+  if (sweeps > 1) time = add_times(time, net.time_of({saturating_multiply(block, 2 * fields), 0}));  // into blocks, and back
+  return add_times(time, multiply_time(net.time_of({saturating_multiply(block, computed), 0}), sweeps));
 }
 
 /// How many sweeps on one exchange are fastest on the mesh's network.

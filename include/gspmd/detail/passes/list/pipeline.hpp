@@ -267,7 +267,7 @@ struct steps_pass {
   using result = steps_result;
   static constexpr steps_result run(const auto& before) {
     const graph& g = before.program();
-    auto nodes = list_nodes(g, before.mesh(), before.template of<emit_pass>());
+    auto nodes = list_nodes(g, before.mesh(), before.template of<uses_pass>(), before.template of<emit_pass>());
     step_state state = scheduled(before, g);
     scheduler(state).finish();
     then<row_blocks_pass>(before, state);
