@@ -69,6 +69,8 @@ class mesh_reader {
     if (!reader.is_object()) return {};
     const auto before = errors_.count();
     const double flops = read_rate(reader, "flops_per_second", true);
+    const auto* const of_memory = reader.find("memory_bytes_per_second");
+    const double memory_rate = of_memory != nullptr ? read_rate(reader, "memory_bytes_per_second", true) : 0;
     std::vector<gspmd::axis_link> links;
     double bytes = 1, seconds = 0;
     if (const auto* list = reader.find("links"); list == nullptr) {
@@ -102,8 +104,8 @@ class mesh_reader {
     reader.refuse_unknown();
     if (errors_.count() != before) return {};
     try {
-      if (links.empty()) return gspmd::network(flops, bytes, seconds);
-      return gspmd::network(flops, links);
+      const auto made = links.empty() ? gspmd::network(flops, bytes, seconds) : gspmd::network(flops, links);
+      return memory_rate > 0 ? made.with_memory(memory_rate) : made;
     } catch (const gspmd::error& e) {
       errors_.add(at.str(), e.text());
       return {};
