@@ -30,13 +30,7 @@ template <class Client>
 class form_walk {
  public:
   constexpr form_walk(const graph& g, const mesh_shape& mesh, int saving, form_book& book, vec<int>& given, Client& client)
-      : graph_(g),
-        mesh_(mesh),
-        saving_(saving),
-        gives_way_(g.nodes, saving_level(saving) == 1 ? saving : 0, 0),
-        book_(book),
-        given_(given),
-        client_(client) {}
+      : graph_(g), mesh_(mesh), saving_(saving), book_(book), given_(given), client_(client) {}
 
   constexpr void visit(int i) {
     const node& n = at(i);
@@ -79,7 +73,8 @@ class form_walk {
     for (int k = 0; k < way.steps; ++k) {
       const reshard_step step = client_.step(way, k);
       const int root = book_.root_of(i);
-      const bool is_for_one = gives_way_(root) && is_gathered_again(mesh_, saving_, at(root), book_.layout_of(form), step.to);
+      const bool is_for_one = (gives_way_.empty() || gives_way_[root] != 0) &&
+                              is_gathered_again(mesh_, saving_, at(root), book_.layout_of(form), step.to);
       const int next = is_for_one ? book_.add_value(i, step.to) : book_.add(graph_, i, step.to);
       client_.moved(why, form, step, next, level);
       form = next;
@@ -196,7 +191,7 @@ class form_walk {
   const graph& graph_;
   const mesh_shape& mesh_;
   int saving_;
-  giving_way gives_way_;  // the inputs that are gathered again, of level 1
+  const vec<std::uint8_t> gives_way_ = giving_way(graph_.nodes, saving_, 1, 0);  // the inputs that are gathered again, of level 1
   form_book& book_;
   vec<int>& given_;  // what the open conditionals give
   Client& client_;

@@ -158,10 +158,10 @@ class completion {
   constexpr bool split_inputs() {
     bool any = false;
     if (saving_level(request_.saving) < 2) return false;
-    const giving_way gives_way(graph_.nodes, saving_level(request_.saving) == 2 ? request_.saving : 0, request_.most_memory);
+    const auto gives_way = giving_way(graph_.nodes, request_.saving, 2, request_.most_memory);
     for (int i = 0; i < static_cast<int>(dirty_.size()); ++i) {
       bool is_split = false;
-      if (!gives_way(i)) continue;
+      if (!gives_way.empty() && gives_way[i] == 0) continue;
       for (int a = 0; a < mesh_.axis_count() && is_split_to_save(mesh_, request_, nodes_[i], found_[i].layout); ++a) {
         if (mesh_.sizes[a] == 1 || (axes_[i] & axis_bit(a)) != 0) continue;
         int dim = -1;

@@ -88,14 +88,9 @@ class differentiator {
   /// were made just before, and nothing stands between.
   [[nodiscard]] constexpr int recomputed_to(int i, int first) const {
     for (std::size_t k = graph_.recomputed.size(); k-- > 0;)
-      if (graph_.recomputed[k].end - 1 == i && graph_.recomputed[k].begin >= first && is_around(graph_.recomputed[k].region))
+      if (graph_.recomputed[k].end - 1 == i && graph_.recomputed[k].begin >= first && graph_.is_visible(i))
         return static_cast<int>(k);
     return -1;
-  }
-  [[nodiscard]] constexpr bool is_around(int region) const {
-    int r = graph_.open_region;
-    while (r != region && r >= 0) r = at(r).region;
-    return r == region;
   }
 
   // Forward, a loop also stacks what every iteration finds in the carried values. Backward, a loop runs from the last iteration
@@ -147,11 +142,8 @@ class differentiator {
       recomputed_call c = graph_.recomputed[k];
       if (c.region != start && (c.region < 0 || !graph_.is_inside(c.region, start))) continue;
       c.region = c.region == start ? graph_.open_region : copy_in(body, c.region);
-      const auto copied = [&](int i) {
-        return first + static_cast<int>(std::lower_bound(body.nodes.begin(), body.nodes.end(), i) - body.nodes.begin());
-      };
-      c.begin = copied(c.begin);
-      c.end = copied(c.end);
+      for (int* const at : {&c.begin, &c.end})
+        *at = first + static_cast<int>(std::lower_bound(body.nodes.begin(), body.nodes.end(), *at) - body.nodes.begin());
       graph_.recomputed.push_back(c);
     }
     for (std::size_t k = 0; k < given.size(); ++k)

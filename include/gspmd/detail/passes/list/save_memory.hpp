@@ -33,38 +33,28 @@ constexpr vec<int> cheapest_inputs(span<const node> nodes, int level, std::int64
   vec<int> readers(nodes.size(), 0), inputs;
   for (const node& n : nodes)
     for (const int o : n.operands) ++readers[o];
-  const auto bytes = [&](int i) {
-    return bounded_bytes(nodes[static_cast<std::size_t>(i)].shape, bytes_of(nodes[static_cast<std::size_t>(i)].type));
-  };
+  const node* const all = nodes.data();
+  const auto bytes = [&](int i) { return bounded_bytes(all[i].shape, bytes_of(all[i].type)); };
   for (int i = 0; i < static_cast<int>(nodes.size()); ++i) {
-    const node& n = nodes[static_cast<std::size_t>(i)];
-    if (facts_of(n.op).made != origin::given || (level > 1 && (n.annotated || bytes(i) <= most_memory / 4096))) continue;
-    std::size_t at = inputs.size();
-    const auto is_cheaper = [&](int other) {
-      return readers[i] != readers[other] ? readers[i] < readers[other] : bytes(i) > bytes(other);
-    };
-    while (at > 0 && is_cheaper(inputs[at - 1])) --at;
-    inputs.insert(inputs.begin() + at, i);
+    if (facts_of(all[i].op).made != origin::given || (level > 1 && (all[i].annotated || bytes(i) <= most_memory / 4096)))
+      continue;
+    int* at = inputs.end();
+    while (at != inputs.begin() && (readers[i] != readers[at[-1]] ? readers[i] < readers[at[-1]] : bytes(i) > bytes(at[-1])))
+      --at;
+    inputs.insert(at, i);
   }
   return inputs;
 }
 
-/// Which inputs give way, where some do and some do not.
-class giving_way {
- public:
-  constexpr giving_way(span<const node> nodes, int saving, std::int64_t most_memory) : is_any_(inputs_giving_way(saving) > 0) {
-    if (!is_any_) return;
-    gives_way_.resize(nodes.size(), 0);
-    const vec<int> inputs = cheapest_inputs(nodes, saving_level(saving), most_memory);
-    for (std::size_t k = 0; k < inputs.size() && k < static_cast<std::size_t>(inputs_giving_way(saving)); ++k)
-      gives_way_[inputs[k]] = 1;
-  }
-  [[nodiscard]] constexpr bool operator()(int node) const { return !is_any_ || gives_way_[node] != 0; }
-
- private:
-  bool is_any_;
-  vec<std::uint8_t> gives_way_;  // by node
-};
+/// By node whether it gives way, where some of a level do; empty where all do.
+constexpr vec<std::uint8_t> giving_way(span<const node> nodes, int saving, int level, std::int64_t most_memory) {
+  vec<std::uint8_t> gives_way;
+  if (saving_level(saving) != level || inputs_giving_way(saving) == 0) return gives_way;
+  gives_way.resize(nodes.size(), 0);
+  const vec<int> inputs = cheapest_inputs(nodes, level, most_memory);
+  for (int k = 0; k < inputs_giving_way(saving); ++k) gives_way[inputs[k]] = 1;
+  return gives_way;
+}
 
 /// Whether a form of a node that is larger than what it was made of is there for one reader only.
 constexpr bool is_gathered_again(const mesh_shape& mesh, int saving, const node& n, const sharding& from, const sharding& to) {
