@@ -194,7 +194,7 @@ template <class Group>
   }
   (std::make_index_sequence<fold_steps(count)>{});
 }
-/// What row `from` has at `i` is stored at `at` of row `to`.
+/// Stores at `at` of row `to` what the group computes from row `from` at `i`.
 template <class Group>
 [[gnu::always_inline]] inline void compute_element(const typename fused_plan<Group>::row& from, std::int64_t i,
                                                    const typename fused_plan<Group>::row& to, std::int64_t at) {
