@@ -3,6 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/layouts.hpp>
