@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: the element type does not fit
+// expect: gspmd: an operand has an element type that the operator does not take
 // expect: fft at fft.cpp:
-// expect: x is f32; a transform is of complex numbers
+// expect: transform is of complex numbers
 #include <complex>
 
 #include <gspmd/fft.hpp>

@@ -7,6 +7,7 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 #include <string>
 #include <tuple>
@@ -176,7 +177,7 @@ std::string mistake_of_lines(int64_t outer, int64_t n, int64_t inner) {
   const auto size = static_cast<std::size_t>(outer * n * (inner + gap));
   const int64_t elems = detail::line_transform::of(n, outer * inner).scratch_elems();
   const int64_t along[] = {1, elems, 1}, ones[] = {1, 1, 1};
-  std::vector<std::complex<T>> x(size, {std::nan(""), 0}), y(size, {marker, marker});
+  std::vector<std::complex<T>> x(size, {std::numeric_limits<T>::quiet_NaN(), 0}), y(size, {marker, marker});
   detail::aligned_bytes scratch((elems + 1) * static_cast<int64_t>(sizeof x[0]));
   auto* const room = static_cast<std::complex<T>*>(static_cast<void*>(scratch.get()));
   room[elems] = marker;

@@ -157,7 +157,7 @@ constexpr int add_fft(graph& g, int operand, int dim, bool is_inverse, location 
   return g.add(n);
 }
 
-/// What is known, where x is transformed, of how it lies.
+/// The knowledge of how x lies where it is transformed.
 struct transformed_before {
   dim_places dims;     // of transforms that made it, the last one first
   dim_mask split = 0;  // by an annotation of it, or of what these transforms were made of
