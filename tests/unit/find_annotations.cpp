@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/written_program.hpp>
 #include <gspmd/find_annotations.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/next_value.hpp>
@@ -266,9 +267,10 @@ TEST_CASE("find_annotations: scalars, one device, and an axis that divides nothi
   CHECK(seven.inputs[0].sharding == lies_so{"", ""});  // of [6, 10] seven devices would hold more padding than an eighth
   CHECK(seven.inputs[1].sharding.empty());
   CHECK(has(seven.lines(), "dynamic::in<float>({}, {})  // input 1"));
-  // What the search may use up is counted: with one plan it says what that one is.
+  // One plan is all that it makes where no more are allowed.
   const auto one = dynamic::find_annotations(scaled, {.meshes = {dynamic::mesh({{"x", 2}})}, .most_plans = 1});
-  CHECK(one.plans <= 1);
+  CHECK(one.plans == 1);
+  CHECK(!one.is_complete);
 }
 
 TEST_CASE("find_annotations: what it refuses") {
@@ -286,6 +288,15 @@ TEST_CASE("find_annotations: what it refuses") {
   CHECK_MESSAGE(has(little, "inputs "), little);
   CHECK_MESSAGE(has(little, "(most of them input "), little);
   CHECK_MESSAGE(has(little, "use more devices"), little);
+  CHECK(has(refused(product, {.meshes = {m}, .most_seconds = 1e-12}),
+            "find_annotations: the time was over before the first plan was made"));
+  const auto written = [](const dynamic::mesh& on) {
+    dynamic::builder b(on);
+    const dynamic::written_program typed(b);
+    b.output(relu(f32(b, {8, 8})));
+    return b;
+  };
+  CHECK(has(refused(written, {.meshes = {m}}), "find_annotations: the program writes its own communication"));
   const auto mistaken = [](const dynamic::mesh& on) {
     dynamic::builder b(on);
     b.output(einsum<"ab,bc->ac">(f32(b, {4, 5}), f32(b, {4, 5})));
