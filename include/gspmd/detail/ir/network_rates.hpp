@@ -41,7 +41,7 @@ struct link_rate {
   [[nodiscard]] constexpr std::int64_t time_of_messages(std::int64_t count) const { return multiply_time(per_message, count); }
 };
 
-/// What one device does in an operator, as far as its time goes.
+/// The work of one device in an operator, as far as its time goes.
 struct operator_work {
   std::int64_t flops = 0;  // that take as long at the rate of large products
   std::int64_t bytes = 0;  // read from its memory, and written
