@@ -90,7 +90,7 @@ class network {
   };
   [[nodiscard]] constexpr rates_or_problem rates_on(const detail::mesh_info& mesh) const {
     rates_or_problem result;
-    result.rates.per_1024_flops = per_1024(flops_per_second_);
+    result.rates.per_mebiflop = per_1024(flops_per_second_ / 1024);
     result.rates.per_kib_of_memory = per_1024(memory_bytes_per_second_);
     result.rates.is_named = true;
     if (is_one_switch_) {

@@ -23,7 +23,8 @@ namespace gspmd {
 using axis_seconds = detail::inline_vec<double, detail::max_axes>;
 
 /// The estimated time of one run of a program: operators and collectives follow each other. An operator takes what its arithmetic takes, or
-/// its memory if that is longer (detail/passes/choose/operator_work.hpp: as plans are chosen). Loops take as often as they run; of the bodies
+/// its memory if that is longer (detail/passes/choose/operator_work.hpp: as plans are chosen, but that operators which state their own flops count
+/// for plans by their factors). Loops take as often as they run; of the bodies
 /// of a conditional, the one that communicates longer counts for the communication, and the one that computes longer for the computation.
 struct time_estimate {
   axis_seconds over;         // by mesh axis; their sum is `communication`

@@ -15,8 +15,8 @@ namespace gspmd::detail {
 inline constexpr effort effort_per_evaluation{64, 96, 400};
 inline constexpr std::size_t longest_in_one_evaluation = 480;  // in nodes
 #else
-inline constexpr effort effort_per_evaluation{256, 512, 4096};
-inline constexpr std::size_t longest_in_one_evaluation = 4096;
+inline constexpr effort effort_per_evaluation{256, 512, 1024};
+inline constexpr std::size_t longest_in_one_evaluation = 1536;
 #endif
 
 /// The results of the passes as constants: each is an evaluation of its own, from constant to constant, because compilers limit the steps

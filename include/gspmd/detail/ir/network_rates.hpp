@@ -52,7 +52,7 @@ struct operator_work {
 struct network_rates {
   inline_vec<link_rate, max_axes> links;  // by mesh axis; none: one switch for all
   link_rate one_switch;
-  std::int64_t per_1024_flops = default_picoseconds_per_1024_flops;
+  std::int64_t per_mebiflop = 1024 * default_picoseconds_per_1024_flops;  // of 2^20 flops: some devices do 1000 in a picosecond
   std::int64_t per_kib_of_memory = default_flops_per_byte_of_memory * default_picoseconds_per_1024_flops;
   bool is_named = false;  // by the user: operators are priced by their extents and their memory too
 
@@ -63,7 +63,11 @@ struct network_rates {
   }
   /// A device computes while its memory moves: the larger of both (a roofline).
   [[nodiscard]] constexpr std::int64_t time_of(const operator_work& work) const {
-    const auto computing = picoseconds_of(work.flops, per_1024_flops), moving = picoseconds_of(work.bytes, per_kib_of_memory);
+    const bool is_few = work.flops <= (std::int64_t{1} << 40);
+    const auto computing = per_mebiflop % 1024 == 0 ? picoseconds_of(work.flops, per_mebiflop / 1024)
+                           : is_few                 ? picoseconds_of(work.flops, per_mebiflop) / 1024
+                                                    : picoseconds_of(work.flops / 1024, per_mebiflop);
+    const auto moving = picoseconds_of(work.bytes, per_kib_of_memory);
     return computing > moving ? computing : moving;
   }
   /// No byte goes faster.

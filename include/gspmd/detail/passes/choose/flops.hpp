@@ -36,11 +36,19 @@ constexpr void count_flops(const graph& g, const mesh_shape& mesh, const value_u
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
     auto& line = nodes[static_cast<std::size_t>(op.node)];
     const auto flops = facts_of(n.op).flops(g, mesh, p, op);
-    op_rule rule;
-    rule_of(g, n, rule);
-    const work_counter counter(g, mesh, uses, op.node, rule);
-    auto work = counter.of(uses_in(mesh, p, op, rule));
-    if (!counter.is_product()) work.flops = flops;
+    operator_work work{flops, 0};
+    if (const auto& facts = facts_of(n.op);
+        facts.uniform || n.operands.count <= 1) {  // the same, without asking how the rule is used
+      const auto bytes = works(facts) ? moved_bytes(g, uses, op.node) : bytes_by_tensor();
+      for (int t = 0; t < bytes.count; ++t)
+        work.bytes += bytes[t] * elements(p.value(t < op.operands.count ? op.operands[t] : op.result).local);
+    } else {
+      op_rule rule;
+      rule_of(g, n, rule);
+      const work_counter counter(g, mesh, uses, op.node, rule);
+      const auto counted = counter.of(uses_in(mesh, p, op, rule));
+      work = counter.is_product() ? counted : operator_work{flops, counted.bytes};
+    }
     line.flops = saturating_add(line.flops, flops);
     line.work.flops = saturating_add(line.work.flops, work.flops);
     line.work.bytes = saturating_add(line.work.bytes, work.bytes);

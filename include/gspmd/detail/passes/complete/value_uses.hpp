@@ -35,14 +35,44 @@ struct value_uses {
   vec<std::uint8_t> needed;  // by node: what no output depends on is not computed
   vec<int> first;            // by node, and of one more: where its readers begin in `reads`
   vec<int> reads;
+  vec<std::uint8_t> in_memory;  // by node: values_in_memory
 
   /// The last one first; itself, before them, if it is an output.
   [[nodiscard]] constexpr span<const int> readers(int i) const {
     return {reads.data() + first.data()[i], reads.data() + first.data()[i + 1]};
   }
-  static constexpr auto lists(auto& s, auto f) { return f(s.needed, s.first, s.reads); }
+  static constexpr auto lists(auto& s, auto f) { return f(s.needed, s.first, s.reads, s.in_memory); }
   static constexpr auto rest(auto&, auto f) { return f(); }
 };
+
+/// Whether readers find an operator's result in its operand, or compute it where they need it: then it need not lie in memory.
+constexpr bool is_read_in_place(const node& n) {
+  const auto& facts = facts_of(n.op);
+  return facts.runs == realisation::loop || (facts.made == origin::shards && facts.movements(n) == 1);
+}
+/// By node whether its value is written to memory and read from there. It is not where only loops read it, which become one with what makes
+/// it, or one operator that adds it up.
+constexpr vec<std::uint8_t> values_in_memory(const graph& g, const value_uses& uses) {
+  const node* const nodes = g.nodes.data();
+  const int count = static_cast<int>(g.nodes.size());
+  vec<std::uint8_t> in_memory(g.nodes.size(), 1);
+  for (int i = count; i-- > 0;) {  // what another operator only names lies where that one's value does
+    const auto& facts = facts_of(nodes[i].op);
+    if (facts.runs == realisation::strides) in_memory[i] = 0;
+    if (facts.runs == realisation::strides || !is_read_in_place(nodes[i])) continue;
+    const auto readers = uses.readers(i);
+    bool is_read = false;
+    for (const int r : readers) {
+      const auto& its = facts_of(nodes[r].op);
+      const bool adds_up = its.runs == realisation::steps && nodes[r].operands.count == 1 && its.movements(nodes[r]) == 0;
+      is_read = r == i || (its.runs != realisation::loop && (!adds_up || readers.size() > 1)) ||
+                (its.made == origin::renamed && in_memory[r] != 0);
+      if (is_read) break;
+    }
+    if (!is_read) in_memory[i] = 0;
+  }
+  return in_memory;
+}
 
 constexpr value_uses uses_of(const graph& g) {
   struct read {
@@ -85,6 +115,7 @@ constexpr value_uses uses_of(const graph& g) {
   uses.reads.resize(found.size(), 0);
   vec<int> next = uses.first;
   for (const auto& r : found) uses.reads.data()[next.data()[r.of]++] = r.by;
+  uses.in_memory = values_in_memory(g, uses);
   return uses;
 }
 

@@ -70,7 +70,7 @@ struct uses_pass {
   static constexpr value_uses run(const auto& before) { return uses_of(before.program()); }
   static constexpr list_sizes<value_uses> guess(const auto& before) {
     const auto nodes = before.node_count();
-    return {nodes, nodes + 1, 2 * nodes + before.output_count()};
+    return {nodes, nodes + 1, 2 * nodes + before.output_count(), nodes};
   }
 };
 
@@ -226,6 +226,21 @@ constexpr steps_result::lengths lengths_of_steps(const auto& before) {
       [&]<class Table>(Table table) { table_of<typename Table::entry>(made) = table.guess(ops, movements); });
   return sizes;
 }
+/// The lines of the program, with what each costs a device.
+struct program_lines {
+  vec<planned_node> of;
+
+  static constexpr auto lists(auto& s, auto f) { return f(s.of); }
+  static constexpr auto rest(auto&, auto f) { return f(); }
+};
+struct lines_pass {
+  using result = program_lines;
+  static constexpr program_lines run(const auto& before) {
+    return {list_nodes(before.program(), before.mesh(), before.template of<uses_pass>(), before.template of<emit_pass>())};
+  }
+  static constexpr list_sizes<program_lines> guess(const auto& before) { return {before.node_count()}; }
+};
+
 /// The steps of the operators of a local program, but for those that come behind the last of them.
 struct schedule_pass {
   using result = step_state;
@@ -267,12 +282,12 @@ struct steps_pass {
   using result = steps_result;
   static constexpr steps_result run(const auto& before) {
     const graph& g = before.program();
-    auto nodes = list_nodes(g, before.mesh(), before.template of<uses_pass>(), before.template of<emit_pass>());
+    program_lines lines = lines_of(before);
     step_state state = scheduled(before, g);
     scheduler(state).finish();
     then<row_blocks_pass>(before, state);
     steps_result made{std::move(state.out), std::move(state.base)};
-    made.steps.nodes = std::move(nodes);
+    made.steps.nodes = std::move(lines.of);
     made.steps.scopes = g.scopes;
     made.steps.completed = before.template of<complete_pass>().of;
     start_early(made.steps, span<const int>(made.base.data(), made.base.size()));
@@ -283,6 +298,11 @@ struct steps_pass {
   }
 
  private:
+  template <class Before>
+  static constexpr program_lines lines_of(const Before& before) {
+    if constexpr (Before::is_long()) return before.template take<lines_pass>();
+    else return lines_pass::run(before);
+  }
   template <class Before>
   static constexpr step_state scheduled(const Before& before, const graph& g) {
     if constexpr (Before::is_long()) {
