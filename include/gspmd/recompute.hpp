@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -84,9 +86,10 @@ constexpr auto recompute(F f) {
   return detail::recomputed_function<F>{std::move(f)};
 }
 
-/// The identity on `x`, as a value of its own that is made after those in `after`: what is computed from it is computed again, though the same
-/// was computed from `x` before, and where `x` was gathered its readers gather again (the operator of this name in XLA). It sends nothing, and
-/// is no copy. The gradient goes to `x` as it is.
+/// The identity on `x`, as a value of its own: what is computed from it is computed again, though the same was computed from `x` before, and
+/// where `x` was gathered its readers gather again (the operator of this name in XLA). It comes behind up to seven values of `after` in the
+/// program; a plan that needs less memory may move it. Equal barriers are one, and one of what a loop does not change is made before the loop.
+/// It sends nothing, and is no copy. The gradient goes to `x` as it is. Errors, at compile time: more than seven values in `after`.
 ///
 ///     auto late = optimization_barrier(w, std::array{gradient});   // gathered when the gradient is there, not before
 constexpr value optimization_barrier(value x, detail::span<const value> after = {}, location at = location::current()) {
@@ -94,6 +97,14 @@ constexpr value optimization_barrier(value x, detail::span<const value> after = 
   std::vector<int> behind;
   for (const value& v : after)
     if (v.is_valid() && v.graph() == x.graph()) behind.push_back(v.id());
+  constexpr std::size_t most = detail::max_map_arity - 1;  // the first operand is x
+  if (behind.size() > most) {
+    x.graph()->fail(at, "optimization_barrier", detail::mistake::operand_count,
+                    detail::text("comes behind ")
+                        << static_cast<std::int64_t>(behind.size()) << " values, and may behind "
+                        << static_cast<std::int64_t>(most) << "; name those that are made last, or a barrier of some of them");
+    return x;
+  }
   return detail::made(detail::add_barrier(*x.graph(), x.id(), detail::span<const int>(behind.data(), behind.size()), at), x);
 }
 

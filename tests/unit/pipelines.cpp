@@ -50,6 +50,7 @@ void check_alike(const std::vector<list>& got, const std::vector<list>& want) {
     REQUIRE(got[k].size() == want[k].size());
     double most = 0, largest = 0;
     for (std::size_t i = 0; i < want[k].size(); ++i) {
+      CHECK(std::isfinite(got[k][i]));  // what is no number is no maximum
       most = std::max(most, std::abs(got[k][i] - want[k][i]));
       largest = std::max(largest, std::abs(want[k][i]));
     }
@@ -71,12 +72,13 @@ auto with_gradients(F f) {
 const auto layer = [](value w, value x) { return tanh(einsum<"bd,de->be">(x, w)); };
 
 /// All layers one after the other, for weights [stages, width, width], or [stages, rounds, width, width].
-value one_by_one(value w, value x, std::int64_t stages, std::int64_t rounds) {
+template <class Layer = decltype(layer)>
+value one_by_one(value w, value x, std::int64_t stages, std::int64_t rounds, Layer one = layer) {
   const auto D = x.shape()[2], rows = x.shape()[0] * x.shape()[1];
   value h = reshape(x, {rows, D});
   w = reshape(w, {stages, rounds, D, D});
   for (std::int64_t r = 0; r < rounds; ++r)
-    for (std::int64_t s = 0; s < stages; ++s) h = layer(reshape(slice(w, {s, r, 0, 0}, {s + 1, r + 1, D, D}), {D, D}), h);
+    for (std::int64_t s = 0; s < stages; ++s) h = one(reshape(slice(w, {s, r, 0, 0}, {s + 1, r + 1, D, D}), {D, D}), h);
   return reshape(h, {x.shape()[0], x.shape()[1], D});
 }
 
@@ -235,17 +237,67 @@ TEST_CASE("a batch that is split is a batch of split microbatches, and what goes
   }
 }
 
-TEST_CASE("in bubbles a stage computes on a microbatch, and no gradient comes out as no number") {
-  const auto piped = [](value w, value x) {
-    const auto stage = [](value v, value h) {  // has no gradient where h is 0
-      return einsum<"bd,de->be">(h, v) / broadcast_in_dim(sqrt(sum(h * h, 1)), {h.shape()[0], h.shape()[1]}, {0});
-    };
-    return pipeline<"stage">(stage, circular{3, 4, 2})(w, x);
+TEST_CASE(
+    "in bubbles a stage computes on a microbatch, and what has no gradient at 0 has the gradients of a loop over the stages") {
+  const auto stage = [](value v, value h) {
+    return einsum<"bd,de->be">(h, v) / broadcast_in_dim(sqrt(sum(h * h, 1)), {h.shape()[0], h.shape()[1]}, {0});
   };
-  const auto p = dynamic::compile(with_gradients(piped), dynamic::mesh({{"stage", 3}}), f64({3, 2, 3, 3}, {"stage", "", "", ""}),
-                                  f64({4, 2, 3}));
-  for (const auto& found : run_all(p, {numbers(54, 0.2, 3), numbers(24, 0.3, 5)}))
-    for (const double v : found) CHECK(std::isfinite(v));
+  const auto check = [](auto piped, auto serial, std::int64_t rounds) {
+    CAPTURE(rounds);
+    std::vector<std::int64_t> shape{3, 3, 3};
+    names split{"stage", "", ""};
+    if (rounds > 1) shape.insert(shape.begin() + 1, rounds), split.insert(split.begin() + 1, "");
+    const std::vector<list> inputs{numbers(27 * rounds, 0.2, 3), numbers(24, 0.3, 5)};
+    const auto p = dynamic::compile(piped, dynamic::mesh({{"stage", 3}}), f64(shape, split), f64({4, 2, 3}));
+    const auto whole = dynamic::compile(serial, dynamic::mesh({{"one", 1}}), f64(shape), f64({4, 2, 3}));
+    check_alike(run_all(p, inputs), run_all(whole, inputs));
+  };
+  const auto serial = [stage](std::int64_t rounds) {
+    return with_gradients([stage, rounds](value w, value x) { return one_by_one(w, x, 3, rounds, stage); });
+  };
+  check(with_gradients([stage](value w, value x) { return pipeline<"stage">(stage, gpipe{3, 4})(w, x); }), serial(1), 1);
+  check(with_gradients([stage](value w, value x) { return pipeline<"stage">(stage, circular{3, 4, 2})(w, x); }), serial(2), 2);
+  const auto squares = [](value y, value t) { return mean((y - t) * (y - t)); };
+  check(
+      [stage, squares](value w, value x) {
+        return pipeline_step<"stage">(stage, squares, eager_one_forward_one_backward{3, 4})(w, x, x);
+      },
+      [stage, squares](value w, value x) {
+        const value loss = squares(one_by_one(w, x, 3, 1, stage), stop_gradient(x));
+        const auto [dw, dx] = grad(loss, std::tuple{w, x});
+        return std::tuple{loss, dw, dx};
+      },
+      1);
+}
+
+TEST_CASE("a step takes groups in which integers go along, of which there is no gradient") {
+  const auto stage = [](value v, std::tuple<value, value> in) {
+    const auto [h, counts] = in;
+    return std::tuple{tanh(einsum<"bd,de->be">(h, v)) + 0.1 * convert<double>(counts), counts + 1};
+  };
+  const auto squares = [](std::tuple<value, value> y, value t) {
+    const value d = std::get<0>(y) - t;
+    return mean(d * d);
+  };
+  const auto stepped = [stage, squares](value w, value x, value t) {
+    const auto [loss, dw, dx] = pipeline_step<"stage">(stage, squares, eager_one_forward_one_backward{2, 3})(
+        w, std::tuple{x, convert<std::int64_t>(10.0 * t)}, t);
+    return std::tuple{loss, dw, std::get<0>(dx)};
+  };
+  const auto serial = [stage, squares](value w, value x, value t) {
+    const auto rows = [](value v) { return reshape(v, {6, 3}); };
+    std::tuple<value, value> h{rows(x), rows(convert<std::int64_t>(10.0 * t))};
+    for (std::int64_t s = 0; s < 2; ++s) h = stage(reshape(slice(w, {s, 0, 0}, {s + 1, 3, 3}), {3, 3}), h);
+    const value loss = squares(h, rows(t));
+    const auto [dw, dx] = grad(loss, std::tuple{w, x});
+    return std::tuple{loss, dw, dx};
+  };
+  const std::vector<list> inputs{numbers(18, 0.2, 3), numbers(18, 0.3, 5), numbers(18, 0.125, 2)};
+  const auto compiled = [](auto f, const dynamic::mesh& m, names split) {
+    return dynamic::compile(f, m, f64({2, 3, 3}, std::move(split)), f64({3, 2, 3}), f64({3, 2, 3}));
+  };
+  check_alike(run_all(compiled(stepped, dynamic::mesh({{"stage", 2}}), {"stage", "", ""}), inputs),
+              run_all(compiled(serial, dynamic::mesh({{"one", 1}}), {}), inputs));
 }
 
 TEST_CASE(
@@ -293,8 +345,8 @@ TEST_CASE(
 TEST_CASE("bubbles are those of GSPMD's Tables 4 and 5, a little above what was measured there") {
   const auto near = [](double ideal, double found, double measured) {
     CHECK(100 * found == doctest::Approx(ideal).epsilon(0.001));
-    CHECK(measured / ideal >= 0.89);
-    CHECK(measured / ideal <= 1);
+    CHECK(measured >= 0.89 * 100 * found);
+    CHECK(measured <= 100 * found);
   };
   // Stages and microbatches of Table 4; no schedule of two passes depends on how long they take.
   for (const pipeline_ticks ticks : {pipeline_ticks{1, 1}, pipeline_ticks{1, 2}, pipeline_ticks{1, 3}}) {
@@ -321,10 +373,13 @@ TEST_CASE("what a stage holds, and how long it is idle, by schedule") {
     CHECK(timetable(one_forward_one_backward{S, 2}).activations(s) == std::min<std::int64_t>(2, S - s));
     CHECK(timetable(eager_one_forward_one_backward{S, M}).activations(s) == 2 * (S - 1 - s) + 1);
     CHECK(timetable(interleaved{S, M, R}).activations(s) == 2 * (S - 1 - s) + (R - 1) * S + 1);
+    CHECK(timetable(interleaved{S, S, R}).activations(s) == std::min(R * S, 2 * (S - 1 - s) + (R - 1) * S + 1));
   }
   const auto ideal = [](double rounds) { return doctest::Approx((S - 1) / (rounds * M + S - 1)); };
   CHECK(timetable(gpipe{S, M}).bubble_ratio() == ideal(1));
   CHECK(timetable(one_forward_one_backward{S, M}).bubble_ratio() == ideal(1));
+  CHECK(timetable(interleaved{4, 4, 3}).activations(0) == 12);
+  CHECK(timetable(eager_one_forward_one_backward{S, M}).bubble_ratio() == ideal(1));
   CHECK(timetable(circular{S, M, R}).bubble_ratio() == ideal(R));
   CHECK(timetable(interleaved{S, M, R}).bubble_ratio() == ideal(R));
   CHECK(timetable(circular{S, 5, 2}).bubble_ratio() > timetable(circular{S, 8, 2}).bubble_ratio());

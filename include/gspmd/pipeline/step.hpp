@@ -66,8 +66,11 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
     value product = zeros_like(own, this->at);
     const auto to = leaves_of(from);
     std::size_t k = 0;
-    for (const value& v : leaves_of(y))
-      product = this->here(product) + this->here(sum(this->here(v) * this->here(to[k++]), {}, this->at));
+    for (const value& v : leaves_of(y)) {
+      const value& by_v = to[k++];
+      if (!is_floating(v.type())) continue;  // it has no gradient
+      product = this->here(product) + this->here(sum(this->here(v) * this->here(by_v), {}, this->at));
+    }
     const auto [dw, dx] = grad(product, std::tuple{w, x});
     // A number in the place of a choice: a sum of what devices along other axes have may wait for the end of the loop.
     const value counts = logical_and(this->here(is_last), this->here(is_there));
@@ -151,7 +154,7 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
 /// In each of microbatches + 2 (stages - 1) ticks every stage goes forward with one microbatch and backward with another one, which it
 /// computes again from its x. So a stage keeps 2 stages - 1 microbatches, however many there are, where grad of `pipeline` keeps all; and it is
 /// idle 2 (stages - 1) ticks of both passes, where that is stages - 1. All stages compute the loss of what they make, and that of the last
-/// one counts: it must be a number on each.
+/// one counts: it must be a number on each, as the stages and their gradients must on any microbatch (`pipeline`).
 ///
 /// Communication: in each tick a collective_permute to the next stage and one to the stage before, of a microbatch. Besides, once: the
 /// loss, the gradients by weights along the axes that split a microbatch, and those by xs, which the first stage has.

@@ -121,8 +121,9 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
 ///
 /// The stages are computed together, by vmap, with their dim split over `Axis`; other dims lie as completion finds, so that batch and
 /// features may be split within a stage over other axes. A loop goes over the ticks, of gpipe microbatches + stages - 1; in a tick with
-/// nothing to do a stage computes on what is there, and nobody reads what it makes. Schedules: gpipe and circular; the others are not run
-/// (a compile error). grad goes through it: the backward pass is the loop backwards, which computes each stage again from its x, so that of
+/// nothing to do a stage computes on what is there, and nobody reads what it makes; what it adds to a gradient is 0 times the gradient of
+/// that. So every stage must be a number, with its gradient, on any microbatch that enters and on what other stages make of it. With rounds
+/// all weights must be finite: those of a round are chosen by factors 0 and 1. Schedules: gpipe and circular; the others are not run (a compile error). grad goes through it: the backward pass is the loop backwards, which computes each stage again from its x, so that of
 /// each microbatch a stage keeps its x alone.
 ///
 /// Communication: in each tick one collective_permute from stage to stage (round the end where there are rounds), of a microbatch, and as

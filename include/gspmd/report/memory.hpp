@@ -73,12 +73,14 @@ namespace detail {
   const auto held = detail::peak_bytes(plan.program().view()), fewer = detail::peak_bytes(view) - held;
   const double longer = estimate(plan.program(), net).total() - detail::estimate_plan(view, mesh, net).total();
   std::string text = "a device may hold " + std::to_string(most) + " bytes; it holds " + std::to_string(held);
-  if (fewer <= 0) return text + ", as without a limit\n";
+  if (fewer == 0) return text + ", as without a limit\n";
+  const std::string given = detail::words_of_saving(plan.graph(), plan.request().saving, most);
+  if (fewer < 0) return text + ", " + std::to_string(-fewer) + " more than without a limit\n" + given;
   text += ", " + std::to_string(fewer) + " fewer than without a limit, for ";
   text += longer <= 0
               ? "no time"
               : detail::short_time(longer) + " more: " + detail::short_time(longer / static_cast<double>(fewer)) + " a byte";
-  return text + '\n' + detail::words_of_saving(plan.graph(), plan.request().saving, most);
+  return text + '\n' + given;
 }
 
 }  // namespace gspmd
