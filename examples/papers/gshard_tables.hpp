@@ -38,10 +38,12 @@ inline void print_weights_and_memory(report& r) {
     std::int64_t experts, layers;
     double total, billions;
   };
-  r.table("GShard Table 1",
-          "Every other layer has experts. Experts in all, and the weights of them alone. The paper prints 36684 and 12228, which "
-          "are no multiples of "
-          "2048; meant are 36864 and 12288.");
+  r.table(
+      "GShard Table 1",
+      "Every other layer has experts. Experts in all are a model, experts times half the layers, of which nothing is planned; "
+      "the weights of them alone are those of plans. The paper prints 36684 and 12228, which "
+      "are no multiples of "
+      "2048; meant are 36864 and 12288.");
   for (const model& m : {model{2048, 36, 36684, 600},
                          {2048, 12, 12228, 200},
                          {512, 36, 9216, 150},
@@ -161,13 +163,14 @@ inline double torus_seconds(int x, int y, std::int64_t mebibytes, bool is_exchan
 inline void print_communication(report& r) {
   r.table("GShard Fig. 9 and 5.3",
           "From 16 to 2048 partitions: how many times the time, where a link adds 1 us to a message. The points of the figure "
-          "are not in the text.");
+          "are not in the text. The torus is that of the whole machine for all numbers of devices, with its ends joined.");
   for (const int mebibytes : {8, 32})
     for (const bool is_exchange : {true, false})
       r.row(std::to_string(mebibytes) + " MiB", is_exchange ? "AllToAll, times" : "AllReduce, times",
             torus_seconds(32, 64, mebibytes, is_exchange) / torus_seconds(4, 4, mebibytes, is_exchange), is_exchange ? 9 : 1);
   r.table("GShard Fig. 8 and 5.2",
-          "From 128 to 2048 experts: how many times the time of dispatch and combine. The bars' numbers are not in the text.");
+          "From 128 to 2048 experts: how many times the time of dispatch and combine. The bars' numbers are not in the text. "
+          "The torus is that of the whole machine for all numbers of devices, with its ends joined.");
   const auto seconds = [](int x, int y) {
     return estimate(sparse_layer_on_torus(x, y, dynamic::mesh({{"x", x}, {"y", y}})), torus_of()).communication;
   };

@@ -172,9 +172,11 @@ inline void print_tables_4_and_5(report& r) {
     double stages, microbatches, rounds, bubbles, recompute, seconds, utilisation;
   };
   r.table("GSPMD Table 4",
-          "Pipelines of the narrower model on 256 devices. Bubbles: (L - 1) / (R M + L - 1) for L stages, M microbatches and R "
+          "Pipelines of the narrower model on 256 devices. Bubbles are a model, (L - 1) / (R M + L - 1) for L stages, M "
+          "microbatches and R "
           "layers in turns "
-          "on a device. Recompute: a quarter of the rest. Useful time: the operations of the step, planned, over 61.5 T/s; "
+          "on a device, and so is what is computed again, a quarter of the rest: a formula beside the published number, of which "
+          "nothing is planned. Useful time: the operations of the step, planned, over 61.5 T/s; "
           "published, "
           "step time times raw FLOPS util times what is neither bubble nor recomputed.");
   const dense_model narrow{64, 4096, 16384, 64, 128, 1, 1, 1024};
@@ -193,7 +195,7 @@ inline void print_tables_4_and_5(report& r) {
       "Not had: peak memory and step time, which are those of schedules. The columns' order is not in the text of the paper that "
       "we have; "
       "it follows from the useful time, which is the same in all of them.");
-  r.table("GSPMD Table 5", "Pipelines of Conformers: bubbles, by the same formula.");
+  r.table("GSPMD Table 5", "Pipelines of Conformers: a model alone, bubbles by the same formula; nothing is planned.");
   for (const column& c : {column{"6.47B, GPipe, 64 x 1", 8, 64, 1, 9.6, 0, 0, 0},
                           {"6.47B, GPipe, 16 x 1", 8, 16, 1, 29.9, 0, 0, 0},
                           {"6.47B, circular, 16 x 1", 8, 16, 4, 9.0, 0, 0, 0},
@@ -221,7 +223,8 @@ inline void print_sparse(report& r) {
   r.table("GSPMD Table 6",
           "An expert for each device. The share of all_to_all in the published step time, whose constant is taken from the first "
           "column, as the paper "
-          "does not give M and H; and a device's memory in the layer by that in the first column.");
+          "does not give M and H; and a device's memory in the layer by that in the first column. "
+          "The torus is that of the whole machine for all numbers of devices, with its ends joined.");
   struct column {
     int x, y;
     double gigabytes, seconds, share;
@@ -246,7 +249,8 @@ inline void print_sparse(report& r) {
   r.table("GSPMD Table 7",
           "Sparse and dense: a layer of Fig. 8b with its gradients, M = 8192 as in GLaM, which the paper does not say. "
           "Arithmetic and memory of a device "
-          "by those in the first column, beside step time and memory.");
+          "by those in the first column, beside step time and memory. "
+          "The torus is that of the whole machine for all numbers of devices, with its ends joined.");
   struct hybrid_column {
     std::int64_t x, y, hidden, batch;
     double gigabytes, seconds;
@@ -281,7 +285,8 @@ inline void print_table_8(report& r) {
   r.table("GSPMD Table 8",
           "A 3-D U-Net, examples/unet, of which only the image is annotated: memory, and the estimated time by that of the first "
           "column of its image size. The "
-          "network's channels are not given (here 32 at first), and the published memory counts padding.");
+          "network's channels are not given (here 32 at first), and the published memory counts padding. "
+          "The torus is that of the whole machine for all numbers of devices, with its ends joined.");
   struct column {
     std::int64_t data, space, image, batch;
     double gigabytes, seconds;

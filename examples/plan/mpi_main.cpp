@@ -40,6 +40,10 @@ int main(int argc, char** argv) {
     if (rank == 0) std::fprintf(stderr, "--backend %s: gspmd-plan-mpi has only mpi\n%s", visible(o.backend).c_str(), usage);
     status = 2;
   }
+  if (status < 0 && o.search) {
+    if (rank == 0) std::fputs("--search would end at another plan on each process; run gspmd-plan --search first\n", stderr);
+    status = 2;
+  }
   if (status < 0 && o.file == "-") {
     if (rank == 0) std::fprintf(stderr, "the standard input reaches one process only; give a file\n%s", usage);
     status = 2;

@@ -34,14 +34,15 @@ class document_search {
       : document_(std::move(document)), options_(o), errors_(errors) {}
 
   searched_document run() {
-    if (options_.anew) forget_annotations();
+    if (options_.anew) forget_annotations(document_);
     auto written = program_builder(document_, devices::of_mesh, errors_).build();
     if (!written) return {};
     gspmd::dynamic::annotation_search asked;
     asked.connected = written->network;
     if (options_.devices > 0) {
       document_["mesh"].erase("device_order");
-      asked.meshes = gspmd::dynamic::meshes_of(options_.devices, link_names());
+      asked.meshes = buildable(gspmd::dynamic::meshes_of(options_.devices, link_names()));
+      if (asked.meshes.empty()) return {};
     } else {
       asked.meshes = {gspmd::dynamic::mesh(written->program->mesh().axes(), device_order())};
     }
@@ -62,19 +63,41 @@ class document_search {
   }
 
  private:
-  /// Erases what may be found better; a reshard is an operator, and stays.
-  void forget_annotations() {
-    if (!document_.is_object()) return;
+  /// Erases what may be found better, in bodies and branches too; a reshard is an operator, and stays.
+  static void forget_annotations(json& region) {
+    if (!region.is_object()) return;
     for (const char* list : {"inputs", "ops"}) {
-      const auto items = document_.find(list);
-      if (items == document_.end() || !items->is_array()) continue;
+      const auto items = region.find(list);
+      if (items == region.end() || !items->is_array()) continue;
       for (auto& item : *items) {
         if (!item.is_object() || item.contains("partial")) continue;
         if (const auto op = item.find("op"); op != item.end() && *op == "reshard") continue;
         item.erase("sharding");
         item.erase("open");
+        for (const char* inner : {"body", "while"})
+          if (const auto at = item.find(inner); at != item.end()) forget_annotations(*at);
+        if (const auto branches = item.find("branches"); branches != item.end() && branches->is_array())
+          for (auto& branch : *branches) forget_annotations(branch);
       }
     }
+  }
+  /// Those of the meshes on which the document can be built: what stays of its annotations may name an axis that a mesh lacks.
+  std::vector<gspmd::dynamic::mesh> buildable(std::vector<gspmd::dynamic::mesh> meshes) {
+    const auto all = meshes.size();
+    std::string why;  // of the first that is skipped
+    std::erase_if(meshes, [&](const auto& m) {
+      document_["mesh"]["axes"] = axes_of(m);
+      error_list mistakes;
+      if (program_builder(document_, devices::of_mesh, mistakes).build()) return false;
+      if (why.empty() && !mistakes.empty()) why = mistakes.lines().front();
+      return true;
+    });
+    const auto devices = std::to_string(options_.devices) + " devices";
+    if (meshes.empty()) errors_.add("--search", "the document can be built on no mesh of " + devices + "; on the first, " + why);
+    else if (meshes.size() < all)
+      skipped_ = "skipped: " + std::to_string(all - meshes.size()) + " of " + std::to_string(all) + " meshes of " + devices +
+                 ", on which the document cannot be built; on the first, " + why + '\n';
+    return meshes;
   }
   [[nodiscard]] std::vector<std::int32_t> device_order() const {
     const auto& mesh = document_["mesh"];
@@ -117,7 +140,7 @@ class document_search {
   }
   searched_document annotated(const gspmd::dynamic::found_annotations& found) {
     document_["mesh"]["axes"] = axes_of(found.mesh);
-    std::string text = "\"axes\": " + document_["mesh"]["axes"].dump() + "  in the mesh\n";
+    std::string text = "\"axes\": " + document_["mesh"]["axes"].dump() + "  in the mesh\n" + skipped_;
     const auto line = [&](const json& sharding, const std::string& names, const std::string& more) {
       text += "\"sharding\": " + sharding.dump() + "  in " + names + more + '\n';
     };
@@ -135,23 +158,29 @@ class document_search {
     const auto& values = built_.back().values;  // numbers are those of any mesh
     for (const auto& v : found.values) {
       const auto sharding = sharding_of(v.sharding);
-      std::string names;
+      std::string names, unwritten;
       for (const int label : v.labels) {
         const auto& name = values[static_cast<std::size_t>(label)].name;
-        if (auto* op = find_op(document_, name)) (*op)["sharding"] = sharding;
-        names += (names.empty() ? "" : ", ") + visible(name);
+        auto* const op = find_op(document_, name);
+        if (op != nullptr) (*op)["sharding"] = sharding;
+        auto& list = op != nullptr ? names : unwritten;
+        list += (list.empty() ? "" : ", ") + visible(name);
       }
-      line(sharding, names, "; without it the step takes " + gspmd::dynamic::time_text(v.seconds_without));
+      const auto gain = "; without it the step takes " + gspmd::dynamic::time_text(v.seconds_without);
+      if (!names.empty()) line(sharding, names, gain);
+      if (!unwritten.empty())
+        text += "not written, as no annotation can stand at such a result: " + sharding.dump() + " of " + unwritten + gain + '\n';
     }
     return {document_, text + '\n' + found.comparison()};
   }
-  /// The op of a value: `h`, or in the body of the loop s `s/h`. Null: it is one of several results.
+  /// The op of a value: `h`, or in the body of the loop s `s/h`; names may have a '/' themselves. Null: nothing can be written
+  /// there, as it is a result of a loop, conditional or fold, or one of several.
   static json* find_op(json& region, const std::string& name) {
-    const auto slash = name.find('/');
     for (auto& op : region["ops"]) {
-      if (op["name"] != name.substr(0, slash)) continue;
-      if (slash == std::string::npos) return &op;
-      return op.contains("body") ? find_op(op["body"], name.substr(slash + 1)) : nullptr;
+      const auto own = op.value("name", std::string());
+      if (own == name) return op.contains("body") || op.contains("branches") || op.contains("combine") ? nullptr : &op;
+      if (op.contains("body") && name.starts_with(own + '/'))
+        if (auto* const inside = find_op(op["body"], name.substr(own.size() + 1))) return inside;
     }
     return nullptr;
   }
@@ -160,6 +189,7 @@ class document_search {
   search_options options_;
   error_list& errors_;
   std::deque<built_program> built_;
+  std::string skipped_;
 };
 
 inline searched_document find_annotations_of(json document, const search_options& o, error_list& errors) {

@@ -111,7 +111,7 @@ double largest_difference(const entry& e) {
     double apart = 0, size = 0;
     for (std::size_t i = 0; i < expected[k].bytes.size() / sizeof(float); ++i) {
       const double a = static_cast<double>(found[k].data<float>()[i]), b = static_cast<double>(expected[k].data<float>()[i]);
-      apart = std::isfinite(a) ? std::max(apart, std::abs(a - b)) : INFINITY;
+      apart = std::isfinite(a) && std::isfinite(b) ? std::max(apart, std::abs(a - b)) : INFINITY;
       size = std::max(size, std::abs(b));
     }
     largest = std::max(largest, apart / std::max(size, 1e-30));

@@ -45,9 +45,10 @@ constexpr value part_along(value x, int dim, std::int64_t from, std::int64_t lim
 /// the result lies where they leave it, which costs nothing to transform back; an annotation of the result may ask for more. Where no other dim
 /// can be split the lines are gathered, which is an error that says so unless the call stands in allow_replication(...).
 ///
-/// 5 n log2(n) flops for each line of n; scratch for as many lines as a vector has lanes. n with a prime factor above 13 costs about six times
-/// as much. Gradients, by the same transform. Errors: real numbers, a dim that is not there or has no elements, more than 8 dims. Source:
-/// Stockham's order of Cooley and Tukey's algorithm (Van Loan 1992), Bailey 1990, Bluestein 1970; pencils: Pekurovsky, P3DFFT, 2012.
+/// 5 n log2(n) flops for each line of n; scratch for as many lines as a vector has lanes. For n with a prime factor above 13 a line
+/// takes two transforms of a power of two of at least 2n - 1 elements, and all lines together one more. Gradients, by the same transform.
+/// Errors: real numbers, a dim that is not there or has no elements, more than 8 dims. Source: Stockham's order of
+/// Cooley and Tukey's algorithm (Van Loan 1992), Bailey 1990, Bluestein 1970; pencils: Pekurovsky, P3DFFT, 2012.
 ///
 ///     fft(u, {0, 1, 2})        fft(u, -1)
 constexpr value fft(value x, detail::dim_list dims, location at = location::current()) {

@@ -31,7 +31,7 @@ namespace dynamic {
 /// The means of a search, and how far it goes.
 struct annotation_search {
   std::vector<dynamic::mesh> meshes;   // the best of these is found; see meshes_of
-  std::optional<network> connected{};  // by which is planned and estimated; none: what the meshes say, and default_network
+  std::optional<network> connected{};  // by which is planned and estimated; none: default_network
   std::int64_t memory_per_device = 0;  // bytes; 0: what the meshes say (`within`)
   int most_plans = 1000;
   double most_seconds = 60;  // 0: any time. What is found with time enough depends on the number of plans alone
@@ -67,6 +67,9 @@ class annotation_finder {
     if (asked.meshes.empty()) throw error("find_annotations: give at least one mesh, as meshes_of(16) does");
     if (asked.most_plans < 1)
       throw error("find_annotations: at least one plan is made; most_plans is " + std::to_string(asked.most_plans));
+    for (const auto& m : asked.meshes)
+      if (!asked.connected && m.info().request.network.is_named)
+        throw error("find_annotations: the mesh names a network; give it as `connected`");
     if (asked.memory_per_device < 0)
       throw error("find_annotations: a device holds a positive number of bytes, or 0 for any number");
   }
@@ -252,9 +255,9 @@ namespace dynamic {
 ///     std::puts(found.text().c_str());   // the lines to write, and what was compared
 ///
 /// It is a search, not a proof: a coordinate descent from several starts, `most_plans` plans in all, of which nothing is run. An output that
-/// is the input of the next step lies as that one only if the program says so (`next_value`, `carried`). Throws gspmd::error: no mesh, no
-/// plan to make, a program with a mistake or one that writes its own communication, no plan that fits, with the least that was found and
-/// what holds it.
+/// is the input of the next step lies as that one only if the program says so (`next_value`, `carried`). Throws gspmd::error: no mesh, one
+/// that names a network which is not `connected`, no plan to make, a program with a mistake or one that writes its own communication, no plan
+/// that fits, with the least that was found and what holds it.
 inline found_annotations find_annotations(const std::function<builder(const mesh&)>& program, const annotation_search& asked) {
   return detail::annotation_finder(program, asked).run();
 }

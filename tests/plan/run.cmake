@@ -22,6 +22,12 @@ if(PROGRAM_MPI)
   endif()
   has("${out}" "check y: ")
   list(APPEND others mpi)
+  execute_process(COMMAND ${MPIRUN} "${PROGRAM_MPI}" search/layers.json --search
+                  WORKING_DIRECTORY "${here}" RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err TIMEOUT 120)
+  if(NOT status EQUAL 2)
+    message(SEND_ERROR "gspmd-plan-mpi --search: status ${status}\n${out}${err}")
+  endif()
+  has("${err}" "run gspmd-plan --search first")
   # A missing input ends all ranks with one message.
   execute_process(COMMAND ${MPIRUN} "${PROGRAM_MPI}" run/program.json --run "${SCRATCH}/nowhere" --out "${SCRATCH}/mpi"
                   WORKING_DIRECTORY "${here}" RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err TIMEOUT 120)

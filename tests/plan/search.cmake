@@ -39,6 +39,28 @@ endif()
 plan(0 valid/mlp.json --search --plans 20 --anew)
 has("${out}" "in x")
 
+# In bodies and branches too, so that they do not name axes that other meshes lack; those that a reshard names are needed.
+plan(0 search/loop.json --search --plans 20 --anew --devices 4)
+has("${out}" "x=4")
+has("${out}" "x=2, y=2")
+file(READ "${here}/search/loop.json" loop)
+string(REPLACE "\"r\", \"op\": \"reshard\", \"operands\": [\"c\"], \"sharding\": [[\"x\"]"
+               "\"r\", \"op\": \"reshard\", \"operands\": [\"c\"], \"sharding\": [[\"y\"]" other "${loop}")
+file(WRITE "${SCRATCH}/other.json" "${other}")
+plan(0 "${SCRATCH}/other.json" --search --plans 20 --anew --devices 4)
+has("${out}" "skipped: 1 of 2 meshes of 4 devices, on which the document cannot be built; on the first, ops[2].sharding[0][0]: `y` is not an axis")
+plan(1 "${SCRATCH}/other.json" --search --plans 20 --anew --devices 7)
+has("${err}" "--search: the document can be built on no mesh of 7 devices; on the first, ops[2].sharding[0][0]: `y` is not an axis")
+
+# A value's annotation is written where the value is, whose name may have a '/'.
+plan(0 search/heads.json --search --annotated "${SCRATCH}/heads.json")
+has("${out}" "\"sharding\": [[\"y\"],[\"x\"],[]]  in blk/r; without it the step takes ")
+file(READ "${SCRATCH}/heads.json" annotated)
+string(JSON sharding GET "${annotated}" ops 3 sharding 1 0)
+if(NOT sharding STREQUAL "x")
+  message(SEND_ERROR "blk/r is annotated with ${sharding}")
+endif()
+
 string(REPLACE "8388608" "4096" least "${little}")
 file(WRITE "${SCRATCH}/least.json" "${least}")
 plan(1 "${SCRATCH}/least.json" --search --plans 60)

@@ -175,7 +175,7 @@ std::string mistake_of_lines(int64_t outer, int64_t n, int64_t inner) {
   constexpr T marker = T(77);
   const int64_t gap = 3, extents[] = {outer, n, inner}, strides[] = {n * (inner + gap), inner + gap, 1};
   const auto size = static_cast<std::size_t>(outer * n * (inner + gap));
-  const int64_t elems = detail::line_transform::of(n, outer * inner).scratch_elems();
+  const int64_t elems = detail::line_transform::of(n, outer * inner).scratch_elems(sizeof(std::complex<T>));
   const int64_t along[] = {1, elems, 1}, ones[] = {1, 1, 1};
   std::vector<std::complex<T>> x(size, {std::numeric_limits<T>::quiet_NaN(), 0}), y(size, {marker, marker});
   detail::aligned_bytes scratch((elems + 1) * static_cast<int64_t>(sizeof x[0]));

@@ -207,13 +207,13 @@ TEST_CASE("find_annotations: a value is annotated where that makes the step fast
   CHECK(found.inputs.empty());  // all are annotated, and stay so
   REQUIRE_MESSAGE(found.values.size() == 1, found.text());
   REQUIRE(found.values[0].labels.size() == 1);
-  CHECK(found.values[0].labels[0] <= 1);
+  CHECK(found.values[0].labels[0] <= 2);
   CHECK(found.values[0].sharding[0] == "y");
   CHECK(found.values[0].sharding[1] == "x");
   CHECK(found.compared.front().name == "found, with annotations of values");
   CHECK(found.values[0].seconds_without > found.compared.front().seconds);
   CHECK_MESSAGE(has(found.lines(), "reshard<split<\"y\", \"x\", _"), found.lines());
-  CHECK_MESSAGE(has(found.lines(), ">>(einsum at find_annotations.cpp:"), found.lines());
+  CHECK_MESSAGE(has(found.lines(), ">>(relu at find_annotations.cpp:"), found.lines());
 }
 
 TEST_CASE("find_annotations: the same is found again, within the plans that were allowed") {
@@ -232,6 +232,13 @@ TEST_CASE("find_annotations: the same is found again, within the plans that were
   CHECK(dynamic::find_annotations(training(4096, 1024), asked).text() == one.text());
   CHECK(has(one.lines(), "dynamic::in<float>({4096, 1024}, {\"x"));
   CHECK(has(one.compiled_lines(), "in<float, dims<4096, 1024>, split<\"x"));
+}
+
+TEST_CASE("find_annotations: a network that the mesh names is given as `connected`, by which plans are estimated too") {
+  dynamic::annotation_search asked{.meshes = {dynamic::mesh({{"x", 4}}).on(cluster)}, .most_plans = 5};
+  CHECK(has(refused(training(64, 32), asked), "find_annotations: the mesh names a network; give it as `connected`"));
+  asked.connected = cluster;
+  CHECK(refused(training(64, 32), asked) == "");
 }
 
 TEST_CASE("meshes_of: products of one, two and three factors") {

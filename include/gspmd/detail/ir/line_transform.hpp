@@ -11,7 +11,7 @@ namespace gspmd::detail {
 
 /// How a device transforms lines of n complex elements, and the scratch that it needs for that.
 struct line_transform {
-  static constexpr std::int64_t most_lanes = 16;  // floats of the widest vector
+  static constexpr std::int64_t most_bytes = 128;  // of the real and imaginary parts in two of the widest vectors
   static constexpr std::int64_t largest_radix = 13;
 
   std::int64_t n = 1;
@@ -40,9 +40,9 @@ struct line_transform {
       while (n > 1 && n % r == 0) n /= r;
     return n <= 1;
   }
-  /// Elements of scratch: the roots of unity and, of the lines at hand, what a pass reads and what it writes.
-  [[nodiscard]] constexpr std::int64_t scratch_elems() const {
-    const std::int64_t lanes = by_vectors ? most_lanes : 1, columns = n / rows;
+  /// Elements of scratch, of so many bytes: the roots of unity and, of the lines at hand, what a pass reads and what it writes.
+  [[nodiscard]] constexpr std::int64_t scratch_elems(std::int64_t elem_bytes) const {
+    const std::int64_t lanes = by_vectors ? most_bytes / elem_bytes : 1, columns = n / rows;
     if (padded > 0) return n + 2 * padded + 2 * padded * lanes;
     if (rows > 1) return rows + columns + 2 * coarse() + n + 2 * columns * lanes;
     return n + 2 * n * lanes;

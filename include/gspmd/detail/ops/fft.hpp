@@ -120,7 +120,8 @@ struct fft_op : plain_operator, without_movements, reads_shards, outside_of_loop
     local_value scratch = x;
     scratch.layout = sharding{};
     scratch.global = scratch.local = extents(rank, 1);
-    scratch.global[dim] = scratch.local[dim] = std::max<std::int64_t>(line_transform::of(x.local[dim], lines).scratch_elems(), 2);
+    scratch.global[dim] = scratch.local[dim] =
+        std::max<std::int64_t>(line_transform::of(x.local[dim], lines).scratch_elems(bytes_of(x.type)), 2);
     const int entry = (x.type == dtype::c128 ? 2 : 0) + (is_inverse ? 1 : 0);
     add_step<kernels::local>(l, op, entry, {op.operands[0]}, {op.result, l.add_value(scratch)}).local = fft_function_of(rank);
   }
