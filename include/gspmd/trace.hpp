@@ -80,7 +80,7 @@ class traced_communicator {
 ///
 /// In a run from whole arrays: `run<step>(traced(threads{}, watched), x, w)`.
 ///
-/// A traced step reads the clock twice (about 60 ns) and appends 24 bytes; the first run of a program makes the words for its steps too. A
+/// A traced step reads the clock twice and appends 24 bytes; a run looks once through its plan, and the first run of a program makes the words for its steps too. A
 /// step that lies between start and finish of a collective is an event of its own, as they are. Loops and conditionals are events that
 /// contain those of their bodies.
 ///
@@ -114,9 +114,9 @@ class run_trace {
   /// or inside, with a communicator over all of them. Sends each process's steps to device 0, about 40 bytes for each.
   template <communicator Comm>
     requires(!requires { typename Comm::traced; })
-  void gather(Comm& comm) {
-    if (comm.local_count() != 1 || comm.device_count() == 1) return;
-    detail::gather_logs(comm, logs_);
+  void gather([[maybe_unused]] Comm& comm) {
+    if constexpr (!traced_communicator<Comm>::shares_memory)
+      if (comm.device_count() > 1) detail::gather_logs(comm, logs_);
   }
   template <communicator Comm>
   void gather(traced_communicator<Comm>& comm) {

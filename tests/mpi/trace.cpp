@@ -47,12 +47,20 @@ TEST_CASE("trace over mpi: the first process gets the steps of all") {
     CHECK(result[0].data<double>()[i] == doctest::Approx(expected[0].data<double>()[i]).epsilon(1e-12));
   CHECK(count(watched.json(), "\"communicates\"") == sent);
   const auto own = watched.size();
+  run_trace two;  // a process that ran something else before
+  const auto alone =
+      dynamic::compile([](auto a) { return exponential(a); }, dynamic::mesh({{"x", 1}}), dynamic::in<double>({7, 3}));
+  if (rank > 0) static_cast<void>(alone.run(traced(self{}, two), x));
+  static_cast<void>(program.run(traced(mpi{MPI_COMM_WORLD}, two), x));
   mpi_communicator comm(MPI_COMM_WORLD);
   for (int twice = 0; twice < 2; ++twice) {
     watched.gather(comm);
     CHECK(watched.size() == (rank == 0 ? own * static_cast<std::size_t>(ranks) : 0));
   }
+  two.gather(comm);
   if (rank != 0) return;
+  CHECK(count(two.json(), "\"communicates\"") == sent * ranks);
+  CHECK(count(two.json(), "\"exponential\"") == ranks - 1);
   const auto json = watched.json();
   CHECK(count(json, "\"communicates\"") == sent * ranks);
   for (int d = 0; d < ranks; ++d)

@@ -257,3 +257,33 @@ TEST_CASE("what goes round a loop without a message has the values and the gradi
     }
   CHECK(run > 40);
 }
+
+TEST_CASE("a sum that an inner loop adds to is looked for before that loop is planned") {
+  const auto nest = [](bool two) {
+    return [two](value x, value y0) {
+      return fori_loop(
+          2,
+          [&](value, value y) {
+            const value v = einsum<"bd,be->de">(x, y);
+            value sums = fori_loop(
+                3,
+                [&](value k, value a) {
+                  return a + v * broadcast_in_dim(convert<float>(k), {4, 4}, {});
+                },
+                zeros_like(v));
+            if (two) sums = sums + 2.0 * v;
+            return y + einsum<"bd,de->be">(x, sums) * 0.01;
+          },
+          y0);
+    };
+  };
+  array<float> x({8, 4}), y({8, 4});
+  for (std::int64_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 5) - 2, y[i] = static_cast<float>(i % 3) - 1;
+  for (const bool two : {false, true}) {
+    const auto given = dynamic::in<float>({8, 4}, {"d", ""}), whole = dynamic::in<float>({8, 4});
+    const auto split = dynamic::compile(nest(two), dynamic::mesh({{"d", 4}}), given, given).run(simulated{}, x, y);
+    const auto one = dynamic::compile(nest(two), dynamic::mesh({{"d", 1}}), whole, whole).run(self{}, x, y);
+    for (std::int64_t i = 0; i < x.size(); ++i)
+      CHECK(split[0].data<float>()[i] == doctest::Approx(one[0].data<float>()[i]).epsilon(1e-4));
+  }
+}

@@ -4,6 +4,7 @@
 // those of a run that nobody watches.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -134,6 +135,34 @@ TEST_CASE("trace: a profiler is told of every step, each begins before it ends")
   CHECK(open == 0);
   CHECK(deepest == 2);  // steps of the loop
   CHECK(count == static_cast<std::int64_t>(watched.size()));
+}
+
+TEST_CASE("trace: where a step throws, the profiler is told that it has ended") {
+  run_trace watched;
+  int open = 0;
+  watched.mark([&](const char*) { ++open; }, [&] { --open; });
+  const auto fails = [](auto x) {
+    return fori_loop(
+        2, [](auto, auto u) { return map([](double v) -> double { throw error("no " + std::to_string(v)); }, u); }, x);
+  };
+  const auto program = dynamic::compile(fails, dynamic::mesh({{"x", 1}}), dynamic::in<double>({2}));
+  array<double> x({2});
+  CHECK(contains(error_of([&] { static_cast<void>(program.run(traced(self{}, watched), x)); }), "no 0"));
+  CHECK(open == 0);
+}
+
+TEST_CASE("trace: the same program on another network has other estimates, in rows of their own") {
+  const dynamic::mesh plain({{"x", 2}, {"y", 2}});
+  const layers one{plain}, other{plain.on(network(1e12, 1e6, 1e-3))};
+  run_trace watched;
+  static_cast<void>(one.run(traced(simulated{}, watched)));
+  const auto rows = [&] {
+    const auto table = watched.table();
+    return std::count(table.begin(), table.end(), '\n');
+  };
+  const auto before = rows();
+  static_cast<void>(other.run(traced(simulated{}, watched)));
+  CHECK(rows() > before);
 }
 
 TEST_CASE("trace: a checked program is checked while it is traced") {

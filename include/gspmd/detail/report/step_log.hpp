@@ -47,12 +47,19 @@ struct step_log {
   /// The number of the label of the first step of `plan`; those of its other steps follow.
   int labels_of(const plan_view& plan, const mesh_info& mesh) {
     // A plan may lie where another one lay.
-    const auto mark = mark_of(plan);
+    const auto mark = mark_of(plan, mesh);
     for (const auto& k : known_)
       if (k.mark == mark) return k.first;
     known_.push_back({mark, static_cast<int>(labels.size())});
     for (const auto& s : plan.steps) labels.push_back(label_of(plan, mesh, s));
     return known_.back().first;
+  }
+  /// The steps and their words go.
+  void forget() {
+    times.clear();
+    labels.clear();
+    known_.clear();
+    left_out = 0;
   }
 
  private:
@@ -60,16 +67,29 @@ struct step_log {
     std::uint64_t mark;
     int first;
   };
-  static std::uint64_t mark_of(const plan_view& plan) {
+  static std::uint64_t mark_of(const plan_view& plan, const mesh_info& mesh) {
     std::uint64_t mark = plan.steps.size();
     const auto take = [&](std::uint64_t word) { mark = (mark ^ word) * 0x9e3779b97f4a7c15U, mark ^= mark >> 29; };
+    const auto take_text = [&](std::string_view text) {
+      for (const char c : text) take(static_cast<unsigned char>(c));
+      take(text.size());
+    };
+    for (int a = 0; a < mesh.shape.axis_count(); ++a) {
+      take_text(mesh.name(a));
+      take(static_cast<std::uint64_t>(mesh.shape.sizes[a]));
+      const auto& link = mesh.request.network.of(a);
+      take(static_cast<std::uint64_t>(link.per_kib));
+      take(static_cast<std::uint64_t>(link.per_message));
+      take((link.is_torus ? 2U : 0U) | (link.is_tapered ? 1U : 0U));
+    }
     for (const auto& s : plan.steps) {
       const auto& n = plan.nodes[static_cast<std::size_t>(s.node)];
       take(static_cast<std::uint64_t>(s.kernel) << 32 | static_cast<std::uint64_t>(s.collective));
       take(static_cast<std::uint64_t>(s.bytes_sent));
       take(static_cast<std::uint64_t>(s.axes));
       take(static_cast<std::uint64_t>(n.at.line) << 32 | static_cast<std::uint64_t>(s.node));
-      for (const char c : std::string_view(name_of(n.op))) take(static_cast<unsigned char>(c));
+      take_text(name_of(n.op));
+      if (!n.at.is_input()) take_text(graph::base_name(n.at.file));
     }
     return mark;
   }

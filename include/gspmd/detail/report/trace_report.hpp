@@ -30,11 +30,11 @@ template <class Logs>
     std::int64_t sum = 0;
     int order = 0;  // by their words
   };
-  std::map<std::tuple<std::string, std::string, std::string, std::string, std::int64_t>, row> rows;
+  std::map<std::tuple<std::string, std::string, std::string, std::string, std::int64_t, double>, row> rows;
   for (const auto& log : logs)
     for (const auto& t : log.times) {
       const auto& l = log.labels[static_cast<std::size_t>(t.label)];
-      auto& r = rows[{l.name, l.over, l.op, l.line, l.bytes}];
+      auto& r = rows[{l.name, l.over, l.op, l.line, l.bytes, l.estimated}];
       r.label = &l;
       r.devices.insert(t.device);
       r.times.push_back(t.end - t.begin);
@@ -124,7 +124,7 @@ template <class Logs>
 }
 /// Adds what packed_log wrote to `log`, with times since `clock`.
 [[gnu::cold]] inline void unpack_log(std::string_view packed, std::int64_t clock, step_log& log) {
-  const auto first = static_cast<std::int32_t>(log.labels.size());
+  auto first = static_cast<std::int32_t>(log.labels.size());  // of the log that is read: one after the other is there
   const auto number = [](std::string_view text) {
     std::int64_t n = 0;
     std::from_chars(text.data(), text.data() + text.size(), n);
@@ -146,7 +146,10 @@ template <class Logs>
     else if (words[0] == "T")
       log.times.push_back({first + static_cast<std::int32_t>(number(words[1])), static_cast<std::int32_t>(number(words[2])),
                            number(words[3]) + clock, number(words[4]) + clock});
-    else log.left_out += number(words[1]);
+    else {
+      log.left_out += number(words[1]);
+      first = static_cast<std::int32_t>(log.labels.size());
+    }
   }
 }
 
@@ -183,11 +186,11 @@ template <class Comm, class Logs>
   comm.exchange(&in, sent_at, &out, received_at);
   for (auto& log : logs) {
     if (is_first) break;
-    log.times.clear();
-    log.left_out = 0;
+    log.forget();
   }
   if (!is_first || all.empty()) return;
-  auto& log = logs.empty() ? logs.emplace_back() : logs.front();
+  auto& log = logs.emplace_back();
+  log.device = -1;  // nobody's own, which have room for so many steps of theirs
   unpack_log(all, clock, log);
 }
 

@@ -19,13 +19,21 @@ class step_clock {
   step_clock(const plan_view& plan, const mesh_info& mesh, Log& log, Checks& checks)
       : plan_(plan), log_(log), checks_(checks), first_(log.labels_of(plan, mesh)) {}
 
+  step_clock(const step_clock&) = delete;
+  step_clock& operator=(const step_clock&) = delete;
+  /// Where a step has thrown, it and the bodies around it have ended too.
+  ~step_clock() {
+    while (open_ > 0) end_marked();
+  }
+
   void begin(const plan_step& s) {
+    ++open_;
     if (log_.marker.begin) log_.marker.begin(log_.labels[static_cast<std::size_t>(label(s))].name.c_str());
     begun_ = now();
   }
   void look_at_results(const plan_step& s) {
     keep(s, begun_);
-    if (log_.marker.end) log_.marker.end();
+    end_marked();
     if constexpr (Checks::look) checks_.look_at_results(s);
   }
   /// The loop or conditional that begins at step `i`, as a whole: its steps are in it.
@@ -42,7 +50,7 @@ class step_clock {
   void leave(const Entered& e) {
     if constexpr (Checks::look) checks_.leave(e.together);
     keep(plan_.steps[static_cast<std::size_t>(e.step)], e.begin);
-    if (log_.marker.end) log_.marker.end();
+    end_marked();
   }
 
  private:
@@ -50,6 +58,10 @@ class step_clock {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
   [[nodiscard]] int label(const plan_step& s) const { return first_ + static_cast<int>(&s - plan_.steps.data()); }
+  void end_marked() {
+    --open_;
+    if (log_.marker.end) log_.marker.end();
+  }
   void keep(const plan_step& s, std::int64_t begin) {
     if (log_.times.size() < log_.most) log_.times.push_back({label(s), log_.device, begin, now()});
     else ++log_.left_out;
@@ -60,6 +72,7 @@ class step_clock {
   Checks& checks_;
   int first_;
   std::int64_t begun_ = 0;
+  int open_ = 0;  // steps that have begun and not ended
 };
 
 /// Runs a plan, a checked one with its checks, and writes down in `log` what its steps took.

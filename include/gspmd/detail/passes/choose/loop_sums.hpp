@@ -64,6 +64,7 @@ constexpr loop_sum sum_of_loop(const form_prices& known, int i, int term = -1, s
   const node& n = known.at(i);
   if (const int k = operand_summed_up(known.program, known.uses, i); k >= 0) {
     const int carry = n.operands[k];
+    if (!known.book.has_forms(carry)) return {};  // of an inner loop that is not planned yet
     const auto& splits = known.book.layout_of(known.book.first_of(carry)).splits;
     if (term < 0) return {carry, splits};
     if (n.operands[operand_added_to(n, k)] != term) return {};
