@@ -246,7 +246,7 @@ TEST_CASE("random programs: steps that are made a few operators at a time are th
         state = std::move(next);
       }
       ir::scheduler(state).finish();
-      for (const auto& n : g.nodes) state.out.nodes.push_back({ir::in_words(n.op), n.at, -1, 0, n.region});
+      for (const auto& n : g.nodes) state.out.nodes.push_back({ir::in_words(n.op), n.at, -1, 0, {}, n.region});
       ir::place_in_memory(state.out, state.base);
       return std::move(state.out);
     };

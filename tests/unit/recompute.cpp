@@ -149,6 +149,8 @@ TEST_CASE("recompute: random functions in functions, loops, conditionals and vma
     check_equal(got, want);
     barriers += got.barriers;
   }
+  CHECK(barriers > 0);
+  if (reference::programs(60) < 60) return;  // under a sanitizer they are too few to meet everything
   CHECK(met == (1 << 10) - 1);
   CHECK(barriers > 100);
 }
