@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gspmd/detail/report/explain_plan.hpp"
+#include "gspmd/detail/report/cost_report.hpp"
 #include "gspmd/report/network.hpp"
 
 /// The steps of runs as the device that ran them writes them down.
@@ -97,8 +97,7 @@ struct step_log {
     const auto& n = plan.nodes[static_cast<std::size_t>(s.node)];
     step_label l;
     l.op = name_of(n.op);
-    l.line = n.at.is_input() ? std::string(graph::input_text(n.at).view())
-                             : std::string(graph::base_name(n.at.file)) + (n.at.line > 0 ? ':' + std::to_string(n.at.line) : "");
+    l.line = cost_report::line_of(n.at);
     if (!communicates(s)) {
       l.name = l.op;
       return l;
