@@ -5,7 +5,9 @@ if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(CCACHE_EXECUTABLE ccache)
   mark_as_advanced(CCACHE_EXECUTABLE)
   if(CCACHE_EXECUTABLE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_EXECUTABLE}")
+    # Checkouts in other folders share what is compiled: no path of this one is part of a compilation's name.
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
+                                    "${CCACHE_EXECUTABLE}")
   endif()
 endif()
 set(CMAKE_CXX_EXTENSIONS OFF)

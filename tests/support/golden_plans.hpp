@@ -13,6 +13,8 @@
 
 #include <gspmd/dynamic.hpp>
 
+#include "golden_folder.hpp"
+
 /// The collectives of programs, as text in the tree: one block per program. GSPMD_WRITE_GOLDEN=1 writes the file anew: read
 /// the difference.
 namespace golden {
@@ -61,7 +63,7 @@ inline std::string block_of(const gspmd::dynamic::program& p) {
 /// The blocks of one file under tests/golden.
 class plan_file {
  public:
-  explicit plan_file(std::string_view name) : path_(std::string(GSPMD_TEST_DIR) + "/golden/" + std::string(name)) {
+  explicit plan_file(std::string_view name) : path_(test::golden_folder() + std::string(name)) {
     std::ifstream file(path_);
     std::string title;
     for (std::string one_line; std::getline(file, one_line);) {

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "support/golden_folder.hpp"
 #include "support/run_graph.hpp"
 #include "support/run_random.hpp"
 
@@ -205,7 +206,7 @@ TEST_CASE("64 triples of shardings of bij,bjk->bik, as text") {
         text += sent + "  " + std::to_string(bytes_sent(b.mesh, p)) + '\n';
         CHECK(wrong_run(b) == "");
       }
-  const std::string path = std::string(GSPMD_TEST_DIR) + "/golden/product_triples.txt";
+  const std::string path = test::golden_folder() + "product_triples.txt";
   if (std::getenv("GSPMD_WRITE_GOLDEN") != nullptr) std::ofstream(path) << text;
   std::ifstream file(path);
   const std::string held{std::istreambuf_iterator<char>(file), {}};

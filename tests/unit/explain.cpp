@@ -15,11 +15,12 @@
 
 #include "golden/layouts.hpp"
 #include "golden/mlp.hpp"
+#include "support/golden_folder.hpp"
 
 namespace {
 
 void compare(const std::string& text, const std::string& name) {
-  const std::string path = std::string(GSPMD_TEST_DIR) + "/golden/" + name;
+  const std::string path = test::golden_folder() + name;
   if (std::getenv("GSPMD_WRITE_GOLDEN") != nullptr) std::ofstream(path) << text;
   std::ifstream file(path);
   const std::string golden{std::istreambuf_iterator<char>(file), {}};
