@@ -154,6 +154,46 @@ void be_short_of_memory() {
   setrlimit(RLIMIT_AS, &space);
 }
 
+/// A communicator between rank 0 and the others, which has two groups.
+void give_intercommunicator() {
+  const int rank = rank_of_process();
+  MPI_Comm side = MPI_COMM_NULL, between = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank == 0, rank, &side);
+  MPI_Intercomm_create(side, 0, MPI_COMM_WORLD, rank == 0 ? 1 : 0, 1, &between);
+  try {
+    run<step_of_two>(mpi{between}, array<double>({8}));
+    std::puts("a rank went on");
+  } catch (const error& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+  }
+  mpi_communicator refuses(between);
+}
+
+/// Two threads of each process launch on a communicator each, at the same time, and let go of it.
+void compute_on_two_threads() {
+  MPI_Comm comms[2];
+  for (auto& comm : comms) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  int wrong[2] = {0, 0};
+  const auto work = [&](int which) {
+    const mpi backend{comms[which], {.shared_memory = which == 0}};
+    for (int launches = 0; launches < 10; ++launches)
+      launch(backend, 2, [&](auto& comm) {
+        two_steps steps;
+        for (int t = 0; t < 50; ++t) {
+          std::fill(steps.x.begin(), steps.x.end(), 20.0 + t + 100 * which);
+          steps.run(comm);
+          if (steps.y[0] != 8 * (20.0 + t + 100 * which)) ++wrong[which];
+        }
+      });
+    MPI_Comm_free(&comms[which]);
+  };
+  std::thread other(work, 1);
+  work(0);
+  other.join();
+  if (wrong[0] + wrong[1] != 0) throw error("a wrong sum on one of two threads", rank_of_process());
+  std::puts("two threads ended well");
+}
+
 void run_case(std::string_view what) {
   const bool by_messages = what.ends_with("/messages");
   if (by_messages) what.remove_suffix(std::string_view("/messages").size());
@@ -237,6 +277,12 @@ void run_case(std::string_view what) {
     leave_one_that_computes();
   } else if (what == "all_leave") {
     leave_together();
+  } else if (what == "two_threads") {
+    compute_on_two_threads();
+  } else if (what == "intercommunicator") {
+    give_intercommunicator();
+  } else if (what == "null") {
+    mpi_communicator refuses(MPI_COMM_NULL);
   } else if (what == "no_arena") {
     launch(mpi{}, 2, [](mpi_communicator& comm) {
       be_short_of_memory();
@@ -259,7 +305,9 @@ void run_case(std::string_view what) {
 
 int main(int argc, char** argv) {
   const std::string_view what = argc > 1 ? argv[1] : "";
-  MPI_Init(&argc, &argv);
+  int provided = MPI_THREAD_SINGLE;
+  MPI_Init_thread(&argc, &argv, what == "two_threads" ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
+  if (what == "two_threads" && provided != MPI_THREAD_MULTIPLE) return MPI_Finalize(), 77;
   int status = 0;
   std::unique_ptr<mpi_communicator> kept;
   two_steps steps;

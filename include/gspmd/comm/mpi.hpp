@@ -57,7 +57,7 @@ struct mpi_options {
 /// the maximum of a NaN is.
 /// Works on duplicates of the communicator it is given, which report errors instead of ending the program; they arrive
 /// as gspmd::error with MPI's text. MPI_THREAD_SINGLE is enough: one thread at a time uses it and the steps that run on it, the
-/// one that MPI may be called from. One communicator per group of axes is made when that
+/// one that MPI may be called from. With MPI_THREAD_MULTIPLE several threads may each use one, made of a communicator of their own. One communicator per group of axes is made when that
 /// group first communicates, and kept; nothing is allocated after the first collective of a kind and size.
 ///
 /// The processes of a node share 1 MiB each for every group of axes, until the communicator is gone, and the arenas of steps (allocate). It
@@ -74,7 +74,8 @@ struct mpi_options {
 /// others are about to destroy theirs; if they are not, they may wait for this rank in MPI, and MPI_Abort ends all.
 class mpi_communicator {
  public:
-  /// Collective over `comm`, after MPI_Init. Throws gspmd::error, alike on all: options that differ or are out of range.
+  /// Collective over `comm`, after MPI_Init. Throws gspmd::error, alike on all: options that differ or are out of range; an
+  /// intercommunicator; and where `comm` is MPI_COMM_NULL.
   explicit mpi_communicator(MPI_Comm comm, mpi_options options = {}) : mpi_communicator(comm, duplicate{}) {
     const auto cards =
         detail::exchange_cards(all_.comm, work_.rank, {options.shared_memory, options.largest_count, options.small_shard_bytes});
@@ -193,7 +194,7 @@ class mpi_communicator {
   struct duplicate {};
   /// Whatever is thrown after this frees the duplicates.
   mpi_communicator(MPI_Comm comm, duplicate) {
-    detail::require_mpi_runs();
+    detail::require_communicator(comm);
     const auto duplicate_of = [](MPI_Comm from) {
       MPI_Comm made = MPI_COMM_NULL;
       detail::check_mpi(MPI_Comm_dup(from, &made), "MPI_Comm_dup", -1);
@@ -307,6 +308,7 @@ inline void agree(const mpi& backend, const error* failure) {
   int is_initialized = 0, is_finalized = 0, rank = 0, count = 1;
   MPI_Initialized(&is_initialized);
   MPI_Finalized(&is_finalized);
+  if (is_initialized != 0 && is_finalized == 0) detail::require_communicator(backend.comm);
   if (is_initialized != 0 && is_finalized == 0) {
     MPI_Comm_rank(backend.comm, &rank);
     MPI_Comm_size(backend.comm, &count);
@@ -360,7 +362,7 @@ class kept_communicators {
 /// it: its text goes to stderr and MPI_Abort ends them all. Alone, a process just throws it.
 template <class F>
 void launch(const mpi& backend, int devices, F&& f) {
-  detail::require_mpi_runs();
+  detail::require_communicator(backend.comm);
   auto& comm = detail::mpi_kept<detail::kept_communicators>::with(backend.comm).of(backend);
   require_devices(comm, devices);
   if (devices == 1) {

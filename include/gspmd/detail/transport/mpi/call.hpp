@@ -54,6 +54,17 @@ inline void require_mpi_runs() {
     throw error("the mpi backend needs MPI to be running: call MPI_Init before and MPI_Finalize after");
 }
 
+/// Throws unless MPI runs and `comm` is a communicator of one group of processes.
+inline void require_communicator(MPI_Comm comm) {
+  require_mpi_runs();
+  if (comm == MPI_COMM_NULL) throw error("the mpi backend was given MPI_COMM_NULL; only the members of a communicator call");
+  int is_between = 0;
+  MPI_Comm_test_inter(comm, &is_between);
+  if (is_between != 0)
+    throw error(
+        "the mpi backend was given an intercommunicator, which has two groups; make one communicator by MPI_Intercomm_merge");
+}
+
 /// Says on stderr why, and ends all processes. MPICH's launcher forgets what it has not read of them when they end: it gets a moment.
 [[gnu::noinline, gnu::cold]] inline void abort_mpi(const error& failure, MPI_Comm comm) {
   std::fprintf(stderr, "%s\n", failure.what());

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 namespace gspmd::detail {
@@ -17,6 +19,7 @@ class mpi_kept {
   /// The one that is kept with `comm`; a new one the first time.
   static T& with(MPI_Comm comm) {
     auto& all = instance();
+    const std::lock_guard alone(all.mutex_);
     T* kept = nullptr;
     int is_there = 0;
     check_mpi(MPI_Comm_get_attr(comm, all.of_user_, &kept, &is_there), "MPI_Comm_get_attr", -1);
@@ -38,8 +41,14 @@ class mpi_kept {
     return *all;
   }
   static int let_go(MPI_Comm, int, void* kept, void*) {
-    auto& all = instance().kept_;
-    all.erase(std::remove_if(all.begin(), all.end(), [&](const auto& one) { return one.get() == kept; }), all.end());
+    std::unique_ptr<T> last;  // goes when the others are unlocked again: its end may wait for other processes
+    auto& all = instance();
+    const std::lock_guard alone(all.mutex_);
+    const auto found = std::find_if(all.kept_.begin(), all.kept_.end(), [&](const auto& one) { return one.get() == kept; });
+    if (found != all.kept_.end()) {
+      last = std::move(*found);
+      all.kept_.erase(found);
+    }
     return MPI_SUCCESS;
   }
   /// MPI_Finalize lets go of the attributes of MPI_COMM_SELF before anything else.
@@ -49,6 +58,7 @@ class mpi_kept {
   }
 
   int of_user_ = MPI_KEYVAL_INVALID, of_process_ = MPI_KEYVAL_INVALID;
+  std::mutex mutex_;  // with MPI_THREAD_MULTIPLE several threads come, each with a communicator of its own
   std::vector<std::unique_ptr<T>> kept_;
 };
 
