@@ -62,6 +62,21 @@ class kokkos_like {
   std::array<std::size_t, 2> extents_, strides_;
 };
 
+/// Boost.MultiArray: `first` is the element of indices 0, wherever the indices begin.
+template <class T>
+struct multi_array_like {
+  T* first;
+  std::array<std::size_t, 2> shape_list;
+  std::array<std::ptrdiff_t, 2> stride_list, base_list;
+  static constexpr std::size_t dimensionality = 2;
+  [[nodiscard]] T* origin() const { return first; }
+  [[nodiscard]] T* data() const { return first; }
+  [[nodiscard]] std::size_t num_dimensions() const { return 2; }
+  [[nodiscard]] const std::size_t* shape() const { return shape_list.data(); }
+  [[nodiscard]] const std::ptrdiff_t* strides() const { return stride_list.data(); }
+  [[nodiscard]] const std::ptrdiff_t* index_bases() const { return base_list.data(); }
+};
+
 /// xtensor's containers: lists, and an offset; dims of extent 1 have a stride of 0.
 template <class T>
 struct xtensor_like {

@@ -5,11 +5,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
-#include <boost/multi_array.hpp>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <string>
 #include <tuple>
@@ -19,7 +20,9 @@
 #include <mdspan>
 #endif
 
+#include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
+#include "gspmd/strided/session.hpp"
 #include "support/eigen_if_there.hpp"
 #include "support/error_of.hpp"
 #include "support/mdspan_like.hpp"
@@ -93,16 +96,12 @@ TEST_CASE("libraries' views say where their elements are") {
   CHECK(form(part) == forms{{3, 1}, {10, 0}, false});
   CHECK_EQ(strided_view(part).data(), x.data() + 6);
 
-  boost::multi_array<double, 2> a(boost::extents[boost::multi_array_types::extent_range(-1, 2)][4]);
-  std::iota(a.data(), a.data() + 12, 0.0);
+  // indices -1 to 1 and 0 to 3; of these, rows 0 and 1, columns 1 and 3
+  const views::multi_array_like<double> a{x.data() + 4, {3, 4}, {4, 1}, {-1, 0}}, b{x.data() + 5, {2, 2}, {4, 2}, {0, 0}};
   CHECK(form(a) == forms{{3, 4}, {4, 1}, true});
-  CHECK_EQ(strided_view(a).data(), &a[-1][0]);
-  using range = boost::multi_array_types::index_range;
-  auto b = a[boost::indices[range(0, 2)][range(1, 4, 2)]];
+  CHECK_EQ(strided_view(a).data(), x.data());
   CHECK(form(b) == forms{{2, 2}, {4, 2}, false});
-  CHECK_EQ(strided_view(b).data(), &a[0][1]);
-  boost::multi_array<double, 2> fortran(boost::extents[3][4], boost::fortran_storage_order());
-  CHECK(form(fortran) == forms{{3, 4}, {1, 3}, false});
+  CHECK_EQ(strided_view(b).data(), x.data() + 5);
 #if defined(__cpp_lib_mdspan)
   using two = std::dextents<int, 2>;
   CHECK(form(std::mdspan<double, two>(x.data(), 3, 4)) == forms{{3, 4}, {4, 1}, true});
@@ -230,12 +229,12 @@ TEST_CASE("whole arrays by strides, on every mesh") {
   std::copy(list_u.begin(), list_u.end(), dense_u.begin());
   std::copy(list_v.begin(), list_v.end(), dense_v.begin());
   const auto same = [](const auto& a, const auto& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); };
-  const auto [next, sums] = run<step>(threads{}, dense_u, dense_v);
+  const auto by_dense = run<step>(threads{}, dense_u, dense_v);
+  const auto &next = std::get<0>(by_dense), &sums = std::get<1>(by_dense);
   const auto check = [&](auto backend) {
-    const auto [a, b] = run<step>(backend, u, v);
-    CHECK((same(a, next) && same(b, sums)));
-    const auto [c, d] = run<step>(backend, dense_u, v);
-    CHECK((same(c, next) && same(d, sums)));
+    const auto given = run<step>(backend, u, v), mixed = run<step>(backend, dense_u, v);
+    CHECK((same(std::get<0>(given), next) && same(std::get<1>(given), sums)));
+    CHECK((same(std::get<0>(mixed), next) && same(std::get<1>(mixed), sums)));
     std::vector<double> place(7 * 6, -1), sums_place(14, -1);
     const strided_view to(place.data(), {7, 4}, {6, 1}), sums_to(sums_place.data(), {7}, {2});
     run_into<step>(backend, std::tuple{to, sums_to}, u, dense_v);
@@ -271,8 +270,9 @@ TEST_CASE("shards by strides: padded blocks, columns, what a device holds") {
   array<double> u({7, 4}), v({7, 4});
   std::copy(x.begin(), x.end(), u.begin());
   std::fill(v.begin(), v.end(), 0.5);
-  const auto [wanted, wanted_sums] = run<step>(threads{}, u, v);
-  launch(threads{}, 3, [&, &wanted = wanted, &wanted_sums = wanted_sums](auto& comm) {
+  const auto by_dense = run<step>(threads{}, u, v);
+  const auto &wanted = std::get<0>(by_dense), &wanted_sums = std::get<1>(by_dense);
+  launch(threads{}, 3, [&](auto& comm) {
     const int me = comm.device(0);
     using shard = step::input_shard<0>;
     const auto mine = shard::valid_range(me, 0);  // 3, 3, 1 rows
@@ -333,6 +333,62 @@ TEST_CASE("shards by strides: padded blocks, columns, what a device holds") {
   strided_step<step> s;
   std::vector<double> a(28);
   CHECK(contains(refusal([&] { s(all, strided_view(a.data(), {3, 4}), a, a, a); }), "the communicator holds 3 devices"));
+}
+
+TEST_CASE("programs compiled at run time") {
+  const auto x = counted(200);
+  const strided_view u(x.data(), {7, 4}, {5, 1}), v(x.data() + 60, {7, 4}, column_major);
+  const auto by_type = run<step>(threads{}, u, v);
+  const auto &next = std::get<0>(by_type), &sums = std::get<1>(by_type);
+  for (const std::int64_t devices : {1, 2, 3, 5, 9}) {
+    const auto p = dynamic::compile(twice_and_sum, dynamic::mesh({{"x", devices}}), dynamic::in<double>({7, 4}, {"x", ""}),
+                                    dynamic::in<double>({7, 4}, {"", ""}));
+    const auto whole = run(p, threads{}, u, v);
+    CHECK(std::equal(next.begin(), next.end(), whole[0].data<double>()));
+    CHECK(std::equal(sums.begin(), sums.end(), whole[1].data<double>()));
+    std::vector<double> y(7 * 6, -1), s(7);
+    const strided_view to(y.data(), {7, 4}, {6, 1});
+    run_into(p, simulated{}, std::tuple{to, strided_view(s)}, u, v);
+    CHECK(std::ranges::equal(listed(to), next));
+    CHECK(std::ranges::equal(s, sums));
+    // shards of just what each device holds, all in one array: device d has rows of it, with gaps
+    std::fill(y.begin(), y.end(), -1);
+    std::vector<std::vector<double>> parts(static_cast<std::size_t>(devices));
+    launch(threads{}, static_cast<int>(devices), [&](auto& comm) {
+      const int me = comm.device(0);
+      const auto rows = p.input(0).valid_range(me, 0);
+      const auto all = p.input(1).valid_range(me, 0);
+      auto& line = parts[static_cast<std::size_t>(me)];
+      line.resize(static_cast<std::size_t>(p.output(1).local_elems()));
+      strided_session session(p);
+      for (int again = 0; again < 2; ++again)
+        session(comm, u.part({rows.begin, 0}, {rows.size(), 4}), v.part({all.begin, 0}, {all.size(), 4}),
+                to.part({rows.begin, 0}, {rows.size(), 4}), line);
+      const bool is_one_row = p.input(0).local_shape()[0] == 1;  // which has no gaps
+      CHECK_EQ(session.copied_bytes(), (is_one_row ? all.size() : 2 * rows.size() + all.size()) * 4 * 8);
+      CHECK(std::equal(line.begin(), line.begin() + rows.size(), sums.begin() + rows.begin));
+    });
+    CHECK(std::ranges::equal(listed(to), next));
+    CHECK(y[4] == -1);
+  }
+  const auto p = dynamic::compile(twice_and_sum, dynamic::mesh({{"x", 1}}), dynamic::in<double>({7, 4}), dynamic::in<double>({7, 4}));
+  strided_session session(p);
+  simulated_communicator comm(1), two(2);
+  std::vector<double> y(28), s(7);
+  std::vector<double> longer(200);
+  const std::vector<float> floats(28);
+  const auto refused = [&](auto&... shards) { return refusal([&] { session(comm, shards...); }); };
+  CHECK(contains(refused(u, v, y), "the program has 2 inputs and 2 outputs, and the call gives 3 shards"));
+  CHECK(contains(refused(u, v, y, s, s, s), "the call gives 6 shards"));
+  CHECK(contains(refused(u, floats, y, s), "step: input 1 is f64 and the shard given is of f32"));
+  CHECK(contains(refused(u, v, longer, s), "step: output 0 is [7,4] on every device, with 28 elements, and the range given has 200"));
+  const std::vector<double> constant(28);
+  CHECK(contains(refused(u, v, constant, s), "step: output 0 is written and the shard given is const"));
+  CHECK(contains(refused(u, y, s, y), "step: output 0 is [7,4]"));
+  CHECK(contains(refusal([&] { session(two, u, v, y, s); }), "the communicator holds 2 devices"));
+  CHECK(contains(refusal([&] { static_cast<void>(run(p, self{}, u, u.reversed())); }), "run: input 1 is [7,4] and the view given is [4,7]"));
+  CHECK(refused(u, v, y, s) == "accepted");
+  CHECK(std::ranges::equal(y, next));
 }
 
 TEST_CASE("results that interleave") {

@@ -152,11 +152,11 @@ constexpr auto find_strides(X& x) {
     found_strides<std::remove_pointer_t<decltype(first_element(x))>> found{first_element(x), {}, {}};
     if constexpr (requires { x.is_strided(); })
       if (!x.is_strided()) throw error("strided_view: the layout of this view has no strides; give a copy in one that has");
-    using index = std::size_t;
-    for (int d = 0; d < rank_of<X>(); ++d) {
-      add_dim(found.shape, number(x.extent(static_cast<index>(d))));
-      found.strides.push_back(number(x.stride(static_cast<index>(d))));
-    }
+    if constexpr (rank_of<X>() > 0)  // one of rank 0 has no stride that could be asked for
+      for (std::size_t d = 0; d < static_cast<std::size_t>(rank_of<X>()); ++d) {
+        add_dim(found.shape, number(x.extent(d)));
+        found.strides.push_back(number(x.stride(d)));
+      }
     return found;
   } else if constexpr (boost_multi_array_like<X>) {
     found_strides<std::remove_pointer_t<decltype(x.origin())>> found{x.origin(), {}, {}};
