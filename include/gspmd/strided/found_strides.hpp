@@ -107,6 +107,10 @@ template <class X>
 concept says_where_it_lies = (std::rank_v<X> > 0) || eigen_like<X> || eigen_tensor_like<X> || extents_and_strides<X> ||
                              boost_multi_array_like<X> || shape_and_strides<X> || dense_by_itself<X>;
 
+/// The same without the reasons, which are many lines of an error.
+template <class X>
+inline constexpr bool lies_somewhere = says_where_it_lies<X>;
+
 template <class T>
 constexpr void set_dense(found_strides<T>& found, bool is_row_major) {
   found.strides = extents(found.shape.count, 1);

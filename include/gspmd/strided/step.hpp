@@ -48,7 +48,7 @@ class strided_step {
         if (comm.local_count() != 1) detail::throw_several_devices(static_cast<std::size_t>(comm.local_count()));
       copies_.begin(Step::view, comm.device(0));
       [&]<std::size_t... K>(std::index_sequence<K...>) {
-        std::tuple<decltype(dense<detail::leaves_before<given, K>()>(shards))...> all{
+        std::tuple<kept<decltype(dense<detail::leaves_before<given, K>()>(shards))>...> all{
             dense<detail::leaves_before<given, K>()>(shards)...};
         copies_.check_results();
         std::apply([&](auto&... each) { step_(comm, each...); }, all);
@@ -62,6 +62,9 @@ class strided_step {
   [[nodiscard]] std::int64_t copied_bytes() const { return copies_.copied_bytes(); }
 
  private:
+  /// A pointer to const elements is const itself, so that the step says of a result that it is.
+  template <class Dense>
+  using kept = std::conditional_t<std::is_const_v<std::remove_pointer_t<Dense>>, const Dense, Dense>;
   /// The shard, or group of shards, that begins at leaf `K`, with pointers in the place of views.
   template <std::size_t K, class Given>
   decltype(auto) dense(Given& given) {
@@ -72,11 +75,8 @@ class strided_step {
           [&]<class Leaf>(const Leaf& leaf) {
             static_assert(detail::is_strided_view<Leaf>,
                           "gspmd: strided_step: in a group of shards one is a strided_view and another one is not; make all of them one");
-            if constexpr (detail::is_strided_view<Leaf>) {
-              static_assert(K < Step::input_count || !std::is_const_v<typename Leaf::element>,
-                            "gspmd: strided_step: a result is written and the view given is of const elements");
+            if constexpr (detail::is_strided_view<Leaf>)
               return static_cast<typename Leaf::element*>(copies_.take(k++, detail::memory_of(leaf)));
-            }
           },
           given);
     } else {

@@ -56,7 +56,7 @@ class strided_view {
     requires(!detail::is_strided_view<std::remove_cvref_t<X>>)
   explicit strided_view(X&& x) {
     using given = std::remove_reference_t<X>;
-    static_assert(detail::says_where_it_lies<given>,
+    static_assert(detail::lies_somewhere<given>,
                   "gspmd: strided_view: this type does not say where its elements are (extent(d) and stride(d), or shape() and "
                   "strides(), beside data()); give a pointer, the extents and the strides");
     if constexpr (detail::says_where_it_lies<given>) {

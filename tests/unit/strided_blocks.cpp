@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// Blocks that other codes have distributed, in their memory: to steps and back, and their ghost layers.
+#include "gspmd/strided/blocks.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "gspmd/gspmd.hpp"
+#include "gspmd/strided/ghost_exchange.hpp"
+#include "support/block_checks.hpp"
+#include "support/error_of.hpp"
+#include "support/layouts.hpp"
+
+using namespace gspmd;
+
+static_assert(obeys_placement_law<balanced>());
+
+namespace {
+
+using caught::contains;
+using caught::refusal;
+
+using grid = mesh<axis<"x", 2>, axis<"y", 2>>;
+constexpr auto twice = [](auto u) { return u * 2; };
+using step = compile<twice, grid, in<double, dims<7, 5>, split<"x,y", _>>>;
+
+}  // namespace
+
+TEST_CASE("balanced blocks are those of MPI codes") {
+  const auto sizes = [](std::int64_t extent, std::int64_t parts) {
+    std::vector<std::int64_t> list;
+    for (std::int64_t p = 0; p < parts; ++p) list.push_back(balanced::local_extent(extent, parts, p));
+    return list;
+  };
+  CHECK(sizes(9, 4) == std::vector<std::int64_t>{3, 2, 2, 2});
+  CHECK(sizes(2, 4) == std::vector<std::int64_t>{1, 1, 0, 0});
+  CHECK(sizes(8, 4) == std::vector<std::int64_t>{2, 2, 2, 2});
+}
+
+TEST_CASE("a step takes and gives balanced blocks, wherever they lie") {
+  const auto theirs = layout_of_input<step, 0>(balanced{});  // 2, 2, 2, 1 rows, as the step's
+  const placed_layout uneven = layout_on<grid, dims<7, 5>, split<"x", "y">>(ragged_list{{1, 6}}, balanced{});
+  CHECK_EQ(theirs.held(3, 0).size(), 1u);
+  CHECK_EQ(bytes_sent_to_redistribute(theirs, layout_of_input<step, 0>(), 0, 8), 0);
+  // of device 3's 6 rows of 2, rows 1 and 2 to 5 are the step's devices' 0 to 2
+  CHECK_EQ(bytes_sent_to_redistribute(uneven, layout_of_input<step, 0>(), 3, 8), 5 * 2 * 8);
+  launch(threads{}, 4, [&](auto& comm) {
+    const int me = comm.device(0);
+    step s;
+    const auto check = [&](const auto& layout) {
+      const auto rows = static_cast<std::int64_t>(layout.held(me, 0).size()), cols = static_cast<std::int64_t>(layout.held(me, 1).size());
+      std::vector<double> memory(100, -1);
+      const strided_view<double> mine(memory.data(), {rows, cols}, {1, rows + 1});
+      const auto each = [&](auto visit) {
+        for (std::int64_t i = 0; i < rows; ++i)
+          for (std::int64_t j = 0; j < cols; ++j)
+            visit(memory[static_cast<std::size_t>(i + j * (rows + 1))],
+                  static_cast<double>(layout.held(me, 0)[static_cast<std::size_t>(i)] * 5 + layout.held(me, 1)[static_cast<std::size_t>(j)]));
+      };
+      each([](double& element, double number) { element = number; });
+      const auto x = to_step<step, 0>(comm, layout, strided_view<const double>(mine));
+      auto y = make_result<step, 0>(comm);
+      s(comm, x, y);
+      from_step(comm, y, layout, mine);
+      bool is_right = true;
+      each([&](double element, double number) { is_right = is_right && element == 2 * number; });
+      CHECK(is_right);
+      CHECK(memory[static_cast<std::size_t>(rows)] == -1);
+    };
+    check(theirs);
+    check(uneven);
+    check(layout_of_output<step, 0>(block_cyclic<2>{}, block_cyclic<1>{}));
+    check(layout_on<grid, dims<7, 5>, split<_, "y,x">>(contiguous{}, balanced{}));
+    check(layout_on<grid, dims<7, 5>, split<_, "y">>());  // a replica along x
+    std::vector<double> memory(35);
+    CHECK(contains(refusal([&] { to_step<step, 0>(comm, theirs, strided_view(memory.data(), {7, 5})); }),
+                   me < 3 ? " is [2,5] and the view given is [7,5]" : "the block of device 3 is [1,5]"));
+    const auto y = make_result<step, 0>(comm);
+    const std::int64_t rows = me < 3 ? 2 : 1;
+    CHECK(contains(refusal([&] { from_step(comm, y, theirs, strided_view(memory.data(), {rows, 5}, {5, 0})); }),
+                   "several indices of the view given have the same element"));
+  });
+  simulated_communicator all(4);
+  std::vector<double> memory(10);
+  CHECK(contains(refusal([&] { to_step<step, 0>(all, theirs, strided_view(memory.data(), {2, 5})); }), "holds 4 devices"));
+}
+
+TEST_CASE("ghost layers get what others hold, corners too; what lies outside stays") {
+  for (const auto& sizes : {std::vector<int>{1}, std::vector<int>{3}, std::vector<int>{2, 2}, std::vector<int>{3, 2}}) {
+    const auto mesh = layouts::mesh_of(sizes);
+    const auto devices = static_cast<int>(mesh.device_count());
+    std::atomic<int> wrong{0}, checked{0};
+    launch(threads{}, devices, [&](auto& comm) {
+      const auto check = [&](const auto& layout, const detail::extents& widths) {
+        const bool one = layout.shape().count == 1;
+        for (const int by : {0, 1, 2, 3}) {
+          if (one && by > 1) continue;
+          wrong += by == 0   ? blocks::wrong_ghosts(comm, layout, widths, {})
+                   : by == 1 ? blocks::wrong_ghosts(comm, layout, widths, {true})
+                   : by == 2 ? blocks::wrong_ghosts(comm, layout, widths, {false, true})
+                             : blocks::wrong_ghosts(comm, layout, widths, {true, true});
+          ++checked;
+        }
+      };
+      for (const auto& shape : {detail::extents{7}, detail::extents{2}, detail::extents{5, 4}, detail::extents{1, 6}}) {
+        const auto all = layouts::all_shardings(mesh, shape.count);
+        for (const auto& s : all) {
+          const detail::extents widths[] = {detail::extents(shape.count, 1), detail::extents(shape.count, 3),
+                                            shape.count == 1 ? detail::extents{0} : detail::extents{0, 2}};
+          for (const auto& w : widths) {
+            check(placed_layout(mesh, shape, s), w);
+            check(placed_layout(mesh, shape, s, balanced{}), w);
+          }
+        }
+      }
+    });
+    CHECK_EQ(wrong, 0);
+    CHECK(checked > devices * 20);
+  }
+  const auto line = layouts::mesh_of({3});
+  // 9 x 4 in 3, 3, 3 rows
+  const ghost_exchange rows(placed_layout(line, {9, 4}, layouts::split({{0}, {}})), {1, 0});
+  CHECK_EQ(rows.bytes_sent(0, 8), 4 * 8);
+  CHECK_EQ(rows.bytes_sent(1, 8), 2 * 4 * 8);
+  CHECK_EQ(rows.messages_sent(1), 2);
+  const ghost_exchange round(placed_layout(line, {9, 4}, layouts::split({{0}, {}})), {1, 1}, {true, true});
+  CHECK_EQ(round.bytes_sent(0, 8), 2 * 6 * 8);  // corners too; the sides are its own
+  const placed_layout cyclic(line, {9, 4}, layouts::split({{0}, {}}), block_cyclic<1>{});
+  const placed_layout plain(line, {9, 4}, layouts::split({{0}, {}}));
+  CHECK(contains(refusal([&] { ghost_exchange(cyclic, {1, 0}); }), "the parts of dim 0 are no runs of indices"));
+  CHECK(contains(refusal([&] { ghost_exchange(plain, {1}); }), "the tensor has 2 dims and the call gives 1 widths"));
+  CHECK(contains(refusal([&] { ghost_exchange(plain, {1, -1}); }), "the width of dim 1 is negative"));
+  launch(threads{}, 3, [&](auto& comm) {
+    std::vector<double> memory(50);
+    ghost_exchange fill(plain, {1, 0});
+    CHECK(contains(refusal([&] { fill(comm, strided_view(memory.data(), {3, 4})); }),
+                   " is [5,4], ghost layers included, and the view given is [3,4]"));
+    CHECK(contains(refusal([&] { fill(comm, strided_view(memory.data(), {5, 4}, {0, 1})); }), "have the same element"));
+  });
+}
