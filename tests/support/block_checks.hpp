@@ -44,38 +44,53 @@ void for_each_of_block(const Layout& layout, int device, const detail::extents& 
   }
 }
 
-/// The number of elements of a device's block that are wrong after an exchange; -1: the bytes it says it sends are wrong.
+/// The number of elements of the blocks of a communicator's devices that are wrong after an exchange.
 template <class Comm, class Layout>
 int wrong_ghosts(Comm& comm, const Layout& layout, const detail::extents& widths, std::initializer_list<bool> periodic_dims) {
-  const int me = comm.device(0), rank = layout.shape().count;
+  const int rank = layout.shape().count;
   std::vector<bool> periodic(periodic_dims);
   periodic.resize(static_cast<std::size_t>(rank), false);
-  detail::extents shape, strides(rank, 0);
-  bool is_empty = false;
-  for (int d = 0; d < rank; ++d) {
-    shape.push_back(static_cast<std::int64_t>(layout.held(me, d).size()) + 2 * widths[d]);
-    is_empty = is_empty || layout.held(me, d).size() == 0;
-  }
-  std::int64_t next = 1;  // column-major, with a gap after each column
-  for (int d = 0; d < rank; ++d) {
-    strides[d] = next;
-    next = next * shape[d] + 1;
-  }
-  std::vector<double> memory(static_cast<std::size_t>(next) + 1, -1);
-  const auto element = [&](const detail::extents& at) -> double& {
-    std::int64_t offset = 0;
-    for (int d = 0; d < rank; ++d) offset += at[d] * strides[d];
-    return memory[static_cast<std::size_t>(offset)];
+  struct block {
+    detail::extents strides;
+    bool is_empty = false;
+    std::vector<double> memory;
+    double& at(const detail::extents& index) {
+      std::int64_t offset = 0;
+      for (int d = 0; d < strides.count; ++d) offset += index[d] * strides[d];
+      return memory[static_cast<std::size_t>(offset)];
+    }
   };
-  for_each_of_block(layout, me, widths, [&](const auto& at, const auto& global, bool is_inside) {
-    if (is_inside) element(at) = number_of(layout.shape(), global, periodic);
-  });
+  std::vector<block> blocks(static_cast<std::size_t>(comm.local_count()));
+  std::vector<strided_view<double>> views;
+  for (int i = 0; i < comm.local_count(); ++i) {
+    auto& mine = blocks[static_cast<std::size_t>(i)];
+    detail::extents shape;
+    std::int64_t next = 1;  // column-major, with a gap after each column
+    for (int d = 0; d < rank; ++d) {
+      const auto held = static_cast<std::int64_t>(layout.held(comm.device(i), d).size());
+      mine.is_empty = mine.is_empty || held == 0;
+      shape.push_back(held + 2 * widths[d]);
+      mine.strides.push_back(next);
+      next = next * shape[d] + 1;
+    }
+    mine.memory.assign(static_cast<std::size_t>(next) + 1, -1);
+    for_each_of_block(layout, comm.device(i), widths, [&](const auto& at, const auto& global, bool is_inside) {
+      if (is_inside) mine.at(at) = number_of(layout.shape(), global, periodic);
+    });
+    views.emplace_back(mine.memory.data(), shape, mine.strides);
+  }
   ghost_exchange fill(layout, widths, periodic_dims);
-  for (int again = 0; again < 2; ++again) fill(comm, strided_view<double>(memory.data(), shape, strides));
+  for (int again = 0; again < 2; ++again) {
+    if (views.size() == 1) fill(comm, views[0]);
+    else fill(comm, views);
+  }
   int wrong = 0;
-  for_each_of_block(layout, me, widths, [&](const auto& at, const auto& global, bool) {
-    wrong += element(at) != (is_empty ? -1 : number_of(layout.shape(), global, periodic));
-  });
+  for (int i = 0; i < comm.local_count(); ++i) {
+    auto& mine = blocks[static_cast<std::size_t>(i)];
+    for_each_of_block(layout, comm.device(i), widths, [&](const auto& at, const auto& global, bool) {
+      wrong += mine.at(at) != (mine.is_empty ? -1 : number_of(layout.shape(), global, periodic));
+    });
+  }
   return wrong;
 }
 

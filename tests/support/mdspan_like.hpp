@@ -44,7 +44,8 @@ template <class T>
 class kokkos_like {
  public:
   static constexpr std::integral_constant<std::size_t, 2> rank{};
-  kokkos_like(T* data, std::size_t n, std::size_t m, std::size_t s, std::size_t t) : data_(data), extents_{n, m}, strides_{s, t} {}
+  kokkos_like(T* data, std::size_t n, std::size_t m, std::size_t s, std::size_t t)
+      : data_(data), extents_{n, m}, strides_{s, t} {}
   [[nodiscard]] T* data() const { return data_; }
   template <class I>
   [[nodiscard]] std::size_t extent(I i) const {

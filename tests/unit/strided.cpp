@@ -49,7 +49,8 @@ std::vector<std::remove_const_t<T>> listed(const strided_view<T>& v) {
     std::int64_t offset = 0;
     for (int d = 0; d < v.rank(); ++d) offset += at[static_cast<std::size_t>(d)] * v.stride(d);
     list.push_back(v.data()[offset]);
-    for (int d = v.rank() - 1; d >= 0 && ++at[static_cast<std::size_t>(d)] == v.extent(d); --d) at[static_cast<std::size_t>(d)] = 0;
+    for (int d = v.rank() - 1; d >= 0 && ++at[static_cast<std::size_t>(d)] == v.extent(d); --d)
+      at[static_cast<std::size_t>(d)] = 0;
   }
   return list;
 }
@@ -128,7 +129,8 @@ TEST_CASE("Eigen's matrices of both orders, maps, blocks, transposes") {
   CHECK(form(m.col(2)) == forms{{5}, {1}, true});
   using strides = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
   CHECK(form(Eigen::Map<Eigen::MatrixXd, 0, strides>(x.data(), 3, 4, strides(12, 2))) == forms{{3, 4}, {2, 12}, false});
-  CHECK(form(Eigen::Map<row_matrix, 0, Eigen::OuterStride<>>(x.data(), 3, 4, Eigen::OuterStride<>(6))) == forms{{3, 4}, {6, 1}, false});
+  CHECK(form(Eigen::Map<row_matrix, 0, Eigen::OuterStride<>>(x.data(), 3, 4, Eigen::OuterStride<>(6))) ==
+        forms{{3, 4}, {6, 1}, false});
   CHECK(form(Eigen::Matrix<double, 3, 4>()) == forms{{3, 4}, {1, 3}, false});
   const Eigen::MatrixXd& constant = m;
   static_assert(std::is_same_v<decltype(strided_view(constant))::element, const double>);
@@ -147,14 +149,20 @@ TEST_CASE("views are refused in words") {
   auto x = counted(60);
   double* const p = x.data();
   const auto refused = [&](auto&& make) { return refusal([&] { static_cast<void>(make()); }); };
-  CHECK(contains(refused([&] { return strided_view(p + 11, {3, 4}, {-4, 1}); }), "dim 0 has a negative stride; view it from its other end"));
+  CHECK(contains(refused([&] {
+                   return strided_view(p + 11, {3, 4}, {-4, 1});
+                 }),
+                 "dim 0 has a negative stride; view it from its other end"));
   CHECK(contains(refused([&] { return strided_view(p, {3, 4}, {1}); }), "as many strides as extents"));
   CHECK(contains(refused([&] { return strided_view(p, {3, -4}); }), "is negative"));
   CHECK(contains(refused([&] { return strided_view(static_cast<double*>(nullptr), {3, 4}); }), "the pointer is null"));
   CHECK(contains(refused([&] { return strided_view(p, {1 << 30, 1 << 30, 1 << 30}); }), "more than 2^60 bytes"));
   CHECK(contains(refused([&] { return strided_view(p, {3, 4}, {std::int64_t{1} << 58, 1}); }), "spans more than 2^60 bytes"));
   CHECK(contains(refused([&] { return strided_view(p, std::vector<int>(33, 1)); }), "at most 32 dims"));
-  CHECK(contains(refused([&] { return strided_view(p, {3, 4}).part({1, 1}, {3, 3}); }), "a part of [3,3] at [1,1] does not lie in [3,4]"));
+  CHECK(contains(refused([&] {
+                   return strided_view(p, {3, 4}).part({1, 1}, {3, 3});
+                 }),
+                 "a part of [3,3] at [1,1] does not lie in [3,4]"));
   CHECK(contains(refused([&] { return strided_view(p, {3, 4}).interior({2, 1}); }), "does not lie in"));
   CHECK(contains(refused([&] { return strided_view(p, {3, 4}).interior({1}); }), "does not lie in"));
   CHECK(contains(refused([&] { return strided_view(p, {3, 4}).extent(2); }), "dims count from 0"));
@@ -202,7 +210,8 @@ TEST_CASE("copies between any two strides, of elements of any size") {
       }
     } while (std::next_permutation(order.begin(), order.end()));
   };
-  for (const auto& shape : {std::vector<std::int64_t>{}, {5}, {1}, {3, 4}, {37, 66}, {1, 9}, {3, 1, 5}, {4, 3, 5}, {3, 2, 1, 4}}) {
+  for (const auto& shape :
+       {std::vector<std::int64_t>{}, {5}, {1}, {3, 4}, {37, 66}, {1, 9}, {3, 1, 5}, {4, 3, 5}, {3, 2, 1, 4}}) {
     check(double{}, shape);
     check(float{}, shape);
     check(std::int8_t{}, shape);
@@ -245,13 +254,19 @@ TEST_CASE("whole arrays by strides, on every mesh") {
   check(threads{});
   check(simulated{});
   // a value of rank 0, an empty tensor, a stride of 0
-  using small = compile<[](auto s, auto e) { return std::tuple{s * 2, sum(e)}; }, rows_mesh, in<double, dims<>>, in<double, dims<4, 3>>>;
+  using small = compile<[](auto s, auto e) {
+    return std::tuple{s * 2, sum(e)};
+  },
+                        rows_mesh, in<double, dims<>>, in<double, dims<4, 3>>>;
   const auto [s, e] = run<small>(threads{}, strided_view(x.data(), {}), strided_view(x.data(), {4, 3}, {0, 1}));
   CHECK(s[0] == 2);
   CHECK(e[0] == 4 * (1 + 2 + 3));
 
-  const auto refused = [&](auto&&... arguments) { return refusal([&] { static_cast<void>(run<step>(simulated{}, arguments...)); }); };
-  CHECK_EQ(refused(u, u.reversed()), "run: input 1 is [7,4] and the view given is [4,7]; reversed() of it has the dims in the other order");
+  const auto refused = [&](auto&&... arguments) {
+    return refusal([&] { static_cast<void>(run<step>(simulated{}, arguments...)); });
+  };
+  CHECK_EQ(refused(u, u.reversed()),
+           "run: input 1 is [7,4] and the view given is [4,7]; reversed() of it has the dims in the other order");
   CHECK(contains(refused(u), "the program has 2 inputs and the call gives 1"));
   const std::vector<float> floats(28);
   CHECK(contains(refused(u, strided_view(floats.data(), {7, 4})), "input 1 is f64 and the array given is f32"));
@@ -259,8 +274,10 @@ TEST_CASE("whole arrays by strides, on every mesh") {
   const strided_view to(y.data(), {7, 4}), sums_to(y.data() + 50, {7});
   const auto refused_into = [&](auto&& results) { return refusal([&] { run_into<step>(simulated{}, results, u, v); }); };
   CHECK(contains(refused_into(to), "the program has 2 results and the call gives memory for 1"));
-  CHECK(contains(refused_into(std::tuple{to, strided_view(y.data() + 27, {7})}), "results 0 and 1 are given memory that overlaps"));
-  CHECK(contains(refused_into(std::tuple{to, strided_view(y.data(), {7}, {0})}), "several indices of the view given have the same element"));
+  CHECK(
+      contains(refused_into(std::tuple{to, strided_view(y.data() + 27, {7})}), "results 0 and 1 are given memory that overlaps"));
+  CHECK(contains(refused_into(std::tuple{to, strided_view(y.data(), {7}, {0})}),
+                 "several indices of the view given have the same element"));
   CHECK(contains(refused_into(std::tuple{to, strided_view(y.data(), {8})}), "result 1 is [7] and the view given is [8]"));
   CHECK(refused_into(std::tuple{to, sums_to}) == "accepted");
 }
@@ -278,8 +295,8 @@ TEST_CASE("shards by strides: padded blocks, columns, what a device holds") {
     const auto mine = shard::valid_range(me, 0);  // 3, 3, 1 rows
     const auto rows = mine.size();
     strided_step<step> s;
-    const auto check = [&](strided_view<double> in, strided_view<double> in_v, strided_view<double> out, strided_view<double> sums,
-                           std::int64_t copied) {
+    const auto check = [&](strided_view<double> in, strided_view<double> in_v, strided_view<double> out,
+                           strided_view<double> sums, std::int64_t copied) {
       for (std::int64_t i = 0; i < rows; ++i)
         for (int j = 0; j < 4; ++j) {
           in.data()[i * in.stride(0) + j * in.stride(1)] = u[(mine.begin + i) * 4 + j];
@@ -301,13 +318,15 @@ TEST_CASE("shards by strides: padded blocks, columns, what a device holds") {
     // the interior of blocks with ghost layers; what lies around it stays
     std::fill(c.begin(), c.end(), -1);
     const strided_view<double> padded(a.data(), {5, 6}), padded_out(c.data(), {5, 6});
-    check(padded.interior({1, 1}), {b.data(), {3, 4}, column_major}, padded_out.interior({1, 1}), {d.data(), {3}, {2}}, 12 + 12 + 12 + 3);
+    check(padded.interior({1, 1}), {b.data(), {3, 4}, column_major}, padded_out.interior({1, 1}), {d.data(), {3}, {2}},
+          12 + 12 + 12 + 3);
     int untouched = 0;
     for (const double value : c) untouched += value == -1;
     CHECK_EQ(untouched, 60 - 12);
     // just what this device holds
     std::fill(c.begin(), c.end(), -1);
-    check({a.data(), {rows, 4}}, {b.data(), {rows, 4}}, {c.data(), {rows, 4}}, {d.data(), {rows}}, rows < 3 ? 3 * rows * 4 + rows : 0);
+    check({a.data(), {rows, 4}}, {b.data(), {rows, 4}}, {c.data(), {rows, 4}}, {d.data(), {rows}},
+          rows < 3 ? 3 * rows * 4 + rows : 0);
     if (rows < 3) CHECK(c[static_cast<std::size_t>(rows) * 4] == -1);
     // a result over an input, whatever may_overwrite says, if they are copied: the sums read u after the first result is written
     const strided_view<double> block(a.data(), {3, 4}, column_major);
@@ -323,10 +342,13 @@ TEST_CASE("shards by strides: padded blocks, columns, what a device holds") {
     if (me != 0) return;
     const auto refused = [&](auto&&... shard_list) { return refusal([&] { s(comm, shard_list...); }); };
     const strided_view<double> rows_view(a.data(), {3, 4}), to(c.data(), {3, 4}, {5, 1}), line_to(d.data(), {3});
-    CHECK_EQ(refused(rows_view.reversed(), rows_view, to, line_to),
-             "step: input 0 is [3,4] on every device, and the view given is [4,3]; reversed() of it has the dims in the other order");
-    CHECK(contains(refused(rows_view, rows_view, strided_view(c.data(), {3, 4}, {0, 1}), line_to), "step: output 0 is written, and several"));
-    CHECK(contains(refused(rows_view, rows_view, to, strided_view(c.data() + 1, {3})), "outputs 0 and 1 are given memory that overlaps"));
+    CHECK_EQ(
+        refused(rows_view.reversed(), rows_view, to, line_to),
+        "step: input 0 is [3,4] on every device, and the view given is [4,3]; reversed() of it has the dims in the other order");
+    CHECK(contains(refused(rows_view, rows_view, strided_view(c.data(), {3, 4}, {0, 1}), line_to),
+                   "step: output 0 is written, and several"));
+    CHECK(contains(refused(rows_view, rows_view, to, strided_view(c.data() + 1, {3})),
+                   "outputs 0 and 1 are given memory that overlaps"));
     CHECK(contains(refused(rows_view, rows_view, to, c.data() + 1), "outputs 0 and 1 are given memory that overlaps"));
   });
   simulated_communicator all(3);
@@ -371,7 +393,8 @@ TEST_CASE("programs compiled at run time") {
     CHECK(std::ranges::equal(listed(to), next));
     CHECK(y[4] == -1);
   }
-  const auto p = dynamic::compile(twice_and_sum, dynamic::mesh({{"x", 1}}), dynamic::in<double>({7, 4}), dynamic::in<double>({7, 4}));
+  const auto p =
+      dynamic::compile(twice_and_sum, dynamic::mesh({{"x", 1}}), dynamic::in<double>({7, 4}), dynamic::in<double>({7, 4}));
   strided_session session(p);
   simulated_communicator comm(1), two(2);
   std::vector<double> y(28), s(7);
@@ -381,12 +404,14 @@ TEST_CASE("programs compiled at run time") {
   CHECK(contains(refused(u, v, y), "the program has 2 inputs and 2 outputs, and the call gives 3 shards"));
   CHECK(contains(refused(u, v, y, s, s, s), "the call gives 6 shards"));
   CHECK(contains(refused(u, floats, y, s), "step: input 1 is f64 and the shard given is of f32"));
-  CHECK(contains(refused(u, v, longer, s), "step: output 0 is [7,4] on every device, with 28 elements, and the range given has 200"));
+  CHECK(contains(refused(u, v, longer, s),
+                 "step: output 0 is [7,4] on every device, with 28 elements, and the range given has 200"));
   const std::vector<double> constant(28);
   CHECK(contains(refused(u, v, constant, s), "step: output 0 is written and the shard given is const"));
   CHECK(contains(refused(u, y, s, y), "step: output 0 is [7,4]"));
   CHECK(contains(refusal([&] { session(two, u, v, y, s); }), "the communicator holds 2 devices"));
-  CHECK(contains(refusal([&] { static_cast<void>(run(p, self{}, u, u.reversed())); }), "run: input 1 is [7,4] and the view given is [4,7]"));
+  CHECK(contains(refusal([&] { static_cast<void>(run(p, self{}, u, u.reversed())); }),
+                 "run: input 1 is [7,4] and the view given is [4,7]"));
   CHECK(refused(u, v, y, s) == "accepted");
   CHECK(std::ranges::equal(y, next));
 }
@@ -415,7 +440,8 @@ TEST_CASE("results that interleave") {
         bool meets = false;
         for (int i = 0; i < 12; ++i)
           for (int k = 0; k < other[0] * other[1]; ++k)
-            meets = meets || i / 4 * strides[0] + i % 4 * strides[1] == from + k / other[1] * strides[0] + k % other[1] * strides[1];
+            meets =
+                meets || i / 4 * strides[0] + i % 4 * strides[1] == from + k / other[1] * strides[0] + k % other[1] * strides[1];
         CHECK_EQ(shared(a, b), meets);
       }
   CHECK(!detail::has_own_elements(memory(0, {3, 4}, {3, 1})));

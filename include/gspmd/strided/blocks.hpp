@@ -21,7 +21,8 @@ void exchange_views(Comm& comm, const placed_tables& from, const strided_memory&
 }
 inline void require_one_device(const char* what, int count) {
   if (count != 1)
-    throw error(std::string(what) + ": the communicator holds " + std::to_string(count) + " devices and one view is given; give a placed_array");
+    throw error(std::string(what) + ": the communicator holds " + std::to_string(count) +
+                " devices and one view is given; give a placed_array");
 }
 
 }  // namespace detail
@@ -34,8 +35,9 @@ inline void require_one_device(const char* what, int count) {
 template <class Step, std::size_t K, communicator Comm, placement... P, class T>
 auto to_step(Comm& comm, const placed_layout<P...>& layout, const strided_view<T>& mine) {
   using element = std::remove_const_t<T>;
-  static_assert(std::is_same_v<detail::listed_element_t<element>, detail::listed_element_t<typename Step::template input_element<K>>>,
-                "gspmd: to_step: the view's elements are of another type than the input's");
+  static_assert(
+      std::is_same_v<detail::listed_element_t<element>, detail::listed_element_t<typename Step::template input_element<K>>>,
+      "gspmd: to_step: the view's elements are of another type than the input's");
   require_devices(comm, Step::device_count);
   detail::require_one_device("to_step", comm.local_count());
   const auto& value = Step::view.value(Step::view.inputs[K]);
@@ -58,8 +60,8 @@ void from_step(Comm& comm, const sharded_array<T>& from, const placed_layout<P..
   detail::require_block_shape("from_step", tables, comm.device(0), mine.shape(), detail::extents(tables.global.count, 0));
   if (!detail::has_own_elements(detail::memory_of(mine)))
     throw error("from_step: several indices of the view given have the same element: " + mine.text());
-  detail::exchange_views<T>(comm, detail::tables_of(from.mesh(), from.planned()), detail::dense_memory(from.data(), from.local_shape()),
-                            tables, detail::memory_of(mine));
+  detail::exchange_views<T>(comm, detail::tables_of(from.mesh(), from.planned()),
+                            detail::dense_memory(from.data(), from.local_shape()), tables, detail::memory_of(mine));
 }
 
 }  // namespace gspmd

@@ -56,27 +56,31 @@ struct found_strides {
 };
 
 /// Eigen: matrices, maps, blocks, transposes. A vector has one dim.
-template <class X> concept eigen_like = requires(X& x) {
+template <class X>
+concept eigen_like = requires(X& x) {
   x.data(), x.rows(), x.cols(), x.innerStride(), x.outerStride();
   X::IsRowMajor, X::IsVectorAtCompileTime;
 };
 /// Eigen's tensors, which are dense in one of two orders.
-template <class X> concept eigen_tensor_like = requires(X& x) {
+template <class X>
+concept eigen_tensor_like = requires(X& x) {
   x.data(), x.dimension(0);
   X::NumDimensions, X::Layout;
 };
 /// std::mdspan and its reference implementation, mdarray, Kokkos::View.
-template <class X> concept extents_and_strides = requires(X& x) {
-  x.extent(0), X::rank;
-} && (requires(X& x) { x.data(); } || requires(X& x) { x.data_handle(); }) && (requires(X& x) { x.stride(0); });
+template <class X>
+concept extents_and_strides = requires(X& x) { x.extent(0), X::rank; } &&
+                              (
+                                  requires(X& x) { x.data(); } || requires(X& x) { x.data_handle(); }) &&
+                              (requires(X& x) { x.stride(0); });
 /// Boost.MultiArray.
-template <class X> concept boost_multi_array_like = requires(X& x) {
-  x.origin(), x.index_bases()[0], x.shape()[0], x.strides()[0], x.num_dimensions();
-};
+template <class X>
+concept boost_multi_array_like =
+    requires(X& x) { x.origin(), x.index_bases()[0], x.shape()[0], x.strides()[0], x.num_dimensions(); };
 /// xtensor, and what has lists of both.
-template <class X> concept shape_and_strides = requires(X& x) {
-  x.data(), std::begin(x.shape()), std::begin(x.strides());
-} && !boost_multi_array_like<X>;
+template <class X>
+concept shape_and_strides =
+    requires(X& x) { x.data(), std::begin(x.shape()), std::begin(x.strides()); } && !boost_multi_array_like<X>;
 template <class X> concept dense_by_itself = requires(X& x) { std::data(x), std::size(x); } && is_row_major<std::remove_cv_t<X>>;
 
 template <class X>
@@ -213,7 +217,8 @@ inline void check_strides(const extents& shape, const extents& strides, std::siz
 /// The type of the elements, const where they are not to be written; of a type that does not say where they are, void.
 template <class X>
 constexpr auto element_in_memory() {
-  if constexpr (says_where_it_lies<X>) return std::type_identity<std::remove_pointer_t<decltype(find_strides(std::declval<X&>()).data)>>{};
+  if constexpr (says_where_it_lies<X>)
+    return std::type_identity<std::remove_pointer_t<decltype(find_strides(std::declval<X&>()).data)>>{};
   else return std::type_identity<const std::byte>{};
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "gspmd/detail/edge/view_exchange.hpp"
@@ -32,34 +34,28 @@ class ghost_exchange {
       : tables_(layout.tables()), widths_(widths.items), periodic_(periodic) {
     const auto rank = tables_.global.count;
     if (widths_.count != rank)
-      throw error("ghost_exchange: the tensor has " + std::to_string(rank) + " dims and the call gives " + std::to_string(widths_.count) +
-                  " widths; give one for each");
+      throw error("ghost_exchange: the tensor has " + std::to_string(rank) + " dims and the call gives " +
+                  std::to_string(widths_.count) + " widths; give one for each");
     periodic_.resize(static_cast<std::size_t>(rank), false);
     for (int d = 0; d < rank; ++d) {
       if (widths_[d] < 0) throw error("ghost_exchange: the width of dim " + std::to_string(d) + " is negative");
       for (const auto& part : tables_.dims[static_cast<std::size_t>(d)].global)
         for (std::size_t i = 1; i < part.size(); ++i)
           if (part[i] != part[i - 1] + 1)
-            throw error("ghost_exchange: the parts of dim " + std::to_string(d) + " are no runs of indices, so nothing lies beside them");
+            throw error("ghost_exchange: the parts of dim " + std::to_string(d) +
+                        " are no runs of indices, so nothing lies beside them");
     }
   }
 
   /// Fills the layers of this device's block. Collective.
   template <communicator Comm, class T>
   void operator()(Comm& comm, const strided_view<T>& block) {
-    static_assert(!std::is_const_v<T>, "gspmd: ghost_exchange: ghost layers are written and the view given is of const elements");
-    require_devices(comm, static_cast<int>(tables_.mesh.device_count()));
-    if (comm.local_count() != 1) detail::throw_several_devices(static_cast<std::size_t>(comm.local_count()));
-    const int me = comm.device(0);
-    detail::require_block_shape("ghost_exchange", tables_, me, block.shape(), widths_);
-    const auto memory = detail::memory_of(block);
-    if (!detail::has_own_elements(memory))
-      throw error("ghost_exchange: several indices of the view given have the same element: " + block.text());
-    if (!found_ || device_ != me) {
-      found_ = std::make_unique<detail::view_exchange>(comm, [&](std::int64_t a, std::int64_t b) { return boxes(a, b); });
-      device_ = me;
-    }
-    found_->run(comm, sizeof(T), &memory, &memory);
+    fill(comm, &block, 1);
+  }
+  /// The same for a communicator that holds several devices (simulated): a block for each.
+  template <communicator Comm, class T>
+  void operator()(Comm& comm, const std::vector<strided_view<T>>& blocks) {
+    fill(comm, blocks.data(), blocks.size());
   }
   /// The bytes that a device sends, and to how many others.
   [[nodiscard]] std::int64_t bytes_sent(int device, std::int64_t bytes_per_elem) const {
@@ -75,7 +71,28 @@ class ghost_exchange {
   }
 
  private:
-  /// What one device holds of another one's ghost layers. Of replicas, a device takes from the one with its own place along their axes.
+  template <class Comm, class T>
+  void fill(Comm& comm, const strided_view<T>* blocks, std::size_t count) {
+    static_assert(!std::is_const_v<T>, "gspmd: ghost_exchange: ghost layers are written and the view given is of const elements");
+    require_devices(comm, static_cast<int>(tables_.mesh.device_count()));
+    if (static_cast<std::size_t>(comm.local_count()) != count)
+      throw error("ghost_exchange: the communicator holds " + detail::counted(comm.local_count(), "device") +
+                  " and the call gives " + detail::counted(static_cast<int>(count), "block") + "; give a block for each");
+    memory_.clear();
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto& m = memory_.emplace_back(detail::memory_of(blocks[i]));
+      detail::require_block_shape("ghost_exchange", tables_, comm.device(static_cast<int>(i)), m.shape, widths_);
+      if (!detail::has_own_elements(m))
+        throw error("ghost_exchange: several indices of the view given have the same element: " + blocks[i].text());
+    }
+    if (!found_ || first_device_ != comm.device(0) || found_count_ != count) {
+      found_ = std::make_unique<detail::view_exchange>(comm, [&](std::int64_t a, std::int64_t b) { return boxes(a, b); });
+      first_device_ = comm.device(0);
+      found_count_ = count;
+    }
+    found_->run(comm, sizeof(T), memory_.data(), memory_.data());
+  }
+  /// The boxes that one device holds of the ghost layers of another one. Of replicas, a device takes from the one with its own place along their axes.
   [[nodiscard]] detail::sent_boxes boxes(std::int64_t source, std::int64_t target) const {
     const auto at = tables_.mesh.coordinates_of(source), wanted = tables_.mesh.coordinates_of(target);
     const auto split = tables_.axes.split_axes();
@@ -107,8 +124,10 @@ class ghost_exchange {
   detail::placed_tables tables_;
   detail::extents widths_;
   std::vector<bool> periodic_;
-  std::unique_ptr<detail::view_exchange> found_;
-  int device_ = -1;
+  std::unique_ptr<detail::view_exchange> found_;  // for the devices of the communicator that was given last
+  int first_device_ = -1;
+  std::size_t found_count_ = 0;
+  std::vector<detail::strided_memory> memory_;
 };
 
 }  // namespace gspmd

@@ -39,7 +39,8 @@ std::vector<dynamic::any_array> run(const dynamic::program& program, const Backe
     std::vector<dynamic::any_array> made;
     for (const int o : plan.outputs) {
       const auto& v = plan.value(o);
-      made.push_back({v.type, {v.global.begin(), v.global.end()},
+      made.push_back({v.type,
+                      {v.global.begin(), v.global.end()},
                       std::vector<std::byte>(static_cast<std::size_t>(detail::elements(v.global) * detail::bytes_of(v.type)))});
     }
     return std::pair(detail::strided_inputs(plan, arguments...), std::move(made));
@@ -85,7 +86,8 @@ class strided_session {
     if (given_.size() != inputs + plan.outputs.size())
       throw error("strided_session: the program has " + detail::counted(static_cast<int>(inputs), "input") + " and " +
                   detail::counted(static_cast<int>(plan.outputs.size()), "output") + ", and the call gives " +
-                  detail::counted(static_cast<int>(given_.size()), "shard") + "; give the shards of all inputs, then of all outputs");
+                  detail::counted(static_cast<int>(given_.size()), "shard") +
+                  "; give the shards of all inputs, then of all outputs");
     copies_.check_results();
     session_.run(comm, given_.data(), written());
     copies_.put_back();
@@ -109,12 +111,14 @@ class strided_session {
         check<std::remove_pointer_t<plain>>(k, v);
         given_.push_back(leaf);
       } else {
-        static_assert(detail::dense_by_itself<Leaf>, "gspmd: strided_session: a shard is a strided_view, a contiguous range or a pointer");
+        static_assert(detail::dense_by_itself<Leaf>,
+                      "gspmd: strided_session: a shard is a strided_view, a contiguous range or a pointer");
         check<std::remove_pointer_t<decltype(std::data(leaf))>>(k, v);
         detail::require_dense(leaf);
         if (static_cast<std::int64_t>(std::size(leaf)) != detail::elements(v.local))
-          throw error(detail::leaf_text(plan, k) + " is " + std::string(detail::shape_text(v.local).view()) + " on every device, with " +
-                      std::to_string(detail::elements(v.local)) + " elements, and the range given has " + std::to_string(std::size(leaf)));
+          throw error(detail::leaf_text(plan, k) + " is " + std::string(detail::shape_text(v.local).view()) +
+                      " on every device, with " + std::to_string(detail::elements(v.local)) +
+                      " elements, and the range given has " + std::to_string(std::size(leaf)));
         given_.push_back(std::data(leaf));
       }
       copies_.note(k, given_.back());
@@ -126,7 +130,8 @@ class strided_session {
     if (v.type != detail::dtype_of<std::remove_const_t<T>>())
       throw error(detail::leaf_text(plan, k) + " is " + detail::name_of(v.type) + " and the shard given is of " +
                   detail::name_of(detail::dtype_of<std::remove_const_t<T>>()));
-    if (std::is_const_v<T> && k >= plan.inputs.size()) throw error(detail::leaf_text(plan, k) + " is written and the shard given is const");
+    if (std::is_const_v<T> && k >= plan.inputs.size())
+      throw error(detail::leaf_text(plan, k) + " is written and the shard given is const");
   }
   /// The pointers to results, behind those to inputs.
   void* const* written() {

@@ -73,8 +73,9 @@ class strided_step {
     if constexpr (detail::has_strided_view<plain>()) {
       return transform_leaves(
           [&]<class Leaf>(const Leaf& leaf) {
-            static_assert(detail::is_strided_view<Leaf>,
-                          "gspmd: strided_step: in a group of shards one is a strided_view and another one is not; make all of them one");
+            static_assert(
+                detail::is_strided_view<Leaf>,
+                "gspmd: strided_step: in a group of shards one is a strided_view and another one is not; make all of them one");
             if constexpr (detail::is_strided_view<Leaf>)
               return static_cast<typename Leaf::element*>(copies_.take(k++, detail::memory_of(leaf)));
           },

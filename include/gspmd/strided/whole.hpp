@@ -44,7 +44,8 @@ decltype(auto) with_pointers(const Tree& tree) {
   if constexpr (has_strided_view<Tree>()) {
     return transform_leaves(
         []<class Leaf>(const Leaf& leaf) {
-          static_assert(is_strided_view<Leaf>, "gspmd: in a group of arrays one is a strided_view and another one is not; make all of them one");
+          static_assert(is_strided_view<Leaf>,
+                        "gspmd: in a group of arrays one is a strided_view and another one is not; make all of them one");
           if constexpr (is_strided_view<Leaf>) return leaf.data();
         },
         tree);
@@ -79,8 +80,8 @@ class strided_results {
   strided_results(const plan_view& plan, const Results& results) : plan_(&plan) {
     for_each_leaf(results, [&]<class Leaf>(const Leaf& leaf) { add(leaf); });
     if (views_.size() != plan.outputs.size())
-      throw error("run_into: the program has " + counted(static_cast<int>(plan.outputs.size()), "result") + " and the call gives memory for " +
-                  std::to_string(views_.size()));
+      throw error("run_into: the program has " + counted(static_cast<int>(plan.outputs.size()), "result") +
+                  " and the call gives memory for " + std::to_string(views_.size()));
     for (std::size_t a = 0; a < views_.size(); ++a)
       for (std::size_t b = 0; b < a; ++b)
         if (shared_elements::any(views_[a], elem_bytes(a), views_[b], elem_bytes(b)))
@@ -101,21 +102,25 @@ class strided_results {
     if constexpr (!is_strided_view<Leaf>) {
       static_assert(is_strided_view<Leaf>, "gspmd: run_into: give a strided_view for each result");
     } else {
-      static_assert(!std::is_const_v<typename Leaf::element>, "gspmd: run_into: a result is written and the view given is of const elements");
+      static_assert(!std::is_const_v<typename Leaf::element>,
+                    "gspmd: run_into: a result is written and the view given is of const elements");
       const auto k = views_.size();
       const auto where = "run_into: result " + std::to_string(k);
       if (k < plan_->outputs.size()) {
         const auto& v = plan_->value(plan_->outputs[k]);
         if (v.type != dtype_of<typename Leaf::element>())
-          throw error(where + " is " + name_of(v.type) + " and the view given is of " + name_of(dtype_of<typename Leaf::element>()));
+          throw error(where + " is " + name_of(v.type) + " and the view given is of " +
+                      name_of(dtype_of<typename Leaf::element>()));
         require_whole_shape(where, v.global, leaf.shape());
       }
       views_.push_back(memory_of(leaf));
-      if (!has_own_elements(views_.back())) throw error(where + " is written, and several indices of the view given have the same element: " + leaf.text());
+      if (!has_own_elements(views_.back()))
+        throw error(where + " is written, and several indices of the view given have the same element: " + leaf.text());
       if (views_.back().is_dense()) {
         pointers_.push_back(leaf.data());
       } else {
-        copies_.emplace_back(elements(leaf.shape()) * static_cast<std::int64_t>(sizeof(typename Leaf::element)), "the dense copy of a result");
+        copies_.emplace_back(elements(leaf.shape()) * static_cast<std::int64_t>(sizeof(typename Leaf::element)),
+                             "the dense copy of a result");
         pointers_.push_back(copies_.back().get());
       }
     }
@@ -136,9 +141,10 @@ void run_strided(const Backend& backend, const std::vector<strided_memory>& inpu
         Step::view, comm, inputs.data(), outputs,
         [&held](auto& devices, const void* const* in, void* const* out) { held.run(devices, in, out); });
   };
-  static_assert(can_launch<Backend>,
-                "gspmd: run: the first argument says where: self{}, threads{}, simulated{}, or with gspmd/comm/mpi.hpp mpi{comm} or "
-                "mpi{comm, options}");
+  static_assert(
+      can_launch<Backend>,
+      "gspmd: run: the first argument says where: self{}, threads{}, simulated{}, or with gspmd/comm/mpi.hpp mpi{comm} or "
+      "mpi{comm, options}");
   if constexpr (can_launch<Backend>) launch(backend, Step::device_count, on_devices);
 }
 
@@ -146,7 +152,8 @@ template <class Tree>
 void scatter_strided(const held_devices& devices, const Tree& whole, auto& tree) {
   if constexpr (is_leaf<Tree>) {
     using T = typename std::remove_cvref_t<decltype(tree)>::element;
-    static_assert(is_strided_view<Tree> && std::is_same_v<listed_element_t<std::remove_const_t<typename Tree::element>>, listed_element_t<T>>,
+    static_assert(is_strided_view<Tree> &&
+                      std::is_same_v<listed_element_t<std::remove_const_t<typename Tree::element>>, listed_element_t<T>>,
                   "gspmd: scatter: this view is of other elements than the input, or in a group with arrays that are no views");
     require_whole_shape("scatter: the input", tree.shape(), whole.shape());
     for (int i = 0; i < devices.local_count(); ++i)

@@ -52,7 +52,8 @@ class shared_elements {
  public:
   static bool any(const strided_memory& a, std::int64_t elem_bytes, const strided_memory& b, std::int64_t b_elem_bytes) {
     if (elements(a.shape) == 0 || elements(b.shape) == 0) return false;
-    const auto apart = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(b.data) - reinterpret_cast<std::uintptr_t>(a.data));
+    const auto apart =
+        static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(b.data) - reinterpret_cast<std::uintptr_t>(a.data));
     if (apart >= span(a, elem_bytes) || -apart >= span(b, b_elem_bytes)) return false;
     if (elem_bytes != b_elem_bytes || a.shape.count != b.shape.count || apart % elem_bytes != 0) return true;
     shared_elements looked;
@@ -101,10 +102,11 @@ inline void require_shard_shape(const plan_view& plan, std::size_t leaf, int dev
   if (fits(given)) return;
   extents turned = given;
   std::reverse(turned.begin(), turned.end());
-  throw error(leaf_text(plan, leaf) + " is " + std::string(shape_text(v.local).view()) + " on every device" +
-              (held == v.local ? "" : ", of which device " + std::to_string(device) + " holds " + std::string(shape_text(held).view())) +
-              ", and the view given is " + std::string(shape_text(given).view()) +
-              (fits(turned) ? "; reversed() of it has the dims in the other order" : ""));
+  throw error(
+      leaf_text(plan, leaf) + " is " + std::string(shape_text(v.local).view()) + " on every device" +
+      (held == v.local ? "" : ", of which device " + std::to_string(device) + " holds " + std::string(shape_text(held).view())) +
+      ", and the view given is " + std::string(shape_text(given).view()) +
+      (fits(turned) ? "; reversed() of it has the dims in the other order" : ""));
 }
 
 /// The same for a whole tensor.
@@ -113,7 +115,8 @@ inline void require_whole_shape(const std::string& what, const extents& wanted, 
   extents turned = given;
   std::reverse(turned.begin(), turned.end());
   throw error(what + " is " + std::string(shape_text(wanted).view()) + " and the view given is " +
-              std::string(shape_text(given).view()) + (turned == wanted ? "; reversed() of it has the dims in the other order" : ""));
+              std::string(shape_text(given).view()) +
+              (turned == wanted ? "; reversed() of it has the dims in the other order" : ""));
 }
 
 /// Fills the shard of the device at `at` from a whole array that lies by strides, as cut_shard does from a dense one.
@@ -128,8 +131,7 @@ inline void cut_shard(const mesh_shape& mesh, const planned_value& v, const coor
     begin.push_back(range.begin);
     shape.push_back(range.size());
   }
-  if (elements(shape) > 0)
-    copy_strided(shape, bytes, whole.at(begin, bytes), whole.strides, shard, row_major_strides(v.local));
+  if (elements(shape) > 0) copy_strided(shape, bytes, whole.at(begin, bytes), whole.strides, shard, row_major_strides(v.local));
 }
 
 /// The dense copies that a step works on, of what it is given by strides on one device: they stay for the next call.
