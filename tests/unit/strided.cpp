@@ -357,6 +357,44 @@ TEST_CASE("shards by strides: padded blocks, columns, what a device holds") {
   CHECK(contains(refusal([&] { s(all, strided_view(a.data(), {3, 4}), a, a, a); }), "the communicator holds 3 devices"));
 }
 
+namespace {
+template <class T>
+struct pair_of {
+  BOOST_HANA_DEFINE_STRUCT(pair_of, (T, u), (T, v));
+};
+}  // namespace
+
+TEST_CASE("groups of views") {
+  constexpr auto swapped = [](auto p) { return pair_of<value>{p.v * 2, p.u * 1}; };
+  using grouped = compile<swapped, rows_mesh, record<pair_of, in<double, dims<4, 3>, split<"x", _>>, in<double, dims<4, 3>>>>;
+  const auto x = counted(12), z = counted(40);
+  std::vector<double> a(12), b(40);
+  const pair_of<strided_view<const double>> given{{x.data(), {4, 3}, column_major}, {z.data(), {4, 3}, {9, 2}}};
+  const pair_of<strided_view<double>> place{{a.data(), {4, 3}, column_major}, {b.data(), {4, 3}, {9, 2}}};
+  std::vector<double> doubled = listed(given.v);
+  for (auto& n : doubled) n *= 2;
+  const auto y = run<grouped>(threads{}, given);
+  CHECK(std::ranges::equal(y.u, doubled));
+  CHECK(std::ranges::equal(y.v, listed(given.u)));
+  run_into<grouped>(threads{}, place, given);
+  CHECK(listed(place.u) == doubled);
+  CHECK(listed(place.v) == listed(given.u));
+  simulated_communicator comm(3);
+  const auto shards = scatter<grouped, 0>(comm, given);
+  const auto u = gather(comm, shards.u), v = gather(comm, shards.v);
+  CHECK((std::ranges::equal(u, listed(given.u)) && std::ranges::equal(v, listed(given.v))));
+  CHECK(contains(refusal([&] { scatter<step, 0>(comm, given.u); }), "scatter: the input is [7,4] and the view given is [4,3]"));
+  // shards: one device
+  using alone = compile<swapped, mesh<axis<"x", 1>>, record<pair_of, in<double, dims<4, 3>>, in<double, dims<4, 3>>>>;
+  simulated_communicator one(1);
+  strided_step<alone> s;
+  std::fill(a.begin(), a.end(), 0), std::fill(b.begin(), b.end(), 0);
+  s(one, given, place);
+  CHECK(listed(place.u) == doubled);
+  CHECK(listed(place.v) == listed(given.u));
+  CHECK_EQ(s.copied_bytes(), 4 * 12 * 8);
+}
+
 TEST_CASE("programs compiled at run time") {
   const auto x = counted(200);
   const strided_view u(x.data(), {7, 4}, {5, 1}), v(x.data() + 60, {7, 4}, column_major);

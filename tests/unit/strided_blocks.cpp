@@ -8,10 +8,12 @@
 #include <atomic>
 #include <cstdint>
 #include <numeric>
+#include <tuple>
 #include <vector>
 
 #include "gspmd/gspmd.hpp"
 #include "gspmd/strided/ghost_exchange.hpp"
+#include "gspmd/strided/placed_step.hpp"
 #include "support/block_checks.hpp"
 #include "support/error_of.hpp"
 #include "support/layouts.hpp"
@@ -94,6 +96,50 @@ TEST_CASE("a step takes and gives balanced blocks, wherever they lie") {
   simulated_communicator all(4);
   std::vector<double> memory(10);
   CHECK(contains(refusal([&] { to_step<step, 0>(all, theirs, strided_view(memory.data(), {2, 5})); }), "holds 4 devices"));
+}
+
+TEST_CASE("a step takes blocks of another code directly, as its other arguments are") {
+  using two = compile<[](auto u, auto v) {
+    return std::tuple{u * 2 + v, sum(v, 1)};
+  },
+                      grid, in<double, dims<7, 5>, split<"x,y", _>>, in<double, dims<7, 5>, split<"x,y", _>>>;
+  const auto theirs = layout_of_input<two, 0>(ragged_list{{0, 4, 1, 2}});
+  const auto others = layout_on<grid, dims<7, 5>, split<"x", "y">>(balanced{}, balanced{});
+  launch(threads{}, 4, [&](auto& comm) {
+    const int me = comm.device(0);
+    placed_step<two> s;
+    const auto rows = static_cast<std::int64_t>(theirs.held(me, 0).size());
+    const auto other_rows = static_cast<std::int64_t>(others.held(me, 0).size()),
+               cols = static_cast<std::int64_t>(others.held(me, 1).size());
+    std::vector<double> u(40), v(60), next(60, -1), sums(2);
+    const auto number = [&](std::int64_t i, std::int64_t j) { return static_cast<double>(i * 5 + j); };
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < 5; ++j)
+        u[static_cast<std::size_t>(i + j * (rows + 1))] = number(theirs.held(me, 0)[static_cast<std::size_t>(i)], j);
+    const auto mine = two::input_shard<1>::valid_range(me, 0);
+    for (std::int64_t i = 0; i < mine.size(); ++i)
+      for (std::int64_t j = 0; j < 5; ++j) v[static_cast<std::size_t>(i * 6 + j)] = 100 * number(mine.begin + i, j);
+    const placed_view<const double, ragged_list> block(theirs, strided_view<double>(u.data(), {rows, 5}, {1, rows + 1}));
+    const placed_view block_out(others, strided_view(next.data(), {other_rows, cols}));
+    const strided_view rows_of_v(v.data(), {mine.size(), 5}, {6, 1});
+    for (int again = 0; again < 2; ++again) s(comm, block, rows_of_v, block_out, sums);
+    CHECK_EQ(s.bytes_sent(), bytes_sent_to_redistribute(theirs, layout_of_input<two, 0>(), me, 8) +
+                                 bytes_sent_to_redistribute(layout_of_output<two, 0>(), others, me, 8));
+    CHECK_EQ(s.copied_bytes(), mine.size() == 1 ? 5 * 8 : mine.size() * 5 * 8);
+    bool is_right = true;
+    for (std::int64_t i = 0; i < other_rows; ++i)
+      for (std::int64_t j = 0; j < cols; ++j)
+        is_right = is_right &&
+                   next[static_cast<std::size_t>(i * cols + j)] == 102 * number(others.held(me, 0)[static_cast<std::size_t>(i)],
+                                                                                others.held(me, 1)[static_cast<std::size_t>(j)]);
+    CHECK(is_right);
+    CHECK(next[static_cast<std::size_t>(other_rows * cols)] == -1);
+    CHECK(sums[0] == 100 * (5 * number(mine.begin, 0) + 10));
+    CHECK(contains(refusal([&] {
+                     s(comm, placed_view(others, strided_view(u.data(), {1, 1})), rows_of_v, block_out, sums);
+                   }),
+                   "placed_step: the block of device"));
+  });
 }
 
 TEST_CASE("ghost layers get what others hold, corners too; what lies outside stays") {
