@@ -5,6 +5,10 @@
 #include <cstddef>
 #include <type_traits>
 
+#if __has_include(<mdspan>)
+#include <mdspan>
+#endif
+
 /// Views with the interfaces that other libraries' have, as far as a reader of elements sees them.
 namespace views {
 

@@ -16,10 +16,6 @@
 #include <tuple>
 #include <vector>
 
-#if __has_include(<mdspan>)
-#include <mdspan>
-#endif
-
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
 #include "gspmd/strided/session.hpp"
