@@ -58,10 +58,10 @@ namespace detail {
 
 template <class Leaf>
 consteval bool accept_container() {
-  static_assert(
-      is_row_major<std::remove_cvref_t<Leaf>>,
-      "gspmd: a container of several dims must say that it is row-major; give a row-major one (Eigen::RowMajor), a pointer "
-      "or a span of its elements in that order, or specialise gspmd::is_row_major for it");
+  static_assert(is_row_major<std::remove_cvref_t<Leaf>>,
+                "gspmd: a container of several dims must say that it is row-major; give a strided_view of it "
+                "(gspmd/strided.hpp), a pointer "
+                "or a span of its elements in that order, or specialise gspmd::is_row_major for it");
   return true;
 }
 /// The same for all leaves of a group. Asked where the user's line is still known, before what stands on it is compiled.
@@ -99,7 +99,7 @@ constexpr void require_dense(const C& container) {
   } else if constexpr (requires { container.is_exhaustive(); }) {  // mdspan's family
     is_dense = container.is_exhaustive();
   }
-  if (!is_dense) throw error("the elements of the container given do not lie one after the other; give a dense copy");
+  if (!is_dense) throw error("the elements of the container given do not lie one after the other; give a strided_view of it");
 }
 
 }  // namespace detail

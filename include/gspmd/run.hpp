@@ -128,10 +128,10 @@ constexpr bool has_partial_outputs(const plan_view& plan) {
   return false;
 }
 
-/// Runs a planned program once on the devices of `comm`, from whole arrays to whole arrays. `run(comm, inputs, outputs)` runs
-/// it on shards. `MayBePartial`: an output, whose terms are reduced then.
-template <bool MayBePartial, class Comm, class Run>
-void run_whole(const plan_view& plan, Comm& comm, const void* const* inputs, void* const* outputs, Run&& run) {
+/// Runs a planned program once on the devices of `comm`, from whole arrays (pointers, or what cut_shard takes) to whole arrays.
+/// `run(comm, inputs, outputs)` runs it on shards. `MayBePartial`: an output, whose terms are reduced then.
+template <bool MayBePartial, class Comm, class Whole, class Run>
+void run_whole(const plan_view& plan, Comm& comm, const Whole* inputs, void* const* outputs, Run&& run) {
   require_devices(comm, static_cast<int>(plan.mesh->device_count()));
   const auto count = static_cast<std::size_t>(comm.local_count());
   std::vector<aligned_bytes> memory;

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gspmd/layouts/placed_array.hpp"
+#include "gspmd/shard_view.hpp"
+
+/// Data that other codes have distributed: blocks as they deal them, and layouts by the names of meshes, splits and steps.
+namespace gspmd {
+
+/// The blocks of most MPI codes: one after the other, and the first ones have an element more (MPI_Dims_create's codes, PETSc's DMDA, HDF5
+/// slabs). 9 in 4 is 3,2,2,2, where the library's own shardings have 3,3,3,0.
+struct balanced {
+  static constexpr detail::text text() { return "balanced"; }
+  static constexpr std::int64_t begin(std::int64_t extent, std::int64_t parts, std::int64_t part) {
+    const auto rest = extent % parts;
+    return part * (extent / parts) + (part < rest ? part : rest);
+  }
+  static constexpr std::int64_t local_extent(std::int64_t extent, std::int64_t parts, std::int64_t part) {
+    return extent / parts + (part < extent % parts ? 1 : 0);
+  }
+  static constexpr std::int64_t split(std::int64_t extent, std::int64_t parts, std::int64_t part, std::int64_t i) {
+    return begin(extent, parts, part) + i;
+  }
+  static constexpr placed_at unsplit(std::int64_t extent, std::int64_t parts, std::int64_t global) {
+    const auto least = extent / parts, rest = extent % parts, longer = rest * (least + 1);
+    const auto part = global < longer ? global / (least + 1) : rest + (global - longer) / least;
+    return {part, global - begin(extent, parts, part)};
+  }
+};
+
+/// The layout of a tensor on a mesh, with a placement for each dim; dims that none is given for are contiguous.
+///
+///     const auto rows = layout_on<pod, dims<15, 8>, split<"data", _>>(balanced{});
+///
+/// Errors: those of shard_view, at compile time, and of placed_layout.
+template <class Mesh, class Dims, class Split, placement... P>
+placed_layout<P...> layout_on(const P&... per_dim) {
+  using shard = shard_view<std::int8_t, Mesh, Dims, Split>;
+  return {Mesh::info.shape, shard::global_extents, shard::layout, per_dim...};
+}
+
+/// The layout of a tensor that the axes split as they do input `K` of a step, with other placements.
+///
+///     const auto theirs = layout_of_input<step, 0>(balanced{});    bytes_sent_to_redistribute(theirs, layout_of_input<step, 0>(), me, 8);
+template <class Step, std::size_t K, placement... P>
+placed_layout<P...> layout_of_input(const P&... per_dim) {
+  const auto& v = Step::view.value(Step::view.inputs[K]);
+  return {*Step::view.mesh, v.global, v.layout, per_dim...};
+}
+/// The same of a result.
+template <class Step, std::size_t K, placement... P>
+placed_layout<P...> layout_of_output(const P&... per_dim) {
+  const auto& v = Step::view.value(Step::view.outputs[K]);
+  return {*Step::view.mesh, v.global, v.layout, per_dim...};
+}
+
+}  // namespace gspmd

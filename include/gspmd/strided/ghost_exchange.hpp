@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "gspmd/detail/edge/view_exchange.hpp"
+#include "gspmd/layouts/placed_array.hpp"
+#include "gspmd/strided/whole.hpp"
+
+namespace gspmd {
+
+/// Fills the ghost layers of blocks in the caller's memory: around what a device holds of a tensor lie `widths[d]` layers at both ends of
+/// dim d, which get the elements that other devices hold there, corners too, in one exchange. Layers outside of the tensor stay as they are,
+/// for the boundary condition of the caller's; along dims that are `periodic` there is no outside.
+///
+///     ghost_exchange fill(layout_on<pod, dims<101, 64>, split<"x", _>>(balanced{}), {1, 0});
+///     fill(comm, strided_view(u, {rows + 2, 64}));         // of the device's rows and one more at both ends
+///     fill.bytes_sent(comm.device(0), sizeof(double));     // 2 * 64 * 8 in the middle
+///
+/// Layers may be wider than a neighbour's block. Parts must be runs of the dim: contiguous, balanced or ragged. Each device needs an object
+/// of its own; after the first call nothing is allocated in proportion to the blocks. Throws gspmd::error: other than a width for each dim,
+/// a negative one, parts that are no runs, a view of another shape.
+class ghost_exchange {
+ public:
+  template <placement... P>
+  ghost_exchange(const placed_layout<P...>& layout, const detail::int_list& widths, std::initializer_list<bool> periodic = {})
+      : tables_(layout.tables()), widths_(widths.items), periodic_(periodic) {
+    const auto rank = tables_.global.count;
+    if (widths_.count != rank)
+      throw error("ghost_exchange: the tensor has " + std::to_string(rank) + " dims and the call gives " +
+                  std::to_string(widths_.count) + " widths; give one for each");
+    periodic_.resize(static_cast<std::size_t>(rank), false);
+    for (int d = 0; d < rank; ++d) {
+      if (widths_[d] < 0) throw error("ghost_exchange: the width of dim " + std::to_string(d) + " is negative");
+      for (const auto& part : tables_.dims[static_cast<std::size_t>(d)].global)
+        for (std::size_t i = 1; i < part.size(); ++i)
+          if (part[i] != part[i - 1] + 1)
+            throw error("ghost_exchange: the parts of dim " + std::to_string(d) +
+                        " are no runs of indices, so nothing lies beside them");
+    }
+  }
+
+  /// Fills the layers of this device's block. Collective.
+  template <communicator Comm, class T>
+  void operator()(Comm& comm, const strided_view<T>& block) {
+    fill(comm, &block, 1);
+  }
+  /// The same for a communicator that holds several devices (simulated): a block for each.
+  template <communicator Comm, class T>
+  void operator()(Comm& comm, const std::vector<strided_view<T>>& blocks) {
+    fill(comm, blocks.data(), blocks.size());
+  }
+  /// The bytes that a device sends, and to how many others.
+  [[nodiscard]] std::int64_t bytes_sent(int device, std::int64_t bytes_per_elem) const {
+    std::int64_t elems = 0;
+    for (std::int64_t k = 0; k < tables_.mesh.device_count(); ++k)
+      if (k != device) elems += detail::elements(boxes(device, k));
+    return elems * bytes_per_elem;
+  }
+  [[nodiscard]] int messages_sent(int device) const {
+    int count = 0;
+    for (std::int64_t k = 0; k < tables_.mesh.device_count(); ++k) count += k != device && !boxes(device, k).empty();
+    return count;
+  }
+
+ private:
+  template <class Comm, class T>
+  void fill(Comm& comm, const strided_view<T>* blocks, std::size_t count) {
+    static_assert(!std::is_const_v<T>, "gspmd: ghost_exchange: ghost layers are written and the view given is of const elements");
+    require_devices(comm, static_cast<int>(tables_.mesh.device_count()));
+    if (static_cast<std::size_t>(comm.local_count()) != count)
+      throw error("ghost_exchange: the communicator holds " + detail::counted(comm.local_count(), "device") +
+                  " and the call gives " + detail::counted(static_cast<int>(count), "block") + "; give a block for each");
+    memory_.clear();
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto& m = memory_.emplace_back(detail::memory_of(blocks[i]));
+      detail::require_block_shape("ghost_exchange", tables_, comm.device(static_cast<int>(i)), m.shape, widths_);
+      if (!detail::has_own_elements(m))
+        throw error("ghost_exchange: several indices of the view given have the same element: " + blocks[i].text());
+    }
+    if (!found_ || first_device_ != comm.device(0) || found_count_ != count) {
+      found_ = std::make_unique<detail::view_exchange>(comm, [&](std::int64_t a, std::int64_t b) { return boxes(a, b); });
+      first_device_ = comm.device(0);
+      found_count_ = count;
+    }
+    found_->run(comm, sizeof(T), memory_.data(), memory_.data());
+  }
+  /// The boxes that one device holds of the ghost layers of another one. Of replicas, a device takes from the one with its own place along their axes.
+  [[nodiscard]] detail::sent_boxes boxes(std::int64_t source, std::int64_t target) const {
+    const auto at = tables_.mesh.coordinates_of(source), wanted = tables_.mesh.coordinates_of(target);
+    const auto split = tables_.axes.split_axes();
+    for (int a = 0; a < tables_.mesh.axis_count(); ++a)
+      if ((split & detail::axis_bit(a)) == 0 && at[a] != wanted[a]) return {};
+    std::vector<std::vector<detail::sent_interval>> dims;
+    for (int d = 0; d < tables_.global.count; ++d) {
+      const auto extent = tables_.global[d], width = widths_[d];
+      const auto from = held(d, at), to = held(d, wanted);
+      auto& found = dims.emplace_back();
+      if (from.size() == 0 || to.size() == 0) return {};
+      const auto rounds = periodic_[static_cast<std::size_t>(d)] ? (width + extent - 1) / extent : 0;
+      for (auto round = -rounds; round <= rounds; ++round) {
+        const auto begin = std::max(from.begin + round * extent, to.begin - width);
+        const auto end = std::min(from.end + round * extent, to.end + width);
+        if (begin >= end) continue;
+        const bool is_center = round == 0 && tables_.part(d, at) == tables_.part(d, wanted);
+        found.push_back({end - begin, begin - round * extent - from.begin + width, begin - to.begin + width, is_center});
+      }
+      if (found.empty()) return {};
+    }
+    return detail::product(dims, true);
+  }
+  [[nodiscard]] detail::index_range held(int dim, const detail::coordinates& at) const {
+    const auto& list = tables_.dims[static_cast<std::size_t>(dim)].global[static_cast<std::size_t>(tables_.part(dim, at))];
+    return list.empty() ? detail::index_range{0, 0} : detail::index_range{list.front(), list.back() + 1};
+  }
+
+  detail::placed_tables tables_;
+  detail::extents widths_;
+  std::vector<bool> periodic_;
+  std::unique_ptr<detail::view_exchange> found_;  // for the devices of the communicator that was given last
+  int first_device_ = -1;
+  std::size_t found_count_ = 0;
+  std::vector<detail::strided_memory> memory_;
+};
+
+}  // namespace gspmd

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "gspmd/compile.hpp"
+#include "gspmd/detail/edge/strided_memory.hpp"
+#include "gspmd/strided/whole.hpp"
+
+namespace gspmd {
+namespace detail {
+
+/// Where the elements of a dense shard begin; null where nothing says so.
+template <class Leaf>
+const void* begin_of(const Leaf& leaf) {
+  if constexpr (std::is_pointer_v<Leaf>) return leaf;
+  else if constexpr (requires { static_cast<const void*>(leaf.data()); }) return leaf.data();
+  else return nullptr;
+}
+
+}  // namespace detail
+
+/// A compiled step that takes shards wherever their elements lie: a strided_view in the place of any of them. A view has the local extents,
+/// or, along dims where this device holds less than others, just what it holds. What is dense, row-major and of the local extents is
+/// used in place; else inputs are copied before the step and results after it, by the device itself, into memory of this object that
+/// stays for the next call. A result may be given the memory of an input, whatever step::may_overwrite says, if they are copied.
+///
+///     strided_step<step> s;
+///     s(comm, strided_view(u, {52, 66}).interior({1, 1}), strided_view(next, {52, 66}).interior({1, 1}));
+///     s.copied_bytes();                        // 2 * 50 * 64 * 8
+///
+/// Threads: as the step. Throws gspmd::error: what the step throws; a view of another shape; elements that results share. If the step
+/// throws, no result is copied.
+template <class Step>
+class strided_step {
+ public:
+  /// Runs the step: see compile::operator(). Groups are of strided_views only, or of none. Collective.
+  template <communicator Comm, class... Shards>
+  void operator()(Comm& comm, Shards&&... shards) {
+    using given = std::tuple<std::remove_cvref_t<Shards>...>;
+    constexpr auto leaves = detail::leaf_count<given>();
+    if constexpr (leaves == Step::input_count + Step::output_count) {
+      if constexpr ((detail::has_strided_view<std::remove_cvref_t<Shards>>() || ...))
+        if (comm.local_count() != 1) detail::throw_several_devices(static_cast<std::size_t>(comm.local_count()));
+      copies_.begin(Step::view, comm.device(0));
+      [&]<std::size_t... K>(std::index_sequence<K...>) {
+        std::tuple<kept<decltype(dense<detail::leaves_before<given, K>()>(shards))>...> all{
+            dense<detail::leaves_before<given, K>()>(shards)...};
+        copies_.check_results();
+        std::apply([&](auto&... each) { step_(comm, each...); }, all);
+      }(std::index_sequence_for<Shards...>{});
+      copies_.put_back();
+    } else {
+      step_(comm, shards...);  // says what is wrong
+    }
+  }
+  /// The bytes that the last call copied, in and out; 0: all was used in place.
+  [[nodiscard]] std::int64_t copied_bytes() const { return copies_.copied_bytes(); }
+
+ private:
+  /// A pointer to const elements is const itself, so that the step says of a result that it is.
+  template <class Dense>
+  using kept = std::conditional_t<std::is_const_v<std::remove_pointer_t<Dense>>, const Dense, Dense>;
+  /// The shard, or group of shards, that begins at leaf `K`, with pointers in the place of views.
+  template <std::size_t K, class Given>
+  decltype(auto) dense(Given& given) {
+    using plain = std::remove_cv_t<Given>;
+    std::size_t k = K;
+    if constexpr (detail::has_strided_view<plain>()) {
+      return transform_leaves(
+          [&]<class Leaf>(const Leaf& leaf) {
+            static_assert(
+                detail::is_strided_view<Leaf>,
+                "gspmd: strided_step: in a group of shards one is a strided_view and another one is not; make all of them one");
+            if constexpr (detail::is_strided_view<Leaf>)
+              return static_cast<typename Leaf::element*>(copies_.take(k++, detail::memory_of(leaf)));
+          },
+          given);
+    } else {
+      detail::for_each_leaf(given, [&](const auto& leaf) { copies_.note(k++, detail::begin_of(leaf)); });
+      return (given);
+    }
+  }
+
+  Step step_;
+  detail::dense_copies copies_;
+};
+
+}  // namespace gspmd

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/edge/strided_memory.hpp"
+#include "gspmd/run.hpp"
+#include "gspmd/sharded_array.hpp"
+#include "gspmd/strided/view.hpp"
+
+/// Whole arrays, wherever their elements lie.
+namespace gspmd {
+namespace detail {
+
+template <class T>
+strided_memory memory_of(const strided_view<T>& view) {
+  return {view.data(), view.shape(), view.strides()};
+}
+
+/// Whether a leaf of an argument is a strided_view.
+template <class Tree>
+constexpr bool has_strided_view() {
+  if constexpr (is_strided_view<Tree>) {
+    return true;
+  } else if constexpr (is_list<Tree>) {
+    return has_strided_view<typename Tree::value_type>();
+  } else if constexpr (is_leaf<Tree>) {
+    return false;
+  } else {
+    return []<std::size_t... P>(std::index_sequence<P...>) {
+      return (has_strided_view<part_type<P, Tree>>() || ...);
+    }(std::make_index_sequence<part_count<Tree>()>{});
+  }
+}
+
+/// An argument with pointers in the place of its views, which checks of types, counts and null pointers take.
+template <class Tree>
+decltype(auto) with_pointers(const Tree& tree) {
+  if constexpr (has_strided_view<Tree>()) {
+    return transform_leaves(
+        []<class Leaf>(const Leaf& leaf) {
+          static_assert(is_strided_view<Leaf>,
+                        "gspmd: in a group of arrays one is a strided_view and another one is not; make all of them one");
+          if constexpr (is_strided_view<Leaf>) return leaf.data();
+        },
+        tree);
+  } else {
+    return (tree);
+  }
+}
+
+/// The whole arrays that a program is given.
+template <class... Arguments>
+std::vector<strided_memory> strided_inputs(const plan_view& plan, const Arguments&... arguments) {
+  const whole_inputs checked(plan, with_pointers(arguments)...);
+  std::vector<strided_memory> all;
+  for (std::size_t k = 0; k < checked.pointers.size(); ++k)
+    all.push_back(dense_memory(checked.pointers[k], plan.value(plan.inputs[k]).global));
+  std::size_t k = 0;
+  const auto look = [&]<class Leaf>(const Leaf& leaf) {
+    if constexpr (is_strided_view<Leaf>) {
+      require_whole_shape("run: input " + std::to_string(k), all[k].shape, leaf.shape());
+      all[k] = memory_of(leaf);
+    }
+    ++k;
+  };
+  (for_each_leaf(arguments, look), ...);
+  return all;
+}
+
+/// Where the whole results of a program go: to the views of the caller's, or, until all is there, to dense arrays.
+class strided_results {
+ public:
+  template <class Results>
+  strided_results(const plan_view& plan, const Results& results) : plan_(&plan) {
+    for_each_leaf(results, [&]<class Leaf>(const Leaf& leaf) { add(leaf); });
+    if (views_.size() != plan.outputs.size())
+      throw error("run_into: the program has " + counted(static_cast<int>(plan.outputs.size()), "result") +
+                  " and the call gives memory for " + std::to_string(views_.size()));
+    for (std::size_t a = 0; a < views_.size(); ++a)
+      for (std::size_t b = 0; b < a; ++b)
+        if (shared_elements::any(views_[a], elem_bytes(a), views_[b], elem_bytes(b)))
+          throw error("run_into: results " + std::to_string(b) + " and " + std::to_string(a) +
+                      " are given memory that overlaps, or that cannot be told from such since their strides differ");
+  }
+  [[nodiscard]] void* const* pointers() const { return pointers_.data(); }
+  void put_back() const {
+    for (std::size_t k = 0; k < views_.size(); ++k)
+      if (pointers_[k] != views_[k].data)
+        copy_strided(views_[k].shape, elem_bytes(k), pointers_[k], row_major_strides(views_[k].shape),
+                     const_cast<void*>(views_[k].data), views_[k].strides);
+  }
+
+ private:
+  template <class Leaf>
+  void add(const Leaf& leaf) {
+    if constexpr (!is_strided_view<Leaf>) {
+      static_assert(is_strided_view<Leaf>, "gspmd: run_into: give a strided_view for each result");
+    } else {
+      static_assert(!std::is_const_v<typename Leaf::element>,
+                    "gspmd: run_into: a result is written and the view given is of const elements");
+      const auto k = views_.size();
+      const auto where = "run_into: result " + std::to_string(k);
+      if (k < plan_->outputs.size()) {
+        const auto& v = plan_->value(plan_->outputs[k]);
+        if (v.type != dtype_of<typename Leaf::element>())
+          throw error(where + " is " + name_of(v.type) + " and the view given is of " +
+                      name_of(dtype_of<typename Leaf::element>()));
+        require_whole_shape(where, v.global, leaf.shape());
+      }
+      views_.push_back(memory_of(leaf));
+      if (!has_own_elements(views_.back()))
+        throw error(where + " is written, and several indices of the view given have the same element: " + leaf.text());
+      if (views_.back().is_dense()) {
+        pointers_.push_back(leaf.data());
+      } else {
+        copies_.emplace_back(elements(leaf.shape()) * static_cast<std::int64_t>(sizeof(typename Leaf::element)),
+                             "the dense copy of a result");
+        pointers_.push_back(copies_.back().get());
+      }
+    }
+  }
+  [[nodiscard]] std::int64_t elem_bytes(std::size_t k) const { return bytes_of(plan_->value(plan_->outputs[k]).type); }
+
+  const plan_view* plan_;
+  std::vector<strided_memory> views_;
+  std::vector<void*> pointers_;
+  std::vector<aligned_bytes> copies_;
+};
+
+template <class Step, class Backend, class Outputs>
+void run_strided(const Backend& backend, const std::vector<strided_memory>& inputs, const Outputs& outputs) {
+  const auto on_devices = [&](auto& comm) {
+    Step held;
+    run_whole<has_partial_outputs(Step::view)>(
+        Step::view, comm, inputs.data(), outputs,
+        [&held](auto& devices, const void* const* in, void* const* out) { held.run(devices, in, out); });
+  };
+  static_assert(
+      can_launch<Backend>,
+      "gspmd: run: the first argument says where: self{}, threads{}, simulated{}, or with gspmd/comm/mpi.hpp mpi{comm} or "
+      "mpi{comm, options}");
+  if constexpr (can_launch<Backend>) launch(backend, Step::device_count, on_devices);
+}
+
+template <class Tree>
+void scatter_strided(const held_devices& devices, const Tree& whole, auto& tree) {
+  if constexpr (is_leaf<Tree>) {
+    using T = typename std::remove_cvref_t<decltype(tree)>::element;
+    static_assert(is_strided_view<Tree> &&
+                      std::is_same_v<listed_element_t<std::remove_const_t<typename Tree::element>>, listed_element_t<T>>,
+                  "gspmd: scatter: this view is of other elements than the input, or in a group with arrays that are no views");
+    require_whole_shape("scatter: the input", tree.shape(), whole.shape());
+    for (int i = 0; i < devices.local_count(); ++i)
+      cut_shard(tree.mesh(), tree.planned(), tree.mesh().coordinates_of(devices.device(i)), memory_of(whole), tree.data(i));
+  } else {
+    [&]<std::size_t... K>(std::index_sequence<K...>) {
+      (scatter_strided(devices, part<K>(whole), part<K>(tree)), ...);
+    }(std::make_index_sequence<part_count<Tree>()>{});
+  }
+}
+
+}  // namespace detail
+
+/// `run` of gspmd/run.hpp, of which some arguments are strided_views: every device copies its shard from where the elements lie, and there
+/// is no other copy. Groups (records) are of strided_views only, or of none.
+///
+///     auto y = run<step>(threads{}, strided_view(matrix), w);
+template <class Step, class Backend, class... Arguments>
+  requires(detail::has_strided_view<Arguments>() || ...)
+auto run(const Backend& backend, const Arguments&... arguments) {
+  using result = typename Step::callable_result;
+  auto [inputs, arrays] = detail::before_launch(backend, [&] {
+    return [&]<std::size_t... K>(std::index_sequence<K...>) {
+      return std::pair(detail::strided_inputs(Step::view, arguments...),
+                       std::tuple<detail::output_array<Step, K>...>(
+                           detail::output_array<Step, K>(Step::view.value(Step::view.outputs[K]).global)...));
+    }(std::make_index_sequence<Step::output_count>{});
+  });
+  void* outputs[Step::output_count + 1]{};
+  std::apply(
+      [&](auto&... a) {
+        std::size_t k = 0;
+        ((outputs[k++] = a.data()), ...);
+      },
+      arrays);
+  detail::run_strided<Step>(backend, inputs, outputs);
+  if constexpr (Step::is_form_known) return detail::like_result<result, 0>(arrays);
+  else return detail::unknown_result<typename Step::template output_element<0>>{};
+}
+
+/// Runs a compiled program once and writes its whole results where `results` says: a strided_view, or a tuple or struct of as many as the
+/// program returns. What is dense and row-major there is written in place; else a dense array is copied once. Arguments are those of run,
+/// strided_views or not. With mpi every rank gets the whole results. Throws gspmd::error: what run throws; another shape or type,
+/// results that share elements.
+///
+///     run_into<step>(threads{}, strided_view(y), strided_view(x), w);
+template <class Step, class Backend, class Results, class... Arguments>
+void run_into(const Backend& backend, const Results& results, const Arguments&... arguments) {
+  auto [inputs, outputs] = detail::before_launch(backend, [&] {
+    return std::pair(detail::strided_inputs(Step::view, arguments...), detail::strided_results(Step::view, results));
+  });
+  detail::run_strided<Step>(backend, inputs, outputs.pointers());
+  outputs.put_back();
+}
+
+/// Argument `K` of a step, cut from strided_views, or for a `record` the struct of them: see scatter (gspmd/sharded_array.hpp).
+///
+///     auto x = scatter<step, 0>(comm, strided_view(matrix));
+template <class Step, std::size_t K, communicator Comm, class Whole>
+  requires(detail::has_strided_view<Whole>())
+auto scatter(const Comm& comm, const Whole& whole) {
+  constexpr auto first = Step::template first_input<K>;
+  static_assert(detail::leaf_count<Whole>() == Step::template first_input<K + 1> - first,
+                "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
+  using tree = typename detail::sharded_tree<Whole, Step::template input_element, first>::type;
+  const detail::held_devices devices(comm, Step::device_count);
+  auto shards = detail::make_leaves<tree>(devices, Step::view, Step::view.inputs.data() + first);
+  detail::scatter_strided(devices, whole, shards);
+  return shards;
+}
+
+}  // namespace gspmd

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: step: this is not the shard that the step takes here
+// expect: output 0 is written and what is
+// expect: given is const
+#include <gspmd/gspmd.hpp>
+#include <gspmd/strided.hpp>
+
+using namespace gspmd;
+
+constexpr auto twice = [](auto x) { return x * 2; };
+using step = compile<twice, mesh<axis<"data", 1>>, in<float, dims<3, 4>>>;
+
+int main() {
+  launch(self{}, step::device_count, [](auto& comm) {
+    strided_step<step> s;
+    float x[3][4] = {}, y[3][4] = {};
+#ifdef FIXED
+    s(comm, strided_view(x), strided_view(y));
+#else
+    s(comm, strided_view(x), strided_view<const float>(strided_view(y)));  // <- here
+#endif
+  });
+}

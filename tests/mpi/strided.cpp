@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: any_mpi
+// ranks: 2 3
+// group: run
+// Steps, blocks and ghost layers in the caller's memory, wherever its elements lie, over MPI.
+#include "gspmd/strided.hpp"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "gspmd/comm/mpi.hpp"
+#include "gspmd/dynamic.hpp"
+#include "gspmd/layouts/blocks.hpp"
+#include "gspmd/ops.hpp"
+#include "gspmd/strided/ghost_exchange.hpp"
+#include "gspmd/strided/session.hpp"
+#include "support/block_checks.hpp"
+#include "support/layouts.hpp"
+
+using namespace gspmd;
+
+TEST_CASE("shards with ghost layers around them, over MPI") {
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  constexpr auto diffuse = [](auto u) { return u + 0.25 * (shift(u, 0, -1) + shift(u, 0, 1) + shift(u, 1, -1) - 2.0 * u); };
+  const auto p = dynamic::compile(diffuse, dynamic::mesh({{"x", ranks}}), dynamic::in<double>({7, 6}, {"x", ""}));
+  std::vector<double> whole(42), wanted(42), in_columns(42), gathered(42, -1);
+  std::iota(whole.begin(), whole.end(), 0.5);
+  run_into(p, mpi{MPI_COMM_WORLD}, strided_view(wanted.data(), {7, 6}), strided_view(whole.data(), {7, 6}));
+  const strided_view columns(in_columns.data(), {7, 6}, column_major);
+  for (std::int64_t i = 0; i < 7; ++i)
+    for (std::int64_t j = 0; j < 6; ++j)
+      in_columns[static_cast<std::size_t>(i + 7 * j)] = whole[static_cast<std::size_t>(6 * i + j)];
+  run_into(p, mpi{MPI_COMM_WORLD}, strided_view(gathered.data(), {7, 6}), columns);
+  CHECK(gathered == wanted);
+
+  mpi_communicator comm(MPI_COMM_WORLD);
+  const auto mine = p.input(0).valid_range(comm.device(0), 0);
+  const auto rows = mine.size();
+  std::vector<double> u(static_cast<std::size_t>(rows + 2) * 8, -1), next = u;
+  const strided_view block(u.data(), {rows + 2, 8}), next_block(next.data(), {rows + 2, 8});
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < 6; ++j)
+      u[static_cast<std::size_t>((i + 1) * 8 + j + 1)] = whole[static_cast<std::size_t>((mine.begin + i) * 6 + j)];
+  strided_session s(p);
+  for (int again = 0; again < 2; ++again) s(comm, block.interior({1, 1}), next_block.interior({1, 1}));
+  CHECK_EQ(s.copied_bytes(), 2 * rows * 6 * 8);
+  bool is_right = true;
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < 6; ++j)
+      is_right = is_right && next[static_cast<std::size_t>((i + 1) * 8 + j + 1)] ==
+                                 wanted[static_cast<std::size_t>((mine.begin + i) * 6 + j)];
+  CHECK(is_right);
+  CHECK(next[0] == -1);
+
+  const auto line = layouts::mesh_of({ranks});
+  for (const auto& by : {layouts::split({{0}, {}}), layouts::split({{}, {0}}), layouts::split({})})
+    for (const auto& widths : {detail::extents{1, 1}, detail::extents{3, 0}}) {
+      CHECK_EQ(blocks::wrong_ghosts(comm, placed_layout(line, {7, 5}, by, balanced{}, balanced{}), widths, {}), 0);
+      CHECK_EQ(blocks::wrong_ghosts(comm, placed_layout(line, {2, 5}, by), widths, {true, true}), 0);
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// Blocks that other codes have distributed, in their memory: to steps and back, and their ghost layers.
+#include "gspmd/strided/blocks.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <numeric>
+#include <tuple>
+#include <vector>
+
+#include "gspmd/gspmd.hpp"
+#include "gspmd/strided/ghost_exchange.hpp"
+#include "gspmd/strided/placed_step.hpp"
+#include "support/block_checks.hpp"
+#include "support/error_of.hpp"
+#include "support/layouts.hpp"
+
+using namespace gspmd;
+
+static_assert(obeys_placement_law<balanced>());
+
+namespace {
+
+using caught::contains;
+using caught::refusal;
+
+using grid = mesh<axis<"x", 2>, axis<"y", 2>>;
+constexpr auto twice = [](auto u) { return u * 2; };
+using step = compile<twice, grid, in<double, dims<7, 5>, split<"x,y", _>>>;
+
+}  // namespace
+
+TEST_CASE("balanced blocks are those of MPI codes") {
+  const auto sizes = [](std::int64_t extent, std::int64_t parts) {
+    std::vector<std::int64_t> list;
+    for (std::int64_t p = 0; p < parts; ++p) list.push_back(balanced::local_extent(extent, parts, p));
+    return list;
+  };
+  CHECK(sizes(9, 4) == std::vector<std::int64_t>{3, 2, 2, 2});
+  CHECK(sizes(2, 4) == std::vector<std::int64_t>{1, 1, 0, 0});
+  CHECK(sizes(8, 4) == std::vector<std::int64_t>{2, 2, 2, 2});
+}
+
+TEST_CASE("a step takes and gives balanced blocks, wherever they lie") {
+  const auto theirs = layout_of_input<step, 0>(balanced{});  // 2, 2, 2, 1 rows, as the step's
+  const placed_layout uneven = layout_on<grid, dims<7, 5>, split<"x", "y">>(ragged_list{{1, 6}}, balanced{});
+  CHECK_EQ(theirs.held(3, 0).size(), 1u);
+  CHECK_EQ(bytes_sent_to_redistribute(theirs, layout_of_input<step, 0>(), 0, 8), 0);
+  // of device 3's 6 rows of 2, rows 1 and 2 to 5 are the step's devices' 0 to 2
+  CHECK_EQ(bytes_sent_to_redistribute(uneven, layout_of_input<step, 0>(), 3, 8), 5 * 2 * 8);
+  launch(threads{}, 4, [&](auto& comm) {
+    const int me = comm.device(0);
+    step s;
+    const auto check = [&](const auto& layout) {
+      const auto rows = static_cast<std::int64_t>(layout.held(me, 0).size()),
+                 cols = static_cast<std::int64_t>(layout.held(me, 1).size());
+      std::vector<double> memory(100, -1);
+      const strided_view<double> mine(memory.data(), {rows, cols}, {1, rows + 1});
+      const auto each = [&](auto visit) {
+        for (std::int64_t i = 0; i < rows; ++i)
+          for (std::int64_t j = 0; j < cols; ++j)
+            visit(memory[static_cast<std::size_t>(i + j * (rows + 1))],
+                  static_cast<double>(layout.held(me, 0)[static_cast<std::size_t>(i)] * 5 +
+                                      layout.held(me, 1)[static_cast<std::size_t>(j)]));
+      };
+      each([](double& element, double number) { element = number; });
+      const auto x = to_step<step, 0>(comm, layout, strided_view<const double>(mine));
+      auto y = make_result<step, 0>(comm);
+      s(comm, x, y);
+      from_step(comm, y, layout, mine);
+      bool is_right = true;
+      each([&](double element, double number) { is_right = is_right && element == 2 * number; });
+      CHECK(is_right);
+      CHECK(memory[static_cast<std::size_t>(rows)] == -1);
+    };
+    check(theirs);
+    check(uneven);
+    check(layout_of_output<step, 0>(block_cyclic<2>{}, block_cyclic<1>{}));
+    check(layout_on<grid, dims<7, 5>, split<_, "y,x">>(contiguous{}, balanced{}));
+    check(layout_on<grid, dims<7, 5>, split<_, "y">>());  // a replica along x
+    std::vector<double> memory(35);
+    CHECK(contains(refusal([&] {
+                     to_step<step, 0>(comm, theirs, strided_view(memory.data(), {7, 5}));
+                   }),
+                   me < 3 ? " is [2,5] and the view given is [7,5]" : "the block of device 3 is [1,5]"));
+    const auto y = make_result<step, 0>(comm);
+    const std::int64_t rows = me < 3 ? 2 : 1;
+    CHECK(contains(refusal([&] {
+                     from_step(comm, y, theirs, strided_view(memory.data(), {rows, 5}, {5, 0}));
+                   }),
+                   "several indices of the view given have the same element"));
+  });
+  simulated_communicator all(4);
+  std::vector<double> memory(10);
+  CHECK(contains(refusal([&] { to_step<step, 0>(all, theirs, strided_view(memory.data(), {2, 5})); }), "holds 4 devices"));
+}
+
+TEST_CASE("a step takes blocks of another code directly, as its other arguments are") {
+  using two = compile<[](auto u, auto v) {
+    return std::tuple{u * 2 + v, sum(v, 1)};
+  },
+                      grid, in<double, dims<7, 5>, split<"x,y", _>>, in<double, dims<7, 5>, split<"x,y", _>>>;
+  const auto theirs = layout_of_input<two, 0>(ragged_list{{0, 4, 1, 2}});
+  const auto others = layout_on<grid, dims<7, 5>, split<"x", "y">>(balanced{}, balanced{});
+  launch(threads{}, 4, [&](auto& comm) {
+    const int me = comm.device(0);
+    placed_step<two> s;
+    const auto rows = static_cast<std::int64_t>(theirs.held(me, 0).size());
+    const auto other_rows = static_cast<std::int64_t>(others.held(me, 0).size()),
+               cols = static_cast<std::int64_t>(others.held(me, 1).size());
+    std::vector<double> u(40), v(60), next(60, -1), sums(2);
+    const auto number = [&](std::int64_t i, std::int64_t j) { return static_cast<double>(i * 5 + j); };
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < 5; ++j)
+        u[static_cast<std::size_t>(i + j * (rows + 1))] = number(theirs.held(me, 0)[static_cast<std::size_t>(i)], j);
+    const auto mine = two::input_shard<1>::valid_range(me, 0);
+    for (std::int64_t i = 0; i < mine.size(); ++i)
+      for (std::int64_t j = 0; j < 5; ++j) v[static_cast<std::size_t>(i * 6 + j)] = 100 * number(mine.begin + i, j);
+    const placed_view<const double, ragged_list> block(theirs, strided_view<double>(u.data(), {rows, 5}, {1, rows + 1}));
+    const placed_view block_out(others, strided_view(next.data(), {other_rows, cols}));
+    const strided_view rows_of_v(v.data(), {mine.size(), 5}, {6, 1});
+    for (int again = 0; again < 2; ++again) s(comm, block, rows_of_v, block_out, sums);
+    CHECK_EQ(s.bytes_sent(), bytes_sent_to_redistribute(theirs, layout_of_input<two, 0>(), me, 8) +
+                                 bytes_sent_to_redistribute(layout_of_output<two, 0>(), others, me, 8));
+    CHECK_EQ(s.copied_bytes(), mine.size() == 1 ? 5 * 8 : mine.size() * 5 * 8);
+    bool is_right = true;
+    for (std::int64_t i = 0; i < other_rows; ++i)
+      for (std::int64_t j = 0; j < cols; ++j)
+        is_right = is_right &&
+                   next[static_cast<std::size_t>(i * cols + j)] == 102 * number(others.held(me, 0)[static_cast<std::size_t>(i)],
+                                                                                others.held(me, 1)[static_cast<std::size_t>(j)]);
+    CHECK(is_right);
+    CHECK(next[static_cast<std::size_t>(other_rows * cols)] == -1);
+    CHECK(sums[0] == 100 * (5 * number(mine.begin, 0) + 10));
+    CHECK(contains(refusal([&] {
+                     s(comm, placed_view(others, strided_view(u.data(), {1, 1})), rows_of_v, block_out, sums);
+                   }),
+                   "placed_step: the block of device"));
+  });
+}
+
+TEST_CASE("ghost layers get what others hold, corners too; what lies outside stays") {
+  for (const auto& sizes : {std::vector<int>{1}, std::vector<int>{3}, std::vector<int>{2, 2}, std::vector<int>{3, 2}}) {
+    const auto mesh = layouts::mesh_of(sizes);
+    const auto devices = static_cast<int>(mesh.device_count());
+    simulated_communicator comm(devices);
+    int checked = 0;
+    const auto check = [&](const auto& layout, const detail::extents& widths) {
+      CHECK_EQ(blocks::wrong_ghosts(comm, layout, widths, {}), 0);
+      CHECK_EQ(blocks::wrong_ghosts(comm, layout, widths, {true}), 0);
+      if (layout.shape().count > 1) {
+        CHECK_EQ(blocks::wrong_ghosts(comm, layout, widths, {false, true}), 0);
+        CHECK_EQ(blocks::wrong_ghosts(comm, layout, widths, {true, true}), 0);
+      }
+      ++checked;
+    };
+    for (const auto& shape : {detail::extents{7}, detail::extents{2}, detail::extents{5, 4}, detail::extents{1, 6}})
+      for (const auto& s : layouts::all_shardings(mesh, shape.count)) {
+        const detail::extents widths[] = {detail::extents(shape.count, 1), detail::extents(shape.count, 3),
+                                          shape.count == 1 ? detail::extents{0} : detail::extents{0, 2}};
+        for (const auto& w : widths) {
+          check(placed_layout(mesh, shape, s), w);
+          check(placed_layout(mesh, shape, s, balanced{}), w);
+        }
+      }
+    CHECK(checked > 20);
+  }
+  const auto line = layouts::mesh_of({3});
+  // 9 x 4 in 3, 3, 3 rows
+  const ghost_exchange rows(placed_layout(line, {9, 4}, layouts::split({{0}, {}})), {1, 0});
+  CHECK_EQ(rows.bytes_sent(0, 8), 4 * 8);
+  CHECK_EQ(rows.bytes_sent(1, 8), 2 * 4 * 8);
+  CHECK_EQ(rows.messages_sent(1), 2);
+  const ghost_exchange round(placed_layout(line, {9, 4}, layouts::split({{0}, {}})), {1, 1}, {true, true});
+  CHECK_EQ(round.bytes_sent(0, 8), 2 * 6 * 8);  // corners too; the sides are its own
+  const placed_layout cyclic(line, {9, 4}, layouts::split({{0}, {}}), block_cyclic<1>{});
+  const placed_layout plain(line, {9, 4}, layouts::split({{0}, {}}));
+  CHECK(contains(refusal([&] { ghost_exchange(cyclic, {1, 0}); }), "the parts of dim 0 are no runs of indices"));
+  CHECK(contains(refusal([&] { ghost_exchange(plain, {1}); }), "the tensor has 2 dims and the call gives 1 widths"));
+  CHECK(contains(refusal([&] { ghost_exchange(plain, {1, -1}); }), "the width of dim 1 is negative"));
+  std::atomic<int> wrong{0};
+  launch(threads{}, 3, [&](auto& comm) {
+    wrong += blocks::wrong_ghosts(comm, plain, {1, 1}, {true});
+    wrong += blocks::wrong_ghosts(comm, placed_layout(line, {2, 4}, layouts::split({{0}, {}}), balanced{}), {2, 0}, {false});
+    std::vector<double> memory(50);
+    ghost_exchange fill(plain, {1, 0});
+    CHECK(contains(refusal([&] {
+                     fill(comm, strided_view(memory.data(), {3, 4}));
+                   }),
+                   " is [5,4], ghost layers included, and the view given is [3,4]"));
+    CHECK(contains(refusal([&] { fill(comm, strided_view(memory.data(), {5, 4}, {0, 1})); }), "have the same element"));
+  });
+  CHECK_EQ(wrong, 0);
+  simulated_communicator all(3);
+  std::vector<double> memory(50);
+  ghost_exchange fill(plain, {1, 0});
+  CHECK(contains(refusal([&] { fill(all, strided_view(memory.data(), {5, 4})); }), "holds 3 devices and the call gives 1 block"));
+}
