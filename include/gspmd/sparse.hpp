@@ -68,10 +68,10 @@ constexpr value product_on_device(const sparse_layout& l, const value* parts, lo
 template <class T, dim_spec Axis>
 constexpr value transposed_on_device(const sparse_layout& l, const value* parts, location at) {
   const own_parts a(l, parts, at);
-  const auto [own, sent] =
-      transposed_of<T>(operand(a.starts, at), a.columns, a.entries, a.halo_rows, a.x, l.local_columns(), l.halo());
-  if (l.exchange_count == 0 && l.to_each == 0) return own;
-  return scatter_add(own, a.sends, exchanged<Axis>(sent, l, true, at), 0, monoid::add, out_of_range::fill, at);
+  const value like = as_many(a.x, l.local_columns(), at);
+  const value sent = transposed_halo<T>(operand(a.starts, at), a.columns, a.entries, a.halo_rows, a.x, like, a.sends);
+  return transposed_own<T>(operand(a.starts, at), a.columns, a.entries, a.halo_rows, a.x, like, a.sends,
+                           exchanged<Axis>(sent, l, true, at));
 }
 
 /// Dim 0 of x with as many elements as all devices have room for; and back.

@@ -127,7 +127,7 @@ std::vector<T> numbers(const dynamic::any_array& a) {
   return {a.data<T>(), a.data<T>() + a.bytes.size() / sizeof(T)};
 }
 
-/// A x, A^T y, and the gradients by x and by the values of the sum of w A x.
+/// A x, A^T y, and the gradients of the sum of w A x by x, w and the values.
 template <class T, class Index>
 void check(const compressed<T, Index>& a, int64_t devices) {
   CAPTURE(devices);
@@ -142,7 +142,8 @@ void check(const compressed<T, Index>& a, int64_t devices) {
       [](auto matrix, auto v, auto w) {
         const value product = multiply(matrix, v), back = multiply_transposed(matrix, w);
         const auto g = grad(sum(product * w), std::tuple{v, matrix.entries});
-        return std::tuple{product, back, std::get<0>(g), std::get<1>(g)};
+        const auto t = grad(sum(back * v), std::tuple{w, matrix.entries});
+        return std::tuple{product, back, std::get<0>(g), std::get<1>(g), std::get<0>(t), std::get<1>(t)};
       },
       mesh, m.template input<"x">(), dynamic::in<T>(shape_of(a.columns, b), split_of(b)),
       dynamic::in<T>(shape_of(a.rows, b), split_of(b)));
@@ -154,6 +155,8 @@ void check(const compressed<T, Index>& a, int64_t devices) {
     // The sum of all gradients by values, in the order of the parts, is that of w_r x_c over all entries.
     T found = 0, expected = 0;
     for (const T v : numbers<T>(results[3])) found += v;
+    CHECK(numbers<T>(results[4]) == a.times(x));
+    CHECK(numbers<T>(results[5]) == numbers<T>(results[3]));
     a.each([&](int64_t r, int64_t c, T) { expected += y[static_cast<std::size_t>(r)] * x[static_cast<std::size_t>(c)]; });
     CHECK(found == expected);
   };
