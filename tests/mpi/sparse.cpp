@@ -64,7 +64,7 @@ TEST_CASE("sparse_matrix over MPI: near rows, rows at random, and blocks") {
         for (std::int64_t i = 0; i < block * block; ++i)
           by_hand += values[static_cast<std::size_t>(k * block * block + i)] *
                      x[static_cast<std::size_t>(column[static_cast<std::size_t>(k)] * block + i % block)];
-    for (std::int64_t i = 0; i < rows * block; ++i) sum += found[0].data<double>()[i];
+    for (std::int64_t i = 0; i < rows * block; ++i) sum += found[0].template data<double>()[i];
     CHECK(sum == by_hand);
   };
   check(21, 21, 1, [](std::int64_t r) { return r < 20 ? r + 1 : r; });
