@@ -229,6 +229,12 @@ template <class T>
 inline constexpr auto product =
     local_op<"[p],[k],[k][b][a=b],[m][q=2],[c][b],[h][b]->[r=p-1][b]", types<T(index, index, T, index, T, T)>, flops<0>>(
         with_gradient(product_function<T>{}, product_gradient<T>{}));
+/// The same without a gradient, for the gradients of A^T y: that of each of two operators is not the other one, which compilers would have to
+/// know before it is made.
+template <class T>
+inline constexpr auto plain_product =
+    local_op<"[p],[k],[k][b][a=b],[m][q=2],[c][b],[h][b]->[r=p-1][b]", types<T(index, index, T, index, T, T)>, flops<0>>(
+        product_function<T>{});
 /// A^T y of the rows of a device: what is of its own part of the result, and what is of others'.
 template <class T>
 inline constexpr auto transposed = local_op<"[p],[k],[k][b][a=b],[m][q=2],[r=p-1][b],[c],[h]->[c][b],[h][b]",
@@ -265,7 +271,7 @@ constexpr gradients<7> transposed_gradient<T>::operator()(value starts, value co
           value{},
           by_entries<T>(starts, columns, halo_rows, dx, dhalo, y),
           value{},
-          product<T>(starts, columns, values, halo_rows, dx, dhalo),
+          plain_product<T>(starts, columns, values, halo_rows, dx, dhalo),
           value{},
           value{}};
 }

@@ -91,8 +91,12 @@ class sparse_pattern {
       : layout_(of), row_start_(row_start), column_(column) {
     check();
     for (std::int64_t d = 0; d < layout_.devices; ++d) add_device(d);
-    std::vector<std::int64_t> most(static_cast<std::size_t>(layout_.devices));
-    std::vector<std::uint64_t> senders(most.size());
+    std::vector<std::int64_t> most;  // grown one by one: libstdc++ 12 makes no vector of a size when compiling with Clang
+    std::vector<std::uint64_t> senders;
+    for (std::int64_t by = 0; by < layout_.devices; ++by) {
+      most.push_back(0);
+      senders.push_back(0);
+    }
     std::int64_t pairs = 0;
     for (std::int64_t d = 0; d < layout_.devices; ++d)
       for (std::int64_t from = 0; from < layout_.devices; ++from)
