@@ -139,10 +139,10 @@ constexpr value multiplied(const sparse_value<Axis>& a, value x, location at) {
 /// y = A x: [columns] gives [rows], of blocks [columns, b] gives [rows, b], split over the axis over which the rows are.
 ///
 /// Each device sends the elements of x that others read of it, once each, and no others: for each distance between devices that talk one
-/// collective_permute between these, of as many elements as the most of such a pair; where all talk to all, and that sends no more than
-/// an eighth over it, one all_to_all. `a.layout.bytes(sizeof(T))` are the bytes that a device sends, which the plan has too. A 5-point
+/// collective_permute between these, of as many elements as the most of such a pair; where all talk to all, and permutes
+/// would save less than an eighth, one all_to_all. `a.layout.bytes(sizeof(T))` are the bytes that a device sends, which the plan has too. A 5-point
 /// Laplacian sends the lines at both borders. Then a row adds up its entries of the device's own columns in their order, and after them
-/// those of others' columns, so that the last bits depend on the number of devices. 2 flops for each entry. x that lies otherwise is brought
+/// those of others' columns, so that the last bits depend on the number of devices. Its flops are not counted. x that lies otherwise is brought
 /// to the split first.
 ///
 /// Gradients by x (A^T dy) and by a.entries. Errors: x of another shape or type, a matrix made for another number of devices. Source: PETSc's

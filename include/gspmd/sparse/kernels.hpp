@@ -71,10 +71,10 @@ struct product_function {
   constexpr void operator()(Starts starts, Columns columns, V values, Rows halo_rows, X x, H halo, Y y) const {
     const std::int32_t* const column = columns.data();
     const auto all = [&]<int Block>() {
-      for_each_row(starts, [&](std::int64_t first, std::int64_t last, std::int64_t row) {
+      for_each_row(starts, [=](std::int64_t first, std::int64_t last, std::int64_t row) {
         add_row<Block>(first, last, row, column, values, x, y, false);
       });
-      for_each_halo_row(halo_rows, [&](std::int64_t first, std::int64_t last, std::int64_t row) {
+      for_each_halo_row(halo_rows, [=](std::int64_t first, std::int64_t last, std::int64_t row) {
         add_row<Block>(first, last, row, column, values, halo, y, true);
       });
     };
@@ -122,10 +122,10 @@ struct transposed_function {
     clear(halo);
     const std::int32_t* const column = columns.data();
     const auto all = [&]<int Block>() {
-      for_each_row(starts, [&](std::int64_t first, std::int64_t last, std::int64_t row) {
+      for_each_row(starts, [=](std::int64_t first, std::int64_t last, std::int64_t row) {
         spread_row<Block>(first, last, row, column, values, y, x);
       });
-      for_each_halo_row(halo_rows, [&](std::int64_t first, std::int64_t last, std::int64_t row) {
+      for_each_halo_row(halo_rows, [=](std::int64_t first, std::int64_t last, std::int64_t row) {
         spread_row<Block>(first, last, row, column, values, y, halo);
       });
     };
@@ -145,7 +145,7 @@ struct transposed_halo_function {
     with_block(
         values,
         [&]<int Block>() {
-          for_each_halo_row(halo_rows, [&](std::int64_t first, std::int64_t last, std::int64_t row) {
+          for_each_halo_row(halo_rows, [=](std::int64_t first, std::int64_t last, std::int64_t row) {
             spread_row<Block>(first, last, row, columns.data(), values, y, halo);
           });
         },
@@ -164,7 +164,7 @@ struct transposed_own_function {
     with_block(
         values,
         [&]<int Block>() {
-          for_each_row(starts, [&](std::int64_t first, std::int64_t last, std::int64_t row) {
+          for_each_row(starts, [=](std::int64_t first, std::int64_t last, std::int64_t row) {
             spread_row<Block>(first, last, row, columns.data(), values, y, x);
           });
         },
