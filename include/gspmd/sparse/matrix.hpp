@@ -31,7 +31,7 @@ namespace gspmd {
 template <class T>
 class sparse_matrix {
  public:
-  /// What is given to `run` for an input of this matrix, one row for each device: where rows begin, columns, values, the rows that read what others
+  /// The arrays that are given to `run` for an input of this matrix, one row for each device: where rows begin, columns, values, the rows that read what others
   /// have, the elements of x that are sent.
   using parts_type = std::tuple<array<std::int32_t>, array<std::int32_t>, array<T>, array<std::int32_t>, array<std::int32_t>>;
 
