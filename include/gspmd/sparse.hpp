@@ -28,7 +28,7 @@ constexpr value carried(value piece, const sparse_layout& l, const sparse_exchan
     }
   return local::permute<Axis>(piece, span<const local::device_pair>(pairs.data(), pairs.size()), at);
 }
-/// What the others have sent, [halo, b], of what each sends; or, `back`, what comes back to those that sent.
+/// The elements that the others have sent, [halo, b], of those that each sends; or, `back`, those that come back to who sent them.
 template <dim_spec Axis>
 constexpr value exchanged(value sent, const sparse_layout& l, bool back, location at) {
   const auto b = l.block;
