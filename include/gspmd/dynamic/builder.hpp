@@ -75,8 +75,8 @@ class builder {
   ///     auto x = b.input(in<float, dims<64, 512>, split<"data", _>>{});
   template <class Input>
     requires requires { Input::leaves; }
-  auto input(const Input&) {
-    return Input::trace(*graph_, static_cast<int>(graph_->inputs.size()));
+  auto input(const Input& given) {
+    return given.trace(*graph_, static_cast<int>(graph_->inputs.size()));
   }
   void output(value v, location at = location::current()) {
     if (v.is_valid() && v.graph() == graph_.get()) graph_->outputs.push_back(v.id());

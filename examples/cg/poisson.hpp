@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Poisson's equation on a domain of any form, as a sparse matrix.
+#pragma once
+
+#include <gspmd/dynamic/program.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <numbers>
+#include <string>
+#include <vector>
+
+namespace cg {
+
+/// -laplace u = f on the points of a square of `side` x `side` that lie in the domain, u being 0 outside: the points have numbers, line by line, and a
+/// row of the matrix, in compressed rows, has the numbers of its neighbours.
+struct poisson {
+  std::int64_t side = 0, points = 0;
+  std::vector<std::int64_t> number;  // of each point of the square; -1 outside
+  std::vector<std::int64_t> row_start{0};
+  std::vector<std::int32_t> column;
+  std::vector<double> values;
+
+  explicit poisson(std::int64_t of_side) : side(of_side), number(static_cast<std::size_t>(side * side), -1) {
+    for (std::int64_t i = 0; i < side; ++i)
+      for (std::int64_t j = 0; j < side; ++j)
+        if (is_inside(i, j)) number[static_cast<std::size_t>(i * side + j)] = points++;
+    for (std::int64_t i = 0; i < side; ++i)
+      for (std::int64_t j = 0; j < side; ++j) {
+        if (at(i, j) < 0) continue;
+        add(at(i, j), 4);
+        add(at(i - 1, j), -1);
+        add(at(i + 1, j), -1);
+        add(at(i, j - 1), -1);
+        add(at(i, j + 1), -1);
+        row_start.push_back(static_cast<std::int64_t>(column.size()));
+      }
+  }
+  /// The number of a point, -1 if it is none of the domain.
+  [[nodiscard]] std::int64_t at(std::int64_t i, std::int64_t j) const {
+    return i < 0 || j < 0 || i >= side || j >= side ? -1 : number[static_cast<std::size_t>(i * side + j)];
+  }
+
+ private:
+  /// A gear of seven teeth with a hole.
+  [[nodiscard]] bool is_inside(std::int64_t i, std::int64_t j) const {
+    const auto place = [&](std::int64_t k) { return (static_cast<double>(k) + 0.5) / static_cast<double>(side) * 2 - 1; };
+    const double y = place(i), x = place(j), radius = std::hypot(x, y);
+    return radius > 0.25 && radius < 0.8 + 0.15 * std::cos(7 * std::atan2(y, x));
+  }
+  void add(std::int64_t neighbour, double v) {
+    if (neighbour < 0) return;
+    column.push_back(static_cast<std::int32_t>(neighbour));
+    values.push_back(v);
+  }
+};
+
+/// Runs a program once on whole arrays: on threads, or over MPI.
+using runner =
+    std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
+
+struct options {
+  std::int64_t side = 240, devices = 4;
+  int between = 25;  // trips from one progress line to the next
+  double tolerance = 1e-10;
+  std::filesystem::path out;  // none: no picture
+};
+inline constexpr const char* options_text =
+    "  --side N       points along a side of the square that the domain lies in (240)\n"
+    "  --between N    trips of conjugate gradients from one progress line to the next (25)\n"
+    "  --out FILE     the picture of the solution, PGM (cg.pgm next to the program)\n";
+options parse(int argc, char** argv, bool takes_devices);
+
+/// Solves it by conjugate gradients, shows the progress, writes the picture, checks the solution. 0 if it is right.
+int solve(const options& o, const runner& run);
+
+}  // namespace cg

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "gspmd/index/lookup.hpp"
+#include "gspmd/modes/manual.hpp"
+#include "gspmd/sparse/kernels.hpp"
+#include "gspmd/sparse/layout.hpp"
+#include "gspmd/sparse/matrix.hpp"
+
+/// Products with sparse matrices whose rows are split.
+namespace gspmd {
+namespace detail::sparse {
+
+/// A piece of what is sent, to the devices that the exchange names, or back.
+template <dim_spec Axis>
+constexpr value carried(value piece, const sparse_layout& l, const sparse_exchange& e, bool back, location at) {
+  if (l.devices > 64) return local::rotate<Axis>(piece, back ? -e.by : e.by, at);
+  std::vector<local::device_pair> pairs;
+  for (std::int64_t d = 0; d < l.devices; ++d)
+    if ((e.senders >> d) % 2 != 0) {
+      const auto other = (d + e.by) % l.devices;
+      pairs.push_back(back ? local::device_pair{other, d} : local::device_pair{d, other});
+    }
+  return local::permute<Axis>(piece, span<const local::device_pair>(pairs.data(), pairs.size()), at);
+}
+/// The elements that the others have sent, [halo, b], of those that each sends; or, `back`, those that come back to who sent them.
+template <dim_spec Axis>
+constexpr value exchanged(value sent, const sparse_layout& l, bool back, location at) {
+  const auto b = l.block;
+  if (l.to_each > 0) {
+    const value each = reshape(sent, {1, l.devices, l.to_each, b}, at);
+    return reshape(local::all_to_all<Axis>(each, 0, 1, at), {l.halo(), b}, at);
+  }
+  std::vector<value> pieces;
+  std::int64_t begin = 0;
+  for (std::size_t k = 0; k < l.exchange_count; ++k) {
+    const auto end = begin + l.exchanges[k].most;
+    pieces.push_back(carried<Axis>(slice(sent, {begin, 0}, {end, b}, {}, at), l, l.exchanges[k], back, at));
+    begin = end;
+  }
+  if (pieces.empty()) return sent;
+  return pieces.size() == 1 ? pieces[0] : concatenate(span<const value>(pieces.data(), pieces.size()), 0, at);
+}
+
+/// The parts of a matrix and a vector, as one device has them.
+struct own_parts {
+  value starts, columns, entries, halo_rows, sends, x;
+
+  constexpr own_parts(const sparse_layout& l, const value* parts, location at)
+      : starts(reshape(parts[0], {l.local_rows() + 1}, at)),
+        columns(reshape(parts[1], {l.entries}, at)),
+        entries(reshape(parts[2], {l.entries, l.block, l.block}, at)),
+        halo_rows(reshape(parts[3], {l.halo_rows, 2}, at)),
+        sends(reshape(parts[4], {l.halo()}, at)),
+        x(parts[5]) {}
+};
+template <class T, dim_spec Axis>
+constexpr value product_on_device(const sparse_layout& l, const value* parts, location at) {
+  const own_parts a(l, parts, at);
+  const value halo = exchanged<Axis>(take(a.x, a.sends, 0, out_of_range::clip, 0, at), l, false, at);
+  return product<T>(operand(a.starts, at), a.columns, a.entries, a.halo_rows, a.x, halo);
+}
+template <class T, dim_spec Axis>
+constexpr value transposed_on_device(const sparse_layout& l, const value* parts, location at) {
+  const own_parts a(l, parts, at);
+  const value like = as_many(a.x, l.local_columns(), at);
+  const value sent = transposed_halo<T>(operand(a.starts, at), a.columns, a.entries, a.halo_rows, a.x, like, a.sends);
+  return transposed_own<T>(operand(a.starts, at), a.columns, a.entries, a.halo_rows, a.x, like, a.sends,
+                           exchanged<Axis>(sent, l, true, at));
+}
+
+/// Dim 0 of x with as many elements as all devices have room for; and back.
+constexpr value with_room(value x, std::int64_t elements, location at) {
+  const std::int64_t none[2]{}, behind[2]{elements - x.shape()[0], 0};
+  const auto rank = static_cast<std::size_t>(x.rank());
+  return behind[0] == 0 ? x : pad(x, integers(none, rank), integers(behind, rank), 0, {}, at);
+}
+constexpr value without_room(value x, std::int64_t elements, location at) {
+  if (x.shape()[0] == elements) return x;
+  const std::int64_t none[2]{}, last[2]{elements, x.rank() > 1 ? x.shape()[1] : 0};
+  const auto rank = static_cast<std::size_t>(x.rank());
+  return slice(x, integers(none, rank), integers(last, rank), {}, at);
+}
+
+template <bool IsTransposed, dim_spec Axis>
+constexpr value multiplied(const sparse_value<Axis>& a, value x, location at) {
+  if (!x.is_valid() || !a.starts.is_valid()) return {};
+  auto& g = *x.graph();
+  const char* const op = IsTransposed ? "multiply_transposed" : "multiply";
+  const sparse_layout& l = a.layout;
+  const auto from = IsTransposed ? l.rows : l.columns, to = IsTransposed ? l.columns : l.rows;
+  const auto each = IsTransposed ? l.local_rows() : l.local_columns();
+  const auto refused = [&](mistake kind, const text& what) {
+    extents shape;
+    shape.push_back(to);
+    if (l.block > 1) shape.push_back(l.block);
+    return made(g, g.fail(at, op, kind, what), a.entries.type(), shape);
+  };
+  const auto devices = local::axis_size<Axis>(x);
+  if (devices != l.devices)
+    return refused(mistake::extent, text("the matrix is made for ") << l.devices << " devices, and `" << Axis.view() << "` has "
+                                                                    << devices << "; make it for as many");
+  extents needed;
+  needed.push_back(from);
+  if (l.block > 1) needed.push_back(l.block);
+  if (!(x.shape() == needed))
+    return refused(mistake::extent, text("x is ") << shape_text(x.shape()) << "; a matrix of " << l.rows << " x " << l.columns
+                                                  << (l.block > 1 ? " blocks" : "") << " takes " << shape_text(needed));
+  const dtype type = a.entries.type();
+  if (x.type() != type || (type != dtype::f32 && type != dtype::f64))
+    return refused(mistake::type, text("the matrix is ") << name_of(type) << " and x is " << name_of(x.type())
+                                                         << "; both are float, or both double");
+  const auto region = manual<Axis>(
+      [&l, at, type](value starts, value columns, value entries, value halo_rows, value sends, value own) {
+        const value parts[] = {starts, columns, entries, halo_rows, sends, own};
+        value y;
+        if constexpr (IsTransposed)
+          y = type == dtype::f32 ? transposed_on_device<float, Axis>(l, parts, at)
+                                 : transposed_on_device<double, Axis>(l, parts, at);
+        else
+          y = type == dtype::f32 ? product_on_device<float, Axis>(l, parts, at) : product_on_device<double, Axis>(l, parts, at);
+        return y;
+      },
+      takes<split<Axis, _>, split<Axis, _>, split<Axis, _, _, _>, split<Axis, _, _>, split<Axis, _>, split<Axis, _>>{},
+      gives<split<Axis, _>>{}, at);
+  // Along other axes x is whole: else completion would bring their splits into the region.
+  const value whole = reshard(reshape(with_room(x, each * devices, at), {each * devices, l.block}, at), split<Axis, _>{}, at);
+  const value y = region(a.starts, a.columns, a.entries, a.halo_rows, a.sends, whole);
+  return without_room(l.block > 1 ? y : reshape(y, {y.shape()[0]}, at), to, at);
+}
+
+}  // namespace detail::sparse
+
+/// y = A x: [columns] gives [rows], of blocks [columns, b] gives [rows, b], split over the axis over which the rows are.
+///
+/// Each device sends the elements of x that others read of it, once each, and no others: for each distance between devices that talk one
+/// collective_permute between these, of as many elements as the most of such a pair; where all talk to all, and permutes
+/// would save less than an eighth, one all_to_all. `a.layout.bytes(sizeof(T))` are the bytes that a device sends, which the plan has too. A 5-point
+/// Laplacian sends the lines at both borders. Then a row adds up its entries of the device's own columns in their order, and after them
+/// those of others' columns, so that the last bits depend on the number of devices. Its flops are not counted. x that lies otherwise is brought
+/// to the split first.
+///
+/// Gradients by x (A^T dy) and by a.entries. Errors: x of another shape or type, a matrix made for another number of devices. Source: PETSc's
+/// MatAIJ (Balay et al. 1997), whose two parts of a row these are.
+///
+///     auto step = dynamic::compile([](auto a, auto x) { return multiply(a, x); }, m, a.input<"x">(), dynamic::in<double>({n}, {"x"}));
+template <dim_spec Axis>
+constexpr value multiply(const sparse_value<Axis>& a, value x, location at = location::current()) {
+  return detail::sparse::multiplied<false>(a, x, at);
+}
+/// A^T y: [rows] gives [columns]. Products are made where the rows are, and those that are of others' columns are sent to them and
+/// added there: the bytes of multiply, the other way. Everything else is as there.
+///
+///     multiply_transposed(a, y)
+template <dim_spec Axis>
+constexpr value multiply_transposed(const sparse_value<Axis>& a, value y, location at = location::current()) {
+  return detail::sparse::multiplied<true>(a, y, at);
+}
+
+}  // namespace gspmd

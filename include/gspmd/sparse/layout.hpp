@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gspmd/error.hpp"
+
+namespace gspmd {
+
+/// Devices that send elements of x to the device `by` places behind them, round the end: one collective_permute of `most` elements.
+/// Bit k of `senders`: device k sends; of more than 64 devices all do.
+struct sparse_exchange {
+  std::int64_t by = 0;
+  std::int64_t most = 0;
+  std::uint64_t senders = 0;
+};
+
+/// The facts of a sparse matrix that a program is planned with: how its rows are split, and what its devices send each other. What is in
+/// the matrix is data.
+///
+/// Rows and columns are those of blocks of `block` x `block` numbers. Device d has rows d r to (d + 1) r - 1, r being rows / devices rounded up,
+/// and of x the same share of the columns.
+struct sparse_layout {
+  static constexpr std::size_t most_exchanges = 64;
+
+  std::int64_t rows = 0, columns = 0, devices = 1, block = 1;
+  std::int64_t entries = 1;    ///< the most entries of a device's rows
+  std::int64_t halo_rows = 1;  ///< the most rows of a device that read what others have, and one
+  std::array<sparse_exchange, most_exchanges> exchanges{};
+  std::size_t exchange_count = 0;
+  std::int64_t to_each = 0;  ///< if it is not 0: one all_to_all of so many elements for each device, in the place of permutes
+
+  [[nodiscard]] constexpr std::int64_t local_rows() const { return (rows + devices - 1) / devices; }
+  [[nodiscard]] constexpr std::int64_t local_columns() const { return (columns + devices - 1) / devices; }
+  /// The elements (blocks) of x that a device is sent at most; 1 where none is.
+  [[nodiscard]] constexpr std::int64_t halo() const {
+    std::int64_t sum = to_each * devices;
+    for (std::size_t k = 0; k < exchange_count; ++k) sum += exchanges[k].most;
+    return std::max<std::int64_t>(sum, 1);
+  }
+  /// The bytes that a device sends for one product, of elements of so many bytes.
+  [[nodiscard]] constexpr std::int64_t bytes(std::int64_t of_element) const {
+    std::int64_t sum = to_each * (devices - 1);
+    for (std::size_t k = 0; k < exchange_count; ++k) sum += exchanges[k].most;
+    return sum * block * of_element;
+  }
+  /// Where in what a device sends stands what is for device `to`, and in what it gets what comes from `from`; -1: nowhere.
+  [[nodiscard]] constexpr std::int64_t sent_from(std::int64_t from, std::int64_t to) const {
+    return to_each > 0 ? to * to_each : place_by((to - from + devices) % devices);
+  }
+  [[nodiscard]] constexpr std::int64_t received_from(std::int64_t from, std::int64_t to) const {
+    return to_each > 0 ? from * to_each : place_by((to - from + devices) % devices);
+  }
+  /// The elements that `from` may send to `to`.
+  [[nodiscard]] constexpr std::int64_t room(std::int64_t from, std::int64_t to) const {
+    if (to_each > 0) return to_each;
+    for (std::size_t k = 0; k < exchange_count; ++k)
+      if (exchanges[k].by == (to - from + devices) % devices)
+        return devices > 64 || (exchanges[k].senders >> from) % 2 != 0 ? exchanges[k].most : 0;
+    return 0;
+  }
+
+ private:
+  [[nodiscard]] constexpr std::int64_t place_by(std::int64_t by) const {
+    std::int64_t at = 0;
+    for (std::size_t k = 0; k < exchange_count; at += exchanges[k++].most)
+      if (exchanges[k].by == by) return at;
+    return -1;
+  }
+};
+
+namespace detail {
+
+[[noreturn]] inline void refuse_sparse(const std::string& text) { throw error("sparse_matrix: " + text); }
+constexpr void require_sparse(bool holds, const char* text, std::int64_t given) {
+  if (!holds) refuse_sparse(text + std::to_string(given));
+}
+
+/// The pattern of a matrix whose row pointers and columns were checked: which columns each device reads of others.
+template <class RowStart, class Columns>
+class sparse_pattern {
+ public:
+  constexpr sparse_pattern(sparse_layout of, const RowStart& row_start, const Columns& column)
+      : layout_(of), row_start_(row_start), column_(column) {
+    check();
+    for (std::int64_t d = 0; d < layout_.devices; ++d) add_device(d);
+    std::vector<std::int64_t> most;  // grown one by one: libstdc++ 12 makes no vector of a size when compiling with Clang
+    std::vector<std::uint64_t> senders;
+    for (std::int64_t by = 0; by < layout_.devices; ++by) {
+      most.push_back(0);
+      senders.push_back(0);
+    }
+    std::int64_t pairs = 0;
+    for (std::int64_t d = 0; d < layout_.devices; ++d)
+      for (std::int64_t from = 0; from < layout_.devices; ++from)
+        if (const auto n = static_cast<std::int64_t>(needs_from(d, from).size()); n > 0) {
+          const auto by = static_cast<std::size_t>((d - from + layout_.devices) % layout_.devices);
+          most[by] = std::max(most[by], n);
+          if (layout_.devices <= 64) senders[by] |= std::uint64_t{1} << from;
+          ++pairs;
+        }
+    choose(most, senders, pairs);
+  }
+
+  [[nodiscard]] constexpr const sparse_layout& layout() const { return layout_; }
+  /// The columns that a device reads of another one, in order.
+  struct columns_of {
+    const std::int64_t *first, *last;
+    [[nodiscard]] constexpr const std::int64_t* begin() const { return first; }
+    [[nodiscard]] constexpr const std::int64_t* end() const { return last; }
+    [[nodiscard]] constexpr std::size_t size() const { return static_cast<std::size_t>(last - first); }
+  };
+  [[nodiscard]] constexpr columns_of needs_from(std::int64_t device, std::int64_t from) const {
+    const auto& all = needs_[static_cast<std::size_t>(device)];
+    const auto c = layout_.local_columns();
+    const auto first = std::lower_bound(all.begin(), all.end(), from * c),
+               last = std::lower_bound(first, all.end(), (from + 1) * c);
+    return {all.data() + (first - all.begin()), all.data() + (last - all.begin())};
+  }
+  [[nodiscard]] constexpr std::int64_t begin_of(std::int64_t row) const {
+    return static_cast<std::int64_t>(std::data(row_start_)[static_cast<std::size_t>(row)]);
+  }
+  [[nodiscard]] constexpr std::int64_t column(std::int64_t entry) const {
+    return static_cast<std::int64_t>(std::data(column_)[static_cast<std::size_t>(entry)]);
+  }
+  /// The rows of a device.
+  [[nodiscard]] constexpr std::int64_t first_row(std::int64_t device) const {
+    return std::min(device * layout_.local_rows(), layout_.rows);
+  }
+
+ private:
+  constexpr void check() const {
+    require_sparse(layout_.rows > 0, "a matrix has at least one row, and this one has ", layout_.rows);
+    require_sparse(layout_.columns > 0, "a matrix has at least one column, and this one has ", layout_.columns);
+    require_sparse(layout_.devices > 0, "rows are split over at least one device, and not over ", layout_.devices);
+    require_sparse(layout_.block > 0, "blocks have at least one row, and not ", layout_.block);
+    const auto starts = static_cast<std::int64_t>(std::size(row_start_)), count = static_cast<std::int64_t>(std::size(column_));
+    if (starts != layout_.rows + 1)
+      refuse_sparse(std::to_string(layout_.rows) + " rows have " + std::to_string(layout_.rows + 1) + " row pointers, and " +
+                    std::to_string(starts) + " are given");
+    require_sparse(begin_of(0) == 0, "row 0 begins at 0, and its row pointer is ", begin_of(0));
+    for (std::int64_t r = 0; r < layout_.rows; ++r) {
+      if (begin_of(r + 1) < begin_of(r))
+        refuse_sparse("row " + std::to_string(r) + " begins at " + std::to_string(begin_of(r)) + " and ends at " +
+                      std::to_string(begin_of(r + 1)) + "; row pointers do not decrease");
+      if (begin_of(r + 1) > count)
+        refuse_sparse("row " + std::to_string(r) + " ends at " + std::to_string(begin_of(r + 1)) + ", and there are " +
+                      std::to_string(count) + " entries");
+      for (auto k = begin_of(r); k < begin_of(r + 1); ++k)
+        if (column(k) < 0 || column(k) >= layout_.columns)
+          refuse_sparse("row " + std::to_string(r) + " has an entry in column " + std::to_string(column(k)) +
+                        ", and columns are 0 to " + std::to_string(layout_.columns - 1));
+    }
+    if (begin_of(layout_.rows) != count)
+      refuse_sparse("row " + std::to_string(layout_.rows - 1) + " ends at " + std::to_string(begin_of(layout_.rows)) +
+                    ", and there are " + std::to_string(count) + " entries");
+  }
+  constexpr void add_device(std::int64_t d) {
+    auto& own = needs_.emplace_back();
+    const auto c = layout_.local_columns();
+    std::int64_t rows = 1;
+    for (auto r = first_row(d); r < first_row(d + 1); ++r) {
+      const auto before = own.size();
+      for (auto k = begin_of(r); k < begin_of(r + 1); ++k)
+        if (column(k) / c != d) own.push_back(column(k));
+      if (own.size() != before) ++rows;
+    }
+    std::sort(own.begin(), own.end());
+    own.erase(std::unique(own.begin(), own.end()), own.end());
+    const auto entries = begin_of(first_row(d + 1)) - begin_of(first_row(d));
+    constexpr std::int64_t limit = 0x7fffffff;
+    if (entries > limit || c + static_cast<std::int64_t>(own.size()) > limit)
+      refuse_sparse("row " + std::to_string(first_row(d)) + " and those behind it on its device have " + std::to_string(entries) +
+                    " entries; split the rows over more devices: one has at most " + std::to_string(limit));
+    layout_.entries = std::max(layout_.entries, entries);
+    layout_.halo_rows = std::max(layout_.halo_rows, rows);
+  }
+  /// Permutes between those that talk, or where all talk to all and that would send no less, one all_to_all.
+  constexpr void choose(const std::vector<std::int64_t>& most, const std::vector<std::uint64_t>& senders, std::int64_t pairs) {
+    const auto n = layout_.devices;
+    std::int64_t sum = 0, largest = 0, used = 0;
+    for (const auto m : most) {
+      sum += m;
+      largest = std::max(largest, m);
+      if (m > 0) ++used;
+    }
+    if (used > static_cast<std::int64_t>(sparse_layout::most_exchanges) ||
+        (n > 2 && pairs == n * (n - 1) && 8 * sum >= 7 * (n - 1) * largest)) {
+      layout_.to_each = largest;
+      return;
+    }
+    for (std::size_t by = 1; by < most.size(); ++by)
+      if (most[by] > 0) layout_.exchanges[layout_.exchange_count++] = {static_cast<std::int64_t>(by), most[by], senders[by]};
+  }
+
+  sparse_layout layout_;
+  const RowStart& row_start_;
+  const Columns& column_;
+  std::vector<std::vector<std::int64_t>> needs_;
+};
+
+}  // namespace detail
+
+/// The layout of a matrix of `rows` x `columns` (blocks) in CSR, whose rows are split over so many devices: what a compiled program takes as a
+/// constant (`sparse_in`). The compiler finds it of small matrices, or it is written down; one that has more room than the matrix needs will do.
+///
+///     constexpr auto lines = sparse_layout_of(64, 64, row_start, column, 4);
+///
+/// Throws gspmd::error: row pointers that decrease, a column outside; it names the row and the number.
+template <class RowStart, class Columns>
+constexpr sparse_layout sparse_layout_of(std::int64_t rows, std::int64_t columns, const RowStart& row_start,
+                                         const Columns& column, std::int64_t devices, std::int64_t block = 1) {
+  sparse_layout l;
+  l.rows = rows;
+  l.columns = columns;
+  l.devices = devices;
+  l.block = block;
+  return detail::sparse_pattern<RowStart, Columns>(l, row_start, column).layout();
+}
+
+}  // namespace gspmd
