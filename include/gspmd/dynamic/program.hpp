@@ -159,7 +159,7 @@ class program {
   /// The same from pointers to whole arrays, one for each input, whose sizes and types the caller answers for.
   template <class Backend>
   std::vector<any_array> run_pointers(const Backend& backend, const std::vector<const void*>& inputs) const {
-    return run_by(backend, inputs, [this](auto& comm, const void* const* in, void* const* out) { run_on(comm, in, out); });
+    return run_by(backend, inputs, [this](auto& comm, const void* const* in, void* const* out) { this->run_on(comm, in, out); });
   }
   /// The same by a function that runs the program on the devices of a communicator: run(comm, inputs, outputs).
   template <class Backend, class Run>
