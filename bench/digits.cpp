@@ -3,6 +3,7 @@
 // median and middle half of the ratios of neighbouring runs. Both must give the same bits.
 //
 //   digits [rounds, 100]
+//   digits rounds loops [part of a name]     elementwise chains, stencils and rows instead (run_time.hpp)
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 
 #include "../examples/digits/model.hpp"
 #include "race.hpp"
+#include "run_time.hpp"
 
 namespace {
 
@@ -87,6 +89,10 @@ void race(const char* name, Backend backend, int rounds) {
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 100;
+  if (argc > 2) {
+    bench::run_time::race_all(rounds, argc > 3 ? argv[3] : "");
+    return 0;
+  }
   race<256, 1, 1>("self", self{}, rounds);
   race<1024, 1, 1>("self", self{}, rounds);
   race<256, 2, 2>("simulated 2x2", simulated{}, rounds);

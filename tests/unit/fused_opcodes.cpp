@@ -138,7 +138,7 @@ TEST_CASE("a pred that is no bool is true") {
   CHECK(result == std::vector<unsigned char>{1, 0, 0, 0, 0});
 }
 
-TEST_CASE("two operators in one instruction give the bits of one after the other") {
+TEST_CASE("two operators, or three, in one instruction give the bits of one after the other") {
   int joined = 0;
   for (const auto& p : fused_pairs)
     for (const dtype type : {f32, f64})
@@ -158,13 +158,17 @@ TEST_CASE("two operators in one instruction give the bits of one after the other
                                       load(type, 3, dims({1})), op(p.first, middle, first_type, {0, 1})};
         if (p.second == opcode::select) ops.push_back(op(p.second, type, {4, 2, 3}));
         else if (is_unary(p.second)) ops.push_back(op(p.second, type, middle, {4}));
-        else ops.push_back(p.place == 0 ? op(p.second, type, {4, 2}) : op(p.second, type, {2, 4}));
+        else if (p.other != opcode::parameter) {
+          ops.push_back(op(p.other, type, {2, 3}));
+          ops.push_back(op(p.second, type, {4, 5}));
+        } else ops.push_back(p.place == 0 ? op(p.second, type, {4, 2}) : op(p.second, type, {2, 4}));
+        const auto last = static_cast<std::int16_t>(ops.size() - 1);
         const void* in[] = {inputs[0].data(), inputs[1].data(), inputs[2].data(), inputs[3].data()};
         std::vector<std::byte> together(static_cast<std::size_t>(n * 8)), apart = together, between = together;
         void* out[] = {together.data()};
         void* out_apart[] = {apart.data(), between.data()};
-        const fused_store one[] = {to(5, 0)};
-        const fused_store both[] = {to(5, 0), to(4, 1)};
+        const fused_store one[] = {to(last, 0)};
+        const fused_store both[] = {to(last, 0), to(4, 1)};
         const fused_code code({dims({n}), ops, one});
         if (code.instructions.size() == 1) ++joined;
         CHECK(fused_code({dims({n}), ops, both}).instructions.size() == 2);

@@ -159,6 +159,11 @@ class program {
   /// The same from pointers to whole arrays, one for each input, whose sizes and types the caller answers for.
   template <class Backend>
   std::vector<any_array> run_pointers(const Backend& backend, const std::vector<const void*>& inputs) const {
+    return run_by(backend, inputs, [this](auto& comm, const void* const* in, void* const* out) { this->run_on(comm, in, out); });
+  }
+  /// The same by a function that runs the program on the devices of a communicator: run(comm, inputs, outputs).
+  template <class Backend, class Run>
+  std::vector<any_array> run_by(const Backend& backend, const std::vector<const void*>& inputs, Run run) const {
     auto arrays = detail::before_launch(backend, [&] {
       std::vector<any_array> made;
       for (const int o : view_.outputs) made.push_back(zeros(view_.value(o)));
@@ -166,7 +171,7 @@ class program {
     });
     std::vector<void*> outputs;
     for (auto& a : arrays) outputs.push_back(a.bytes.data());
-    launch(backend, static_cast<int>(mesh_.device_count()), [&](auto& comm) { run_on(comm, inputs.data(), outputs.data()); });
+    launch(backend, static_cast<int>(mesh_.device_count()), [&](auto& comm) { run(comm, inputs.data(), outputs.data()); });
     return arrays;
   }
 
@@ -203,8 +208,9 @@ inline std::string explain(const program& p, const detail::explained_part& part 
 /// Threads: as an object of a compiled step, one at a time, else gspmd::error; each device of `threads` needs its own.
 class session {
  public:
-  explicit session(const program& p)
-      : program_(p), steps_(std::make_unique<detail::interpreter>(program_.view(), &program_.mesh_info())) {}
+  explicit session(const program& p) : session(p, std::make_unique<detail::interpreter>(p.view(), &p.mesh_info())) {}
+  /// `steps` is made of the program's plan.
+  session(const program& p, std::unique_ptr<detail::interpreter> steps) : program_(p), steps_(std::move(steps)) {}
 
   /// Runs on the devices of `comm`: `inputs[d * inputs + k]` is the shard of input k on its device d, dense, row-major, of
   /// the local extents. After the first call nothing is allocated.

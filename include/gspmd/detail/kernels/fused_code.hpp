@@ -53,17 +53,17 @@ struct fused_blocks {
     const std::int64_t total = gspmd::detail::elements(loop);
     row = !needs_index ? total : loop.count == 0 ? 1 : loop[loop.count - 1];
     if (row < 1) row = 1;
-    has_whole_rows = row <= fused_block_elems;
+    has_whole_rows = row <= interpreted_block_elems;
     if (!has_whole_rows) {
-      const std::int64_t parts = (row + fused_block_elems - 1) / fused_block_elems;
+      const std::int64_t parts = (row + interpreted_block_elems - 1) / interpreted_block_elems;
       elems = align_up((row + parts - 1) / parts, 64);
       return;
     }
     // So many rows that their elements are a multiple of 64 (see for_each_index), if that is not too long.
     std::int64_t unit = row;
-    while (unit % 64 != 0 && 2 * unit <= fused_block_elems) unit *= 2;
+    while (unit % 64 != 0 && 2 * unit <= interpreted_block_elems) unit *= 2;
     if (unit % 64 != 0) unit = row;
-    elems = fused_block_elems / unit * unit;
+    elems = interpreted_block_elems / unit * unit;
   }
 };
 
@@ -144,22 +144,32 @@ struct fused_code {
       const scalar_op& o = group.ops[k];
       if (!is_elementwise(o.op)) continue;
       fused_instruction made{nullptr, static_cast<std::int16_t>(k), {}, o.function};
-      std::int32_t joined = none;
-      for (int place = 0; place < o.args.count && joined == none; ++place) {
-        const auto a = static_cast<std::size_t>(o.args[place]);
-        if (at[a] == none || uses[a] != 1) continue;
-        auto& first = instructions[static_cast<std::size_t>(at[a])];
-        if (first.from.count != group.ops[a].args.count) continue;  // itself a pair
-        made.kernel = fused_kernels<>::find(group.ops[a], o, place);
+      const auto made_of = [&](int place) { return static_cast<std::size_t>(o.args[place]); };
+      const auto can_join = [&](int place) {
+        const auto a = made_of(place);  // used nowhere else, and no pair itself
+        return at[a] != none && uses[a] == 1 &&
+               instructions[static_cast<std::size_t>(at[a])].from.count == group.ops[a].args.count;
+      };
+      const auto take = [&](int place) {
+        for (const auto x : group.ops[made_of(place)].args) made.from.push_back(x);  // not as swapped() has them
+        instructions[static_cast<std::size_t>(at[made_of(place)])].kernel = nullptr;
+        at[made_of(place)] = none;
+      };
+      if (o.args.count == 2 && can_join(0) && can_join(1))
+        made.kernel = fused_kernels<>::find(group.ops[made_of(0)], o, 0, group.ops[made_of(1)].op);
+      if (made.kernel != nullptr) {
+        take(0);
+        take(1);
+      }
+      for (int place = 0; place < o.args.count && made.kernel == nullptr; ++place) {
+        if (!can_join(place)) continue;
+        made.kernel = fused_kernels<>::find(group.ops[made_of(place)], o, place);
         if (made.kernel == nullptr) continue;
-        for (const auto x : group.ops[a].args) made.from.push_back(x);  // not as swapped() has them
+        take(place);
         for (int other = 0; other < o.args.count; ++other)
           if (other != place) made.from.push_back(o.args[other]);
-        first.kernel = nullptr;
-        at[a] = none;
-        joined = 0;
       }
-      if (joined == none) {
+      if (made.kernel == nullptr) {
         made.kernel = fused_kernels<>::find(o);
         for (const auto a : o.args) made.from.push_back(a);
         if (swapped(o.op) != o.op) std::swap(made.from[0], made.from[1]);

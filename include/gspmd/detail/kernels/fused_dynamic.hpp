@@ -19,47 +19,6 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Goes through `rows` rows of a loop from the one at `index` on, `count` of them at a time: of the first of these, row `first`, the
-/// first element is at `offset`, and from one to the next it is `step`.
-struct row_walk {
-  std::int64_t first = 0, count = 0, offset = 0, step = 0;
-
-  row_walk(const extents& loop, const extents& strides, const std::int64_t* index, std::int64_t rows)
-      : loop_(loop), strides_(strides), rows_(rows) {
-    for (int d = 0; d < loop.count; ++d) at_[d] = index[d];
-    find();
-  }
-  [[nodiscard]] bool is_there() const { return first < rows_; }
-  [[gnu::noinline]] void next() {
-    first += count;
-    const int last = loop_.count - 1;
-    if (last < 1 || first >= rows_) return;
-    at_[last - 1] += count;
-    for (int d = last - 1; d > 0 && at_[d] == loop_[d]; --d) {
-      at_[d] = 0;
-      ++at_[d - 1];
-    }
-    find();
-  }
-
- private:
-  [[gnu::noinline]] void find() {
-    const int last = loop_.count - 1;
-    offset = 0;
-    for (int d = 0; d <= last; ++d) offset += at_[d] * strides_[d];
-    count = rows_ - first;
-    if (last < 1) return;
-    const std::int64_t left = loop_[last - 1] - at_[last - 1];
-    count = left < count ? left : count;
-    step = strides_[last - 1];
-  }
-
-  const extents& loop_;
-  const extents& strides_;
-  std::int64_t rows_;
-  std::int64_t at_[max_rank + 1];
-};
-
 /// Fills `n` elements with the one at `value`, and up to a vector of what follows: rows are filled in order, and blocks have room
 /// for it.
 inline void splat(const void* value, std::int64_t elem_bytes, std::byte* to, std::int64_t n) {
@@ -84,64 +43,101 @@ struct fused_block {
   std::int64_t columns;
 };
 
-/// Calls visit(from, columns, at) for the parts of the block's rows that a load at an offset finds in one place: so many elements,
-/// one after the other, which come to element `at` of the block.
+/// Calls visit(index, rows, first) for runs of a block's rows, of which row `first` is at `index`, and the others follow along the next dim.
+template <class Visit>
+inline void for_each_run(const extents& loop, const fused_block& b, Visit visit) {
+  const int next = loop.count - 2;
+  std::int64_t index[max_rank + 1];
+  for (int d = 0; d < loop.count; ++d) index[d] = b.index[d];
+  for (std::int64_t first = 0, rows = b.rows; first < b.rows; first += rows) {
+    rows = b.rows - first;
+    if (next >= 0 && rows > loop[next] - index[next]) rows = loop[next] - index[next];
+    visit(static_cast<const std::int64_t*>(index), rows, first);
+    if (next >= 0) index[next] += rows;
+    for (int d = next; d > 0 && index[d] == loop[d]; --d) {
+      index[d] = 0;
+      ++index[d - 1];
+    }
+  }
+}
+inline std::int64_t offset_at(const std::int64_t* index, const extents& strides) {
+  std::int64_t offset = 0;
+  for (int d = 0; d < strides.count; ++d) offset += index[d] * strides[d];
+  return offset;
+}
+constexpr std::int64_t step_of_rows(const extents& strides) { return strides.count < 2 ? 0 : strides[strides.count - 2]; }
+
+/// Elements of so many rows in memory: from one row to the next it is `step`, from one column to the next `stride`.
+struct block_part {
+  const std::byte* from;
+  std::int64_t rows, step, columns, stride;
+};
+/// Copies them to where the block has them; its rows are `row_bytes` apart.
+inline void copy_part(const block_part& part, std::int64_t size, std::byte* to, std::int64_t row_bytes) {
+  const auto* from = part.from;
+  for (std::int64_t k = 0; k < part.rows; ++k, from += part.step * size, to += row_bytes) {
+    if (part.stride == 0) splat(from, size, to, part.columns);
+    else if (part.stride == 1 && part.columns >= 16) std::memcpy(to, from, static_cast<std::size_t>(part.columns * size));
+    else
+      with_bits(size, [&](auto bits) {
+        for (std::int64_t i = 0; i < part.columns; ++i) std::memcpy(to + i * size, from + i * part.stride * size, sizeof bits);
+      });
+  }
+}
+
+/// Calls visit(part, at) for the parts of the block that a load at an offset finds in one place; they come to element `at` of the block.
 template <class Visit>
 inline void for_each_part(const fused_code& code, std::int16_t load, const void* const* inputs, const fused_block& b,
                           Visit visit) {
-  const fused_group& group = code.group;
   const extents& loop = code.whole;
-  const scalar_op& o = group.ops[static_cast<std::size_t>(load)];
-  const fused_margin* margin = group.margins.data();
+  const scalar_op& o = code.op(load);
+  const fused_margin* margin = code.group.margins.data();
   while (margin->op != load) ++margin;
   const int last = loop.count - 1;
-  std::int64_t index[max_rank];
-  for (int d = 0; d <= last; ++d) index[d] = code.begin[d] + b.index[d];
-  const std::int64_t first_column = index[last];
-  for (std::int64_t r = 0; r < b.rows; ++r) {
-    for (std::int64_t column = 0; column < b.columns;) {
-      index[last] = first_column + column;
-      auto columns = b.columns - column;
+  for_each_run(code.group.loop, b, [&](const std::int64_t* begin, std::int64_t all, std::int64_t first) {
+    std::int64_t index[max_rank];
+    for (int d = 0; d <= last; ++d) index[d] = code.begin[d] + begin[d];
+    const auto first_column = index[last];
+    const auto until = [&](int d, std::int64_t most) {  // so many indices along d follow each other in one place
       for (const auto& along : o.offsets) {
         const auto i = index[along.dim] + along.by, end = i < 0 ? 0 : loop[along.dim];
-        if (along.dim == last && i < end && columns > end - i) columns = end - i;
+        if (along.dim == d && i < end && most > end - i) most = end - i;
       }
-      const auto found = find_load(o, margin, loop, index);
-      auto offset = found.offset;
-      for (int d = 0; d <= last; ++d) offset += index[d] * (*found.strides)[d];
-      visit(static_cast<const std::byte*>(inputs[found.slot]) + offset * bytes_of(o.type), columns, r * b.columns + column);
-      column += columns;
+      return most;
+    };
+    for (std::int64_t r = 0, rows = 0; r < all; r += rows) {
+      rows = until(last - 1, all - r);
+      for (std::int64_t column = 0, columns = 0; column < b.columns; column += columns) {
+        index[last] = first_column + column;
+        columns = until(last, b.columns - column);
+        const auto found = find_load(o, margin, loop, index);
+        const auto* const from = static_cast<const std::byte*>(inputs[found.slot]);
+        visit(block_part{from + (found.offset + offset_at(index, *found.strides)) * bytes_of(o.type), rows,
+                         step_of_rows(*found.strides), columns, 1},
+              (first + r) * b.columns + column);
+      }
+      if (last > 0) index[last - 1] += rows;
     }
-    for (int d = last - 1; d >= 0 && ++index[d] == code.begin[d] + group.loop[d]; --d) index[d] = code.begin[d];
-  }
+  });
 }
 
 /// Loads the elements of a block into `out`.
 inline void gather(const extents& loop, const extents& strides, std::int64_t size, const void* input, const fused_block& b,
                    std::byte* out) {
-  const std::int64_t stride = loop.count == 0 ? 0 : strides[loop.count - 1], n = b.columns, row_bytes = n * size;
-  for (row_walk rows(loop, strides, b.index, b.rows); rows.is_there(); rows.next()) {
-    const std::byte* from = static_cast<const std::byte*>(input) + rows.offset * size;
-    std::byte* to = out + rows.first * row_bytes;
-    for (std::int64_t k = 0; k < rows.count; ++k, from += rows.step * size, to += row_bytes) {
-      if (stride == 0) splat(from, size, to, n);
-      else if (stride == 1 && n >= 16) std::memcpy(to, from, static_cast<std::size_t>(row_bytes));
-      else
-        with_bits(size, [=](auto bits) {
-          for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * size, from + i * stride * size, sizeof bits);
-        });
-    }
-  }
+  const auto stride = loop.count == 0 ? 0 : strides[loop.count - 1], row_bytes = b.columns * size;
+  for_each_run(loop, b, [&](const std::int64_t* index, std::int64_t rows, std::int64_t first) {
+    const auto* const from = static_cast<const std::byte*>(input) + offset_at(index, strides) * size;
+    copy_part({from, rows, step_of_rows(strides), b.columns, stride}, size, out + first * row_bytes, row_bytes);
+  });
 }
 
 /// Writes the elements of a block to where their rows are.
 inline void store_rows(const extents& loop, const extents& strides, std::int64_t elem_bytes, const std::byte* from,
                        const fused_block& b, std::byte* output) {
-  const auto row_bytes = b.columns * elem_bytes;
-  for (row_walk rows(loop, strides, b.index, b.rows); rows.is_there(); rows.next())
-    for (std::int64_t k = 0; k < rows.count; ++k)
-      std::memcpy(output + (rows.offset + k * rows.step) * elem_bytes, from + (rows.first + k) * row_bytes,
-                  static_cast<std::size_t>(row_bytes));
+  for_each_run(loop, b, [&](const std::int64_t* index, std::int64_t rows, std::int64_t first) {
+    copy_part({from + first * b.columns * elem_bytes, rows, b.columns, b.columns, 1}, elem_bytes,
+              output + offset_at(index, strides) * elem_bytes, step_of_rows(strides) * elem_bytes);
+  });
 }
 
 inline void fill(const scalar_op& o, std::byte* out, std::int64_t n) {
@@ -163,14 +159,15 @@ inline void count_up(const extents& loop, const scalar_op& o, std::int64_t first
   fused_instruction convert{
       fused_kernels<>::convert[static_cast<std::size_t>(o.type)][static_cast<std::size_t>(dtype::s64)], 1, {}, nullptr};
   convert.from.push_back(0);
-  for (row_walk rows(loop, strides, b.index, b.rows); rows.is_there(); rows.next())
-    for (std::int64_t k = 0; k < rows.count; ++k)
+  for_each_run(loop, b, [&](const std::int64_t* index, std::int64_t rows, std::int64_t from) {
+    for (std::int64_t k = 0; k < rows; ++k)
       for (std::int64_t begin = 0; begin < b.columns; begin += most) {
         const std::int64_t n = b.columns - begin < most ? b.columns - begin : most;
         for (std::int64_t i = 0; i < n; ++i)
-          indices[i] = first + rows.offset + k * rows.step + (begin + i) * strides[loop.count - 1];
-        convert.kernel(convert, registers, out + ((rows.first + k) * b.columns + begin) * bytes_of(o.type), n);
+          indices[i] = first + offset_at(index, strides) + k * step_of_rows(strides) + (begin + i) * strides[loop.count - 1];
+        convert.kernel(convert, registers, out + ((from + k) * b.columns + begin) * bytes_of(o.type), n);
       }
+  });
 }
 
 inline bool is_output(const fused_group& group, const void* input, void* const* outputs) {
@@ -188,26 +185,22 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
     fill(o, home, b.rows * b.columns);
   } else if (o.op == opcode::iota) {
     count_up(loop, o, iota_offsets[o.slot] + code.begin[o.dim], b, home);
-  } else if (s.kind == load_kind::scalar) {
-    const auto bytes = bytes_of(o.type);
-    gather(loop, extents(loop.count, 0), bytes, static_cast<const std::byte*>(inputs[o.slot]) + code.begin_at(o.strides) * bytes,
-           b, home);
   } else if (s.kind == load_kind::at_offset) {
     std::byte* at = home;
-    for_each_part(code, s.op, inputs, b, [&](const std::byte* from, std::int64_t columns, std::int64_t to) {
-      const auto bytes = bytes_of(o.type);
-      if (columns == b.columns && b.rows == 1 && s.last_use < code.op_count()) at = const_cast<std::byte*>(from);
-      else std::memcpy(home + to * bytes, from, static_cast<std::size_t>(columns * bytes));
+    const auto bytes = bytes_of(o.type);
+    for_each_part(code, s.op, inputs, b, [&](const block_part& part, std::int64_t to) {
+      if (part.columns == b.columns && b.rows == 1 && s.last_use < code.op_count()) at = const_cast<std::byte*>(part.from);
+      else copy_part(part, bytes, home + to * bytes, b.columns * bytes);
     });
     return at;
-  } else if (!code.blocks.has_whole_rows && o.strides[loop.count - 1] == 1 && s.last_use < code.op_count()) {
-    // In one row. Where an output lies over it, what is read here is not looked at any more.
-    std::int64_t offset = code.begin_at(o.strides);
-    for (int d = 0; d < loop.count; ++d) offset += b.index[d] * o.strides[d];
-    return static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])) + offset * bytes_of(o.type);
   } else {
     const auto bytes = bytes_of(o.type);
-    gather(loop, o.strides, bytes, static_cast<const std::byte*>(inputs[o.slot]) + code.begin_at(o.strides) * bytes, b, home);
+    auto* const from = static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])) + code.begin_at(o.strides) * bytes;
+    if (s.kind == load_kind::scalar) gather(loop, extents(loop.count, 0), bytes, from, b, home);
+    // In one row. Where an output lies over it, what is read here is not looked at any more.
+    else if (!code.blocks.has_whole_rows && o.strides[loop.count - 1] == 1 && s.last_use < code.op_count())
+      return from + offset_at(b.index, o.strides) * bytes;
+    else gather(loop, o.strides, bytes, from, b, home);
   }
   return home;
 }

@@ -35,17 +35,27 @@ struct fused_instruction {
 
 /// `second` on the result of `first` and on operands of its own.
 ///
-///   {multiply, subtract, 1}       c - a * b from a, b, c: the product is operand 1 of the difference
-///   {compare_gt, select, 0}       a > b ? c : d from a, b, c, d
+///   {multiply, subtract, 1}            c - a * b from a, b, c: the product is operand 1 of the difference
+///   {compare_gt, select, 0}            a > b ? c : d from a, b, c, d
+///   {multiply, add, 0, multiply}       a * b + c * d from a, b, c, d: `other` makes the other operand
 struct fused_pair {
   opcode first, second;
   int place;  // of the result of `first` among the operands of `second`
+  opcode other = opcode::parameter;
 };
 /// The pairs of operators that have a kernel together: on f32 and f64, all operands and results but those of comparisons. Each costs every
 /// program that interprets 15 ms of compile time per type.
 inline constexpr fused_pair fused_pairs[] = {{opcode::multiply, opcode::add, 0},
+                                             {opcode::multiply, opcode::subtract, 0},
                                              {opcode::multiply, opcode::subtract, 1},
+                                             {opcode::multiply, opcode::multiply, 0},
+                                             {opcode::multiply, opcode::add, 0, opcode::multiply},
+                                             {opcode::multiply, opcode::subtract, 0, opcode::multiply},
+                                             {opcode::add, opcode::add, 0},
+                                             {opcode::add, opcode::add, 0, opcode::add},
+                                             {opcode::add, opcode::multiply, 0},
                                              {opcode::add, opcode::relu, 0},
+                                             {opcode::subtract, opcode::multiply, 0},
                                              {opcode::compare_gt, opcode::select, 0},
                                              {opcode::compare_eq, opcode::convert, 0}};
 inline constexpr std::size_t fused_pair_count = std::size(fused_pairs);
@@ -104,34 +114,26 @@ template <std::size_t Pair, class Out, class In>
 GSPMD_LOOP_FUNCTION void fused_pair_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out,
                                               std::int64_t n) {
   constexpr fused_pair p = fused_pairs[Pair];
-  constexpr opcode first = p.first, second = p.second;
+  constexpr opcode first = p.first, second = p.second, third = p.other;
   using middle = std::conditional_t<is_compare(first), bool, In>;
+  constexpr int count = is_unary(second) ? 2 : second == opcode::select || third != opcode::parameter ? 4 : 3;
   const void* const a = registers[o.from[0]];
   const void* const b = registers[o.from[1]];
-  if constexpr (is_unary(second)) {
-    for_each_index(
-        n, [=](std::int64_t i) __attribute__((always_inline)) {
-          store_element(out, i,
-                        apply<second, Out, middle>(apply<first, middle, In>(load_element<In>(a, i), load_element<In>(b, i))));
-        });
-  } else {
-    const void* const c = registers[o.from[2]];
-    if constexpr (second == opcode::select) {
-      const void* const d = registers[o.from[3]];
-      for_each_index(
-          n, [=](std::int64_t i) __attribute__((always_inline)) {
-            const bool which = apply<first, bool, In>(load_element<In>(a, i), load_element<In>(b, i));
-            store_element(out, i, apply<second, Out, Out>(which, load_element<Out>(c, i), load_element<Out>(d, i)));
-          });
-    } else {
-      for_each_index(
-          n, [=](std::int64_t i) __attribute__((always_inline)) {
-            const In m = apply<first, In, In>(load_element<In>(a, i), load_element<In>(b, i));
-            const In other = load_element<In>(c, i);
-            store_element(out, i, p.place == 0 ? apply<second, Out, In>(m, other) : apply<second, Out, In>(other, m));
-          });
-    }
-  }
+  const void* const c = registers[o.from[count > 2 ? 2 : 0]];
+  const void* const d = registers[o.from[count > 3 ? 3 : 0]];
+  for_each_index(
+      n, [=](std::int64_t i) __attribute__((always_inline)) {
+        const auto m = apply<first, middle, In>(load_element<In>(a, i), load_element<In>(b, i));
+        if constexpr (is_unary(second)) {
+          store_element(out, i, apply<second, Out, middle>(m));
+        } else if constexpr (second == opcode::select) {
+          store_element(out, i, apply<second, Out, Out>(m, load_element<Out>(c, i), load_element<Out>(d, i)));
+        } else {
+          In other = load_element<In>(c, i);
+          if constexpr (count == 4) other = apply<third, In, In>(other, load_element<In>(d, i));
+          store_element(out, i, p.place == 0 ? apply<second, Out, In>(m, other) : apply<second, Out, In>(other, m));
+        }
+      });
 }
 #if defined(__clang__)
 #pragma clang diagnostic pop
@@ -213,14 +215,14 @@ struct fused_kernels {
     return elementwise[static_cast<std::size_t>(swapped(o.op))][in];
   }
 
-  /// The kernel of `second` on the result of `first`, its operand `place`; null if there is none.
-  static fused_kernel find(const scalar_op& first, const scalar_op& second, int place) {
+  /// The kernel of `second` on the result of `first`, its operand `place`, and maybe on that of `other`; null if there is none.
+  static fused_kernel find(const scalar_op& first, const scalar_op& second, int place, opcode other = opcode::parameter) {
     if (second.type != dtype::f32 && second.type != dtype::f64) return nullptr;
     const auto to = static_cast<std::size_t>(second.type);
-    if (second.op == opcode::add) place = 0;  // a + b = b + a
+    if (second.op == opcode::add || second.op == opcode::multiply) place = 0;  // a + b = b + a
     for (std::size_t p = 0; p < fused_pair_count; ++p) {
       const auto& known = fused_pairs[p];
-      if (known.first != first.op || known.second != second.op || known.place != place) continue;
+      if (known.first != first.op || known.second != second.op || known.place != place || known.other != other) continue;
       if (first.operand_type == second.type) return pair[p][to];
       if (second.op == opcode::convert && first.operand_type == dtype::s32) return one_hot[to];
     }

@@ -99,24 +99,26 @@ constexpr bool has_shared_row() {
   return true;
 }
 
-template <class Group>
-constexpr auto row_words() {
-  constexpr std::size_t op_count = std::size(Group::ops), store_count = std::size(Group::stores);
-  const int last = Group::loop.count - 1;
-  std::array<std::uint64_t, 2 * op_count + store_count> words{};
-  for (std::size_t i = 0; i < op_count; ++i) {
-    const scalar_op& o = Group::ops[i];
-    auto& word = words[2 * i];
+/// Writes them for groups that are known when compiling, and for those that code is written of at run time (native_code).
+template <class Ops, class Stores>
+constexpr void write_row_words(const Ops& ops, const Stores& stores, int last, std::uint64_t* words) {
+  for (const scalar_op& o : ops) {
+    auto &word = *words++, &value = *words++;
     word = static_cast<std::uint64_t>(o.op) | static_cast<std::uint64_t>(o.type) << 8 |
            static_cast<std::uint64_t>(o.operand_type) << 12 |
            static_cast<std::uint64_t>(o.op == opcode::iota && o.dim == last ? 1 : 0) << 16 |
            static_cast<std::uint64_t>(o.args.count) << 20;
     for (int k = 0; k < o.args.count; ++k) word |= static_cast<std::uint64_t>(o.args[k]) << (24 + 8 * k);
-    if (o.op == opcode::parameter) words[2 * i + 1] = last < 0 ? 0 : static_cast<std::uint64_t>(o.strides[last]);
+    if (o.op == opcode::parameter) value = last < 0 ? 0 : static_cast<std::uint64_t>(o.strides[last]);
     if (o.op == opcode::constant)
-      words[2 * i + 1] = is_floating(o.type) ? std::bit_cast<std::uint64_t>(o.real) : static_cast<std::uint64_t>(o.integer);
+      value = is_floating(o.type) ? std::bit_cast<std::uint64_t>(o.real) : static_cast<std::uint64_t>(o.integer);
   }
-  for (std::size_t s = 0; s < store_count; ++s) words[2 * op_count + s] = static_cast<std::uint64_t>(Group::stores[s].op);
+  for (const auto& s : stores) *words++ = static_cast<std::uint64_t>(s.op);
+}
+template <class Group>
+constexpr auto row_words() {
+  std::array<std::uint64_t, 2 * std::size(Group::ops) + std::size(Group::stores)> words{};
+  write_row_words(Group::ops, Group::stores, Group::loop.count - 1, words.data());
   return words;
 }
 

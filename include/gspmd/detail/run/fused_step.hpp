@@ -22,22 +22,13 @@ struct fused_loops {
   mutable std::vector<fused_code> made;
   std::vector<const reduction_kernel*> kernels;  // of its reductions
 
+  /// Where there are reductions, what they read is dense over the elements that exist; else results have the room of the step.
   const fused_code& code_of(const plan_view& plan, const plan_step& s, const extents& loop, const loop_box& box) const {
     for (const auto& code : made)
       if (code.whole == loop && code.begin == box.begin && code.group.loop == box.size()) return code;
     auto group = group_of(plan, s);
     group.loop = loop;
-    made.emplace_back(group, group_of_step(plan, s).loop, box);
-    memory->need(made.back().scratch_bytes);
-    return made.back();
-  }
-  /// Returns the code of a loop that computes the operand of a reduction, which is dense over the elements that exist.
-  const fused_code& reduced_code_of(const plan_view& plan, const plan_step& s, const extents& loop) const {
-    for (const auto& code : made)
-      if (code.whole == loop) return code;
-    auto group = group_of(plan, s);
-    group.loop = loop;
-    made.emplace_back(group);
+    made.emplace_back(group, kernels.empty() ? group_of_step(plan, s).loop : loop, box);
     memory->need(made.back().scratch_bytes);
     return made.back();
   }
@@ -56,7 +47,7 @@ struct fused_loops {
     const planned_group& group = group_of_step(plan, s);
     const extents loop = group.cut == 0 ? group.loop : existing_loop(plan, s, device);
     if (!kernels.empty()) {
-      const auto& code = reduced_code_of(plan, s, loop);
+      const auto& code = code_of(plan, s, loop, loop_box(loop));
       reduced_loop reduced{*this, code};
       run_loop_reductions(plan, s, device, loop, code.blocks.has_whole_rows ? code.blocks.row : 1, kernels.data(),
                           {reduced_loop::run, &reduced}, outputs.data());
@@ -86,10 +77,6 @@ fused_loops kernels::fused::prepare(const plan_view& plan, const plan_step& s, s
         f.type, [&](auto element) { loops.kernels.push_back(&reduction_kernel_for<decltype(element)>(spec.reduced_by)); });
   }
   const planned_group& group = group_of_step(plan, s);
-  if (!loops.kernels.empty()) {
-    if (group.cut == 0) loops.reduced_code_of(plan, s, group.loop);
-    return loops;
-  }
   if (group.cut == 0) for_each_box(plan, s, group.loop, [&](const loop_box& box) { loops.code_of(plan, s, group.loop, box); });
   return loops;
 }

@@ -82,6 +82,10 @@ class interpreter {
   interpreter(const interpreter&) = delete;
   interpreter& operator=(const interpreter&) = delete;
 
+  /// For those that compute a step otherwise: its function, and who owns what it was prepared with.
+  ready_step& step(std::size_t i) { return ready_[i]; }
+  prepared_objects& objects() { return objects_; }
+
   template <class Comm>
   void run(Comm& comm, const device_memory* devices, const void** from, void** to) {
     plan_step words;

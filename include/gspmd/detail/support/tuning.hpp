@@ -82,9 +82,11 @@ inline constexpr std::int64_t constant_row_elems = 256;
 /// A single row that is reduced is compiled for any length from so many elements on: the fewest that are reduced while they are computed,
 /// 16 vectors of 8 floats or doubles (computed_elements::runs).
 inline constexpr std::int64_t least_accumulated_elems = 128;
+/// Rows of up to so many elements are computed whole before they are reduced.
+inline constexpr std::int64_t fused_block_elems = 1024;
 /// The most elements per block of a loop that is interpreted: long enough that the dispatch does not show, short enough that a dozen
 /// blocks stay in the first cache.
-inline constexpr std::int64_t fused_block_elems = 1024;
+inline constexpr std::int64_t interpreted_block_elems = 512;
 /// Blocks of it that are filled once per run and then stay in the cache.
 inline constexpr int most_lasting_blocks = 16;
 /// Lines of so many elements are sorted by insertion: to count the digits of fewer takes longer.

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/ir/monoid_ops.hpp"
+#include "gspmd/detail/run/native_library.hpp"
+#include "gspmd/detail/run/native_source.hpp"
+#include "gspmd/detail/run/static_program.hpp"
+#include "gspmd/dynamic/program.hpp"
+
+/// The loops of a program that is planned at run time, compiled while it runs by the system's compiler. Nothing does this unasked.
+namespace gspmd {
+namespace dynamic {
+
+/// How native_code compiles. An empty text is found where the program runs.
+struct native_options {
+  /// The compiler and words before its flags, with spaces between them; else of the variables GSPMD_CXX and CXX the first that is set,
+  /// else c++.
+  std::string compiler;
+  /// Flags that decide about speed and bits. With the compiler and the flags that the program was compiled with, results have the bits
+  /// of the session without native code; a processor that adds and multiplies at once, where the program does not, may change some.
+  std::string flags = "-O3 -march=native";
+  /// A directory of the user's own, mode 0700, made where it is missing; else GSPMD_CACHE, else gspmd in XDG_CACHE_HOME or ~/.cache.
+  std::string cache;
+  /// The directory that has gspmd/core.hpp; else GSPMD_INCLUDE, else the one from which the program was compiled.
+  std::string include;
+};
+
+}  // namespace dynamic
+
+namespace detail {
+
+inline std::string first_set(std::initializer_list<const char*> names) {
+  for (const char* const n : names)
+    if (const char* const value = std::getenv(n); value != nullptr && *value != 0) return value;
+  return {};
+}
+inline std::string native_cache() {
+  if (auto own = first_set({"GSPMD_CACHE"}); !own.empty()) return own;
+  if (auto caches = first_set({"XDG_CACHE_HOME"}); !caches.empty()) return caches + "/gspmd";
+  if (auto home = first_set({"HOME"}); !home.empty()) return home + "/.cache/gspmd";
+  throw native_refusal{"there is no directory for compiled loops: set GSPMD_CACHE, or native_options::cache"};
+}
+/// The directory of the headers, from the place of this one.
+inline std::string own_include() {
+  if (auto given = first_set({"GSPMD_INCLUDE"}); !given.empty()) return given;
+  const std::string here = __FILE__, end = "/gspmd/dynamic/native_code.hpp";
+  const auto directory = here.size() > end.size() ? here.substr(0, here.size() - end.size()) : std::string(".");
+  std::unique_ptr<char, void (*)(void*)> path(realpath(directory.c_str(), nullptr), std::free);
+  return path == nullptr ? directory : std::string(path.get());
+}
+
+/// The native code of a program: what its sessions share.
+struct native_loops {
+  native_source source;
+  native_library library;
+  const fused_rows_function* functions;
+  bool has_own_lanes;  // vectors as long as those of this program: partial sums pass between them
+
+  native_loops(const plan_view& plan, const dynamic::native_options& o) : native_loops(native_source(plan), o) {}
+  native_loops(native_source given, const dynamic::native_options& o)
+      : source(std::move(given)),
+        library(source.text, native_source::header, o.include.empty() ? own_include() : o.include,
+                !o.compiler.empty()                       ? o.compiler
+                : first_set({"GSPMD_CXX", "CXX"}).empty() ? std::string("c++")
+                                                          : first_set({"GSPMD_CXX", "CXX"}),
+                o.flags, o.cache.empty() ? native_cache() : o.cache),
+        functions(static_cast<const fused_rows_function*>(library.symbol("gspmd_loops"))),
+        has_own_lanes(*static_cast<const int*>(library.symbol("gspmd_simd_bytes")) == simd_bytes) {}
+};
+
+/// A fused step of a session that is computed by native code.
+struct native_step {
+  std::shared_ptr<const native_loops> loops;
+  std::size_t loop;
+  mutable std::vector<const void*> inputs, from;
+  mutable std::vector<void*> outputs, to;
+  mutable std::vector<std::int64_t> offsets, numbers;
+  mutable std::vector<const scalar_op*> ops;
+  mutable std::vector<const fused_margin*> margins;
+  std::vector<const reduction_kernel*> kernels;
+
+  native_step(std::shared_ptr<const native_loops> all, std::size_t which, const plan_view& plan, const plan_step& s)
+      : loops(std::move(all)), loop(which) {
+    const auto room = [](const auto& counted) { return static_cast<std::size_t>(counted) + 1; };
+    const auto group = group_of(plan, s);
+    inputs.resize(room(s.operands.count));
+    outputs.resize(room(s.results.count));
+    offsets.resize(room(s.bounds.count));
+    const auto n = room(group.ops.size());
+    from.resize(n);
+    margins.resize(n);
+    to.resize(room(group.stores.size()));
+    ops.resize(2 * n);
+    numbers.resize(3 * n + to.size());
+    for (const auto& f : reductions_of(plan, s)) {
+      const auto& spec = table_of<reduction_spec>(plan)[static_cast<std::size_t>(f.reduction)];
+      with_computing_type(f.type,
+                          [&](auto element) { kernels.push_back(&reduction_kernel_for<decltype(element)>(spec.reduced_by)); });
+    }
+  }
+
+  static void take_over(interpreter& steps, std::size_t i, native_step made) {
+    const auto* const kept = new native_step(std::move(made));
+    steps.objects().emplace_back(kept, [](const void* o) { delete static_cast<const native_step*>(o); });
+    steps.step(i).alone = run;
+    steps.step(i).prepared = kept;
+  }
+  static void run(const void* prepared, const plan_view& plan, const plan_step& s, const device_memory& device) {
+    const auto& self = *static_cast<const native_step*>(prepared);
+    const auto n = self.from.size();
+    auto* const numbers = self.numbers.data();
+    const fused_rows rows{self.ops.data(), self.margins.data(), self.from.data(), numbers,        self.ops.data() + n,
+                          numbers + n,     numbers + 2 * n,     self.to.data(),   numbers + 3 * n};
+    const auto* const functions = self.loops->functions + self.loop * native_source::functions_per_loop;
+    if (self.kernels.empty())
+      return run_fused_step(plan, s, device, functions[0], functions[1], rows, self.inputs.data(), self.outputs.data(),
+                            self.offsets.data());
+    run_reduced_step(plan, s, device, functions[0], self.loops->source.computes_any_length[self.loop],
+                     self.loops->has_own_lanes ? functions[2] : nullptr, rows, self.inputs.data(), self.outputs.data(),
+                     self.offsets.data(), self.kernels.data());
+  }
+};
+
+}  // namespace detail
+
+namespace dynamic {
+
+/// The fused loops of a program as machine code: they are written out as C++, compiled by the system's compiler, and kept in a directory
+/// of the user's, so that the next program with the same loops only loads them. They are the loops that gspmd::compile makes, and take
+/// as long. Where no compiler is there, or it fails, sessions run as they do without, and why_not() says why; nothing is thrown.
+///
+///     const dynamic::native_code code(program);         // a second or more of the compiler, or a few ms
+///     if (!code.is_used()) std::puts(code.why_not().c_str());
+///     const auto y = code.run(threads{}, x, w);         // as program.run
+///     dynamic::session steps = code.make_session();     // as session(program)
+///
+/// A local object: nothing is communicated; processes of one node that construct it at once wait for the one that compiles. Maps of
+/// functions of the user's, and products, sorts and the like, run as they do without. Threads: any number may use one object.
+class native_code {
+ public:
+  explicit native_code(const program& p, const native_options& options = {}) : program_(p) {
+    try {
+      detail::native_source source(p.view());
+      left_out_ = source.left_out;
+      if (source.computes_any_length.empty()) {
+        why_not_ = "the program has no loop that can be compiled";
+        return;
+      }
+      loops_ = std::make_shared<const detail::native_loops>(std::move(source), options);
+    } catch (const detail::native_refusal& refusal) {
+      why_not_ = refusal.why;
+    }
+  }
+
+  /// Whether sessions use native code.
+  [[nodiscard]] bool is_used() const { return loops_ != nullptr; }
+  /// Why they do not; empty where they do.
+  [[nodiscard]] const std::string& why_not() const { return why_not_; }
+  /// Whether the code was in the directory, so that nothing was compiled.
+  [[nodiscard]] bool was_cached() const { return is_used() && loops_->library.was_cached; }
+  /// The number of loops that were compiled: equal ones count once.
+  [[nodiscard]] int loop_count() const { return is_used() ? static_cast<int>(loops_->source.computes_any_length.size()) : 0; }
+  /// The number of steps with loops that are not compiled, because they call functions of the user's or have more than 255 operators.
+  [[nodiscard]] int left_out_count() const { return left_out_; }
+
+  /// Returns a session of the program, which uses the code.
+  [[nodiscard]] session make_session() const {
+    const auto& view = program_.view();
+    auto steps = std::make_unique<detail::interpreter>(view, &program_.mesh_info());
+    for (std::size_t i = 0; is_used() && i < view.steps.size(); ++i)
+      if (const int loop = loops_->source.loop_of_step[i]; loop >= 0)
+        detail::native_step::take_over(*steps, i,
+                                       detail::native_step(loops_, static_cast<std::size_t>(loop), view, view.steps[i]));
+    return session(program_, std::move(steps));
+  }
+
+  /// Runs once on whole arrays and returns whole arrays, as program::run does.
+  template <class Backend, class... Arguments>
+  std::vector<any_array> run(const Backend& backend, const Arguments&... arguments) const {
+    static_assert((detail::accept_containers<Arguments>() && ...));
+    const auto inputs = detail::before_launch(backend, [&] { return detail::whole_inputs(program_.view(), arguments...); });
+    return program_.run_by(backend, inputs.pointers, [this](auto& comm, const void* const* in, void* const* out) {
+      session steps = make_session();
+      detail::run_whole<true>(program_.view(), comm, in, out, [&steps](auto& devices, const void* const* from, void* const* to) {
+        steps.run(devices, from, to);
+      });
+    });
+  }
+
+ private:
+  program program_;
+  std::shared_ptr<const detail::native_loops> loops_;
+  std::string why_not_;
+  int left_out_ = 0;
+};
+
+}  // namespace dynamic
+}  // namespace gspmd

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+#include <doctest/doctest.h>
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gspmd/dynamic.hpp"
+#include "gspmd/dynamic/native_code.hpp"
+#include "gspmd/gspmd.hpp"
+
+// The loops of programs of run time, compiled by the system's compiler: the results are the interpreter's, and without a compiler
+// programs run as before.
+
+namespace {
+
+using namespace gspmd;
+namespace fs = std::filesystem;
+
+/// A directory that is gone afterwards.
+struct own_directory {
+  std::string path = (fs::temp_directory_path() / "gspmd-native-XXXXXX").string();
+  own_directory() { REQUIRE(mkdtemp(path.data()) != nullptr); }
+  own_directory(const own_directory&) = delete;
+  own_directory& operator=(const own_directory&) = delete;
+  ~own_directory() { fs::remove_all(path); }
+  [[nodiscard]] int libraries() const {
+    int count = 0;
+    for (const auto& file : fs::directory_iterator(path)) count += file.path().extension() == ".so" ? 1 : 0;
+    return count;
+  }
+  [[nodiscard]] int sources() const {
+    int count = 0;
+    for (const auto& file : fs::directory_iterator(path)) count += file.path().extension() == ".cpp" ? 1 : 0;
+    return count;
+  }
+};
+
+/// The processor for which the tests are compiled, so that the bits are the same.
+dynamic::native_options into(const std::string& cache) {
+  dynamic::native_options o;
+#if defined(__FMA__)
+  o.flags = "-O1 -march=native";
+#else
+  o.flags = "-O1";
+#endif
+  o.cache = cache;
+  o.include = std::string(GSPMD_TEST_DIR) + "/../include";
+  return o;
+}
+
+/// Random fused loops, of several types and shapes, as the outputs of one program: so the compiler runs once.
+dynamic::program random_loops(const dynamic::mesh& m, std::vector<std::vector<std::int64_t>>& shapes) {
+  std::mt19937 random(7);
+  const auto pick = [&](std::size_t n) { return random() % n; };
+  dynamic::builder b(m);
+  shapes = {{37, 5}, {7, 300}, {1, 1}, {3, 2, 9}, {65}, {4, 64}};
+  for (const auto& shape : shapes) {
+    const int rank = static_cast<int>(shape.size());
+    std::vector<std::string> split(shape.size());
+    split[pick(shape.size())] = "x";
+    const auto inputs = [&]<class T>(T) {
+      return std::vector<value>{b.input(dynamic::in<T>(shape, split)), b.input(dynamic::in<T>(shape, split))};
+    };
+    const auto more = [&](std::vector<value> known, bool is_floating) {
+      for (int k = 0; k < 9; ++k) {
+        const value x = known[pick(known.size())], y = known[pick(known.size())];
+        const int dim = static_cast<int>(pick(shape.size()));
+        switch (pick(is_floating ? 11 : 6)) {
+          case 0: known.push_back(x + y); break;
+          case 1: known.push_back(x * y - x); break;
+          case 2: known.push_back(select(x > y, x - y, y)); break;
+          case 3: known.push_back(maximum(x, 3 - y)); break;
+          case 4: known.push_back(shift(x, dim, pick(2) == 0 ? 1 : -1) + y); break;
+          case 5: known.push_back(abs(x)); break;
+          case 6: known.push_back(exponential(-abs(x))); break;
+          case 7: known.push_back(tanh(0.25 * x + y)); break;
+          case 8: known.push_back(x / (abs(y) + 1)); break;
+          case 9: known.push_back(x - expand_dims(mean(x, dim), dim)); break;
+          default: known.push_back(sqrt(abs(x))); break;
+        }
+      }
+      b.output(known.back());
+      b.output(known[known.size() - 3]);
+      if (is_floating) b.output(sum(known.back() * known[2], rank - 1));
+      b.output(reduce(known[4] - known.back(), monoid::maximum));
+    };
+    more(inputs(float{}), true);
+    more(inputs(double{}), true);
+    more(inputs(std::int32_t{}), false);
+  }
+  return b.compile();
+}
+
+bool equal(const std::vector<dynamic::any_array>& a, const std::vector<dynamic::any_array>& b) {
+  bool all = a.size() == b.size();
+  for (std::size_t k = 0; all && k < a.size(); ++k) all = a[k].bytes == b[k].bytes;
+  return all;
+}
+
+constexpr auto few = [](auto x, auto y) { return 2.0 * x + y * y; };
+dynamic::program few_on(int devices) {
+  return dynamic::compile(few, dynamic::mesh({{"x", devices}}), dynamic::in<float>({13, 3}, {"x", ""}),
+                          dynamic::in<float>({13, 3}, {"x", ""}));
+}
+/// Without native code, for a reason, the results are there all the same.
+void check_refused(const dynamic::native_options& o, const std::string& reason) {
+  const auto program = few_on(2);
+  const dynamic::native_code code(program, o);
+  CHECK(!code.is_used());
+  CHECK(!code.was_cached());
+  CHECK(code.loop_count() == 0);
+  INFO(code.why_not());
+  CHECK(code.why_not().find(reason) != std::string::npos);
+  array<float> x({13, 3}), y({13, 3});
+  for (std::int64_t i = 0; i < x.size(); ++i) x[i] = y[i] = static_cast<float>(i);
+  CHECK(equal(code.run(simulated{}, x, y), program.run(simulated{}, x, y)));
+}
+
+}  // namespace
+
+TEST_CASE("native code gives the bits of the interpreter, is compiled by one of two processes, and is found again") {
+  const own_directory cache;
+  const dynamic::mesh m({{"x", 4}});
+  std::vector<std::vector<std::int64_t>> shapes;
+  const auto program = random_loops(m, shapes);
+
+  const pid_t other = fork();
+  if (other == 0) {
+    const dynamic::native_code code(program, into(cache.path));
+    _exit(!code.is_used() ? 2 : code.was_cached() ? 1 : 0);
+  }
+  REQUIRE(other > 0);
+  const dynamic::native_code code(program, into(cache.path));
+  int status = 0;
+  REQUIRE(waitpid(other, &status, 0) == other);
+  REQUIRE(WIFEXITED(status));
+  INFO(code.why_not());
+  REQUIRE(code.is_used());
+  CHECK(code.why_not().empty());
+  CHECK(WEXITSTATUS(status) == (code.was_cached() ? 0 : 1));  // one compiled, the other found it
+  CHECK(cache.libraries() == 1);
+  CHECK(cache.sources() == 0);
+  CHECK(code.loop_count() > 20);
+  CHECK(code.left_out_count() == 0);
+
+  std::mt19937 random(3);
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<const void*> inputs;
+  for (std::size_t k = 0; k < program.input_count(); ++k) {
+    const auto type = program.view().value(program.view().inputs[k]).type;
+    const auto n = detail::elements(program.view().value(program.view().inputs[k]).global);
+    memory.emplace_back(static_cast<std::size_t>(n * detail::bytes_of(type)));
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double x = static_cast<double>(random() % 2001) * 0.01 - 10;
+      if (type == dtype::f32) reinterpret_cast<float*>(memory.back().data())[i] = static_cast<float>(x);
+      else if (type == dtype::f64) reinterpret_cast<double*>(memory.back().data())[i] = x;
+      else reinterpret_cast<std::int32_t*>(memory.back().data())[i] = static_cast<std::int32_t>(x);
+    }
+    inputs.push_back(memory.back().data());
+  }
+  const auto run_native = [&](const dynamic::native_code& with, auto backend) {
+    return program.run_by(backend, inputs, [&](auto& comm, const void* const* in, void* const* out) {
+      auto steps = with.make_session();
+      detail::run_whole<true>(program.view(), comm, in, out,
+                              [&](auto& devices, const void* const* from, void* const* to) { steps.run(devices, from, to); });
+    });
+  };
+  const auto wanted = program.run_pointers(simulated{}, inputs);
+  CHECK(equal(run_native(code, simulated{}), wanted));
+  CHECK(equal(run_native(code, threads{}), wanted));
+
+  const dynamic::native_code again(program, into(cache.path));
+  CHECK(again.was_cached());
+  CHECK(equal(run_native(again, simulated{}), wanted));
+  auto other_flags = into(cache.path);
+  other_flags.flags = "-O1 -fno-such-flag";  // another key: nothing is found, and the compiler refuses it
+  check_refused(other_flags, "does not compile the loops");
+}
+
+TEST_CASE("sessions run what the compiler made, whatever that is") {
+  const own_directory cache;
+  const auto program = dynamic::compile([](auto x) { return abs(x); }, dynamic::mesh({{"x", 1}}), dynamic::in<float>({4}, {""}));
+  auto o = into(cache.path);
+  o.flags = "-O0 -D__builtin_fabsf(x)=(-(x))";
+  const dynamic::native_code code(program, o);
+  INFO(code.why_not());
+  REQUIRE(code.is_used());
+  array<float> x({4});
+  x[2] = 3;
+  CHECK(program.run(simulated{}, x)[0].data<float>()[2] == 3);
+  CHECK(code.run(simulated{}, x)[0].data<float>()[2] == -3);
+}
+
+TEST_CASE("without a compiler, a directory or headers, programs run as they do without native code") {
+  const own_directory cache;
+  auto o = into(cache.path);
+  o.compiler = "/nowhere/c++";
+  check_refused(o, "the compiler `/nowhere/c++` does not run: No such file");
+  o.compiler = "false";
+  check_refused(o, "the compiler `false` does not run");
+  o.compiler = " ";
+  check_refused(o, "no compiler is named");
+  o = into(cache.path);
+  o.include = cache.path;
+  check_refused(o, "there is no gspmd/detail/kernels/fused_static.hpp in `" + cache.path);
+  o = into(cache.path + "/open");
+  fs::create_directory(o.cache);
+  REQUIRE(chmod(o.cache.c_str(), 0755) == 0);
+  check_refused(o, "is not a directory of yours that nobody else may read or write (mode 0700)");
+  o.cache = cache.path + "/file";
+  fclose(fopen(o.cache.c_str(), "w"));
+  check_refused(o, "is not a directory of yours");
+  o.cache += "/below";
+  check_refused(o, "cannot be made: Not a directory");
+  CHECK(cache.libraries() == 0);
+}
+
+TEST_CASE("loops that call functions of the user's are left out of native code") {
+  const own_directory cache;
+  const float limit = 2;
+  const auto clamped = dynamic::compile([&](auto x) { return map([limit](float h) { return h < limit ? h : limit; }, x) + 1; },
+                                        dynamic::mesh({{"x", 1}}), dynamic::in<float>({4}, {""}));
+  const dynamic::native_code code(clamped, into(cache.path));
+  CHECK(!code.is_used());
+  CHECK(code.left_out_count() == 1);
+  CHECK(code.why_not() == "the program has no loop that can be compiled");
+  array<float> x({4});
+  for (std::int64_t i = 0; i < 4; ++i) x[i] = static_cast<float>(i);
+  CHECK(code.run(simulated{}, x)[0].data<float>()[3] == 3);
+}
