@@ -15,8 +15,8 @@
 namespace gspmd::dynamic {
 
 /// Compiles a callable, the same that `gspmd::compile` takes, for a mesh and inputs that are known at run time. An input may
-/// also be one of the static path: what its type says is known when compiling, only the mesh is not. Throws gspmd::error with
-/// the first mistake, in the words of the compile error.
+/// also be one of the static path: what its type says is known when compiling, only the mesh is not; or a group of dynamic::inputs, which the
+/// callable takes as the same group of values. Throws gspmd::error with the first mistake, in the words of the compile error.
 ///
 ///     auto step = dynamic::compile(mlp, m, dynamic::in<float>({n, 512}, {"data", ""}), in<float, dims<512, 2048>>{});
 ///     auto y = step.run(threads{}, x, w)[0];
@@ -24,8 +24,8 @@ template <class Callable, class... Inputs>
 program compile(Callable&& callable, const mesh& m, const Inputs&... inputs) {
   builder b(m);
   const auto trace = [&b](const auto& given) {
-    if constexpr (requires { b.input(given, location{}); }) return b.input(given, location::input(b.input_count()));
-    else return b.input(given);
+    if constexpr (requires { given.leaves; }) return b.input(given);
+    else return transform_leaves([&b](const input& i) { return b.input(i, location::input(b.input_count())); }, given);
   };
   std::tuple<decltype(trace(inputs))...> arguments{trace(inputs)...};
   using call = detail::call_with<Callable&, decltype(trace(inputs))&...>;
@@ -33,7 +33,7 @@ program compile(Callable&& callable, const mesh& m, const Inputs&... inputs) {
     static_assert(detail::written_so<Callable>,
                   "gspmd: compile: give one input for each argument of the callable; a record is one argument");
   } else if constexpr (call::compiles) {
-    if constexpr (detail::returns_values<typename call::result>()) {
+    if constexpr (detail::returns_values<typename call::result, true>()) {
       auto result = std::apply(callable, arguments);
       detail::for_each_leaf(result, [&b](value& leaf) { b.output(leaf, location{"of the callable"}); });
     }

@@ -24,8 +24,9 @@ namespace detail {
 class sharded_memory {
  public:
   sharded_memory() = default;
-  [[gnu::noinline]] sharded_memory(int count, const mesh_shape& mesh, const planned_value& value)
-      : held_(new held{&mesh, &value, {}}) {
+  [[gnu::noinline]] sharded_memory(int count, const mesh_shape& mesh, const planned_value& value,
+                                   std::shared_ptr<const void> owner)
+      : held_(new held{&mesh, &value, {}, std::move(owner)}) {
     for (int i = 0; i < count; ++i)
       held_->shards.emplace_back(elements(value.local) * bytes_of(value.type), "a shard of a sharded_array");
   }
@@ -60,6 +61,7 @@ class sharded_memory {
     const mesh_shape* mesh;  // constants of a step, or tables that must outlive this object
     const planned_value* value;
     std::vector<aligned_bytes> shards;
+    std::shared_ptr<const void> owner;  // of these tables, if they may go before this object does
   };
   std::unique_ptr<held> held_;
 };
@@ -80,9 +82,10 @@ class sharded_array {
   /// Zeros, laid out as a value of a plan.
   template <communicator Comm>
   sharded_array(const Comm& comm, const detail::mesh_shape& mesh, const detail::planned_value& value)
-      : memory_(comm.local_count(), mesh, value) {}
-  sharded_array(int local_count, const detail::mesh_shape& mesh, const detail::planned_value& value)
-      : memory_(local_count, mesh, value) {}
+      : memory_(comm.local_count(), mesh, value, nullptr) {}
+  sharded_array(int local_count, const detail::mesh_shape& mesh, const detail::planned_value& value,
+                std::shared_ptr<const void> owner = nullptr)
+      : memory_(local_count, mesh, value, std::move(owner)) {}
 
   [[nodiscard]] const detail::extents& shape() const { return planned().global; }
   /// The extents of every shard, padding included.

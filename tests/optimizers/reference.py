@@ -45,18 +45,20 @@ class sgd:
 
 
 class adam:
-    """kind: adam, adamw or lamb."""
+    """kind: adam, adamw or lamb. Tensors of fewer dims than `least_rank` do not decay, a group of parameters of their own in torch."""
 
-    def __init__(self, kind, rate, weight_decay, epsilon=1e-8, b1=0.9, b2=0.999):
+    def __init__(self, kind, rate, weight_decay, epsilon=1e-8, b1=0.9, b2=0.999, least_rank=0):
+        self.least_rank = least_rank
         self.kind, self.rate, self.decay, self.epsilon, self.b1, self.b2 = kind, rate, weight_decay, epsilon, b1, b2
         self.m, self.v = [[0.0] * n for n in SIZES], [[0.0] * n for n in SIZES]
 
     def update(self, k, p, g, n):
         lr, t = self.rate(n), n + 1
+        decay = self.decay if len(SHAPES[k]) >= self.least_rank else 0
         if self.kind == "adam":
-            g = [a + self.decay * b for a, b in zip(g, p)]
+            g = [a + decay * b for a, b in zip(g, p)]
         if self.kind == "adamw":
-            p = [a - lr * self.decay * a for a in p]
+            p = [a - lr * decay * a for a in p]
         self.m[k] = [self.b1 * m + (1 - self.b1) * a for m, a in zip(self.m[k], g)]
         self.v[k] = [self.b2 * v + (1 - self.b2) * a * a for v, a in zip(self.v[k], g)]
         m_hat = [m / (1 - self.b1**t) for m in self.m[k]]
@@ -64,7 +66,7 @@ class adam:
         r = [m / (math.sqrt(v) + self.epsilon) for m, v in zip(m_hat, v_hat)]
         if self.kind != "lamb":
             return [a - lr * b for a, b in zip(p, r)]
-        step = [b + self.decay * a for a, b in zip(p, r)]
+        step = [b + decay * a for a, b in zip(p, r)]
         ratio = norm(p) / norm(step) if norm(p) > 0 and norm(step) > 0 else 1
         return [a - lr * ratio * b for a, b in zip(p, step)]
 
@@ -137,6 +139,9 @@ CASES = {
     "lamb": (adam("lamb", constant(0.05), 0.01, epsilon=1e-6), None),
     "lars": (lars(constant(2.0), 0.9, 0.01, 0.02), None),
     "adafactor": (adafactor(), None),
+    "adam_masked": (adam("adam", constant(0.02), 0.1, b1=0.8, b2=0.99, least_rank=2), None),
+    "adamw_masked": (adam("adamw", constant(0.05), 0.1, least_rank=2), None),
+    "lamb_masked": (adam("lamb", constant(0.05), 0.1, epsilon=1e-6, least_rank=2), None),
     "warmed_cosine": (adam("adam", warmed_cosine, 0.0), None),
     "exponential": (sgd(lambda n: 0.1 * 0.5 ** (n / 10)), None),
     "steps": (sgd(lambda n: 0.1 * 0.5 ** (n // 6)), None),

@@ -171,6 +171,28 @@ TEST_CASE("optimizers with norms of whole tensors") {
   check_both("lamb", optimizer::lamb{.rate = 0.05});
   check_both("adafactor", optimizer::adafactor{});
 }
+TEST_CASE("weight decay for some of the parameters, by their rank, number or name") {
+  check_both("adam_masked",
+             optimizer::adam{.rate = 0.02, .beta1 = 0.8, .beta2 = 0.99, .weight_decay = 0.1, .decays = optimizer::matrices});
+  check_both("adamw_masked", optimizer::adamw{.rate = 0.05, .weight_decay = 0.1, .decays = optimizer::matrices});
+  check_both("lamb_masked", optimizer::lamb{.rate = 0.05, .weight_decay = 0.1, .decays = [](const optimizer::parameter& p) {
+                                              return p.number != 1;
+                                            }});
+  const auto moved = [](const auto& opt, const char* name) {
+    dynamic::builder b(dynamic::mesh({{"x", 2}}));
+    const value w = b.input(dynamic::in<float>({4}, {"x"})), g = b.input(dynamic::in<float>({4}, {"x"}));
+    b.name(w, name);
+    b.output(opt.update(w, g, optimizer::state_inputs(b, opt, w)).params);
+    const std::vector<float> one(4, 1), zero(4, 0);
+    const std::int32_t count = 0;
+    return b.compile().run_pointers(simulated{}, {one.data(), zero.data(), zero.data(), &count})[0].data<float>()[1];
+  };
+  const auto by_name = [](const optimizer::parameter& p) { return p.name != "bias"; };
+  CHECK(moved(optimizer::momentum{.rate = 0.5, .weight_decay = 0.5, .decays = by_name}, "bias") == 1.0F);
+  CHECK(moved(optimizer::momentum{.rate = 0.5, .weight_decay = 0.5, .decays = by_name}, "weight") == 0.75F);
+  CHECK(moved(optimizer::momentum{.rate = 0.5, .weight_decay = 0.5}, "bias") == 0.75F);
+  CHECK(moved(optimizer::lars{.weight_decay = 0.5, .decays = by_name}, "bias") == 1.0F);
+}
 TEST_CASE("schedules") {
   check_both("warmed_cosine", optimizer::adam{.rate = optimizer::warm_up(5, optimizer::cosine_decay(0.1, 12, 0.01))});
   check_both("exponential", optimizer::sgd{.rate = optimizer::exponential_decay(0.1, 10, 0.5)});

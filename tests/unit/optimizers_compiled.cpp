@@ -46,7 +46,8 @@ constexpr auto loss_of(const network<Value>& p, const network<Value>& a) {
   const auto term = [](value w, value t) { return sum(w * t) + 0.125 * sum(w * w); };
   return term(p.matrix.w, a.matrix.w) + term(p.others[0].w, a.others[0].w) + term(p.others[1].w, a.others[1].w);
 }
-constexpr optimizer::adamw adamw{.rate = 0.05, .weight_decay = 0.1};
+constexpr optimizer::adamw adamw{
+    .rate = 0.05, .weight_decay = 0.1, .decays = [](const optimizer::parameter& p) { return p.name == "w" && p.rank > 1; }};
 constexpr auto train = [](auto p, auto state, auto a) { return adamw.update(p, grad(loss_of(p, a), p), state); };
 constexpr auto first_state = [](auto p) { return adamw.init(p); };
 using state_in = optimizer::state_of<optimizer::adamw, network_in>;
@@ -97,7 +98,7 @@ TEST_CASE("a network of structs in structs and arrays: whole arrays") {
     p = next.params;
     state = next.state;
   }
-  CHECK(difference("adamw", p) < 1e-12);
+  CHECK(difference("adamw_masked", p) < 1e-12);
   CHECK(state.step[0] == 20);
 }
 
@@ -117,7 +118,7 @@ TEST_CASE("the same on shards, written over themselves: what comes out lies as w
       s(comm, p, state, a, p, state);
     }
     const auto whole = gather(comm, p);
-    if (!(difference("adamw", whole) < 1e-12)) throw error("other numbers than the reference");
+    if (!(difference("adamw_masked", whole) < 1e-12)) throw error("other numbers than the reference");
   });
 }
 

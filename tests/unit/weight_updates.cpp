@@ -19,6 +19,7 @@
 #include <gspmd/weight_update.hpp>
 
 #include "support/error_of.hpp"
+#include "support/golden_plans.hpp"
 
 namespace {
 
@@ -205,6 +206,22 @@ TEST_CASE("updates by parts: the bytes of the plain step, 1/N of the moments, an
   CHECK(plain.peak_bytes_per_device() - parts.peak_bytes_per_device() >= 2 * 2 * weights * 3 / 4);
   CHECK(parts == hand);
   for (std::size_t k = 3; k < 9; ++k) CHECK(parts.may_overwrite(k, k));
+}
+
+TEST_CASE("updates by parts: in groups of devices, and the small weights of all layers in one collective") {
+  // N x M devices: scattered in the rows, and what a device has of it is reduced over the columns.
+  const dynamic::mesh groups({{"outer", 2}, {"data", 2}});
+  const model m;
+  const auto batch = dynamic::in<double>({m.examples, m.inner}, {"outer,data", ""});
+  check_numbers(optimizer::adam{.rate = 0.1}, m.of_mlp(), batch, groups);
+  const auto p = step_of(groups, optimizer::adam{}, m.of_mlp(), batch, way::by_parts);
+  const auto& t = p.traffic();
+  CHECK(t.in(collective_kind::reduce_scatter).collectives == 1);
+  CHECK(t.in(collective_kind::all_gather).collectives == 1);
+  CHECK(t.in(collective_kind::all_gather).over("outer").bytes == 0);
+  CHECK(t.in(collective_kind::reduce_scatter).over("outer").bytes == 0);
+  const std::int64_t parts = 8 * (7 * 3 + 3 + 3 * 3);  // of the three weights; the loss is one number more
+  CHECK(t.in(collective_kind::all_reduce).over("outer").bytes <= parts + 2 * 8);
 }
 
 TEST_CASE("updates by parts: where they pay, and where the user wants none") {

@@ -77,7 +77,7 @@ struct adafactor {
     using gspmd::detail::quantity;
     updated<Params, State> next{params, state};
     if constexpr (gspmd::detail::is_update<Params, Grads, State, adafactor_state<Params>>()) {
-      const gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "adafactor", at);
+      gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "adafactor", at);
       const quantity count = all.count(next.state.step);
       if (count.is_number()) return next;
       const quantity t = count + 1.0, lr = minimum(rsqrt(t), all.rate(rate.of(count), given_rate));

@@ -58,6 +58,7 @@ struct adam {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
+  decay_mask decays = nullptr;
 
   template <class Params>
   constexpr adam_state<Params> init(const Params& params, location at = location::current()) const {
@@ -70,12 +71,13 @@ struct adam {
     using gspmd::detail::quantity;
     updated<Params, State> next{params, state};
     if constexpr (gspmd::detail::is_update<Params, Grads, State, adam_state<Params>>()) {
-      const gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "adam", at);
+      gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "adam", at);
       const quantity count = all.count(next.state.step), lr = all.rate(rate.of(count), given_rate);
       const gspmd::detail::adam_moments moments(beta1, beta2, epsilon, count);
       const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
         if (!all.is_state(s[0], p, p.tensor().shape()) || !all.is_state(s[1], p, p.tensor().shape())) return {p, s[0], s[1]};
-        const auto m = moments.of(weight_decay != 0 ? d + weight_decay * p : d, s);
+        const double c = all.decay(weight_decay, decays);
+        const auto m = moments.of(c != 0 ? d + c * p : d, s);
         return {p - m.direction_times(lr * moments.first_correction), m.first, m.second};
       };
       all.each(each, next.params, grads, next.state.first, next.state.second);
@@ -92,6 +94,7 @@ struct adamw {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 1e-2;
+  decay_mask decays = nullptr;
 
   template <class Params>
   constexpr adam_state<Params> init(const Params& params, location at = location::current()) const {
@@ -103,14 +106,15 @@ struct adamw {
     using gspmd::detail::quantity;
     updated<Params, State> next{params, state};
     if constexpr (gspmd::detail::is_update<Params, Grads, State, adam_state<Params>>()) {
-      const gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "adamw", at);
+      gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "adamw", at);
       const quantity count = all.count(next.state.step), lr = all.rate(rate.of(count), given_rate);
       const gspmd::detail::adam_moments moments(beta1, beta2, epsilon, count);
       const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
         if (!all.is_state(s[0], p, p.tensor().shape()) || !all.is_state(s[1], p, p.tensor().shape())) return {p, s[0], s[1]};
         const auto m = moments.of(d, s);
-        return {p * (1.0 - weight_decay * lr).as(p.tensor().type()) - m.direction_times(lr * moments.first_correction), m.first,
-                m.second};
+        const double c = all.decay(weight_decay, decays);
+        const quantity kept = c != 0 ? p * (1.0 - c * lr).as(p.tensor().type()) : p;
+        return {kept - m.direction_times(lr * moments.first_correction), m.first, m.second};
       };
       all.each(each, next.params, grads, next.state.first, next.state.second);
     }

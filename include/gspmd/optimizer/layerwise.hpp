@@ -26,6 +26,7 @@ struct lars {
   double decay = 0.9;
   double weight_decay = 5e-4;
   double trust = 1e-3;
+  decay_mask decays = nullptr;
 
   template <class Params>
   constexpr momentum_state<Params> init(const Params& params, location at = location::current()) const {
@@ -37,15 +38,16 @@ struct lars {
     using gspmd::detail::quantity;
     updated<Params, State> next{params, state};
     if constexpr (gspmd::detail::is_update<Params, Grads, State, momentum_state<Params>>()) {
-      const gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "lars", at);
+      gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "lars", at);
       const quantity lr = all.rate(rate.of(all.count(next.state.step)), given_rate);
       const auto each = [&](quantity p, quantity d, std::array<quantity, 1> s) -> std::array<quantity, 2> {
         if (!all.is_state(s[0], p, p.tensor().shape())) return {p, s[0]};
         const dtype type = p.tensor().type();
         const quantity weights = gspmd::detail::norm_of(p), gradient = gspmd::detail::norm_of(d);
-        const quantity step = select(gradient > 0.0, gradient + weight_decay * weights, 0.0 * gradient);
+        const double c = all.decay(weight_decay, decays);
+        const quantity step = select(gradient > 0.0, gradient + c * weights, 0.0 * gradient);
         const quantity ratio = gspmd::detail::trust_ratio(p, weights, step, trust);
-        const quantity v = decay * s[0] + lr.as(type) * ratio * (d + weight_decay * p);
+        const quantity v = decay * s[0] + lr.as(type) * ratio * (d + c * p);
         return {p - v, v};
       };
       all.each(each, next.params, grads, next.state.velocity);
@@ -62,6 +64,7 @@ struct lamb {
   double beta2 = 0.999;
   double epsilon = 1e-6;
   double weight_decay = 1e-2;
+  decay_mask decays = nullptr;
 
   template <class Params>
   constexpr adam_state<Params> init(const Params& params, location at = location::current()) const {
@@ -73,14 +76,15 @@ struct lamb {
     using gspmd::detail::quantity;
     updated<Params, State> next{params, state};
     if constexpr (gspmd::detail::is_update<Params, Grads, State, adam_state<Params>>()) {
-      const gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "lamb", at);
+      gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "lamb", at);
       const quantity count = all.count(next.state.step), lr = all.rate(rate.of(count), given_rate);
       const gspmd::detail::adam_moments moments(beta1, beta2, epsilon, count);
       const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
         if (!all.is_state(s[0], p, p.tensor().shape()) || !all.is_state(s[1], p, p.tensor().shape())) return {p, s[0], s[1]};
         const auto m = moments.of(d, s);
         const quantity direction = m.direction_times(moments.first_correction);
-        const quantity step = weight_decay != 0 ? direction + weight_decay * p : direction;
+        const double c = all.decay(weight_decay, decays);
+        const quantity step = c != 0 ? direction + c * p : direction;
         const quantity ratio = gspmd::detail::trust_ratio(p, gspmd::detail::norm_of(p), gspmd::detail::norm_of(step), 1);
         return {p - lr.as(p.tensor().type()) * ratio * step, m.first, m.second};
       };

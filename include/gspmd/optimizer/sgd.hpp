@@ -17,6 +17,7 @@ struct sgd_state {
 struct sgd {
   schedule rate = 1e-3;
   double weight_decay = 0;
+  decay_mask decays = nullptr;
 
   template <class Params>
   constexpr sgd_state<> init(const Params& params, location at = location::current()) const {
@@ -28,10 +29,10 @@ struct sgd {
     using gspmd::detail::quantity;
     updated<Params, State> next{params, state};
     if constexpr (gspmd::detail::is_update<Params, Grads, State, sgd_state<>>()) {
-      const gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "sgd", at);
+      gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "sgd", at);
       const quantity lr = all.rate(rate.of(all.count(next.state.step)), given_rate);
       const auto each = [&](quantity p, quantity d, std::array<quantity, 0>) -> std::array<quantity, 1> {
-        if (weight_decay != 0) d = d + weight_decay * p;
+        if (const double c = all.decay(weight_decay, decays); c != 0) d = d + c * p;
         return {p - lr.as(p.tensor().type()) * d};
       };
       all.each(each, next.params, grads);
@@ -53,6 +54,7 @@ struct momentum {
   double decay = 0.9;
   bool nesterov = false;
   double weight_decay = 0;
+  decay_mask decays = nullptr;
 
   template <class Params>
   constexpr momentum_state<Params> init(const Params& params, location at = location::current()) const {
@@ -64,11 +66,11 @@ struct momentum {
     using gspmd::detail::quantity;
     updated<Params, State> next{params, state};
     if constexpr (gspmd::detail::is_update<Params, Grads, State, momentum_state<Params>>()) {
-      const gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "momentum", at);
+      gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "momentum", at);
       const quantity lr = all.rate(rate.of(all.count(next.state.step)), given_rate);
       const auto each = [&](quantity p, quantity d, std::array<quantity, 1> s) -> std::array<quantity, 2> {
         if (!all.is_state(s[0], p, p.tensor().shape())) return {p, s[0]};
-        if (weight_decay != 0) d = d + weight_decay * p;
+        if (const double c = all.decay(weight_decay, decays); c != 0) d = d + c * p;
         const quantity v = decay * s[0] + d;
         return {p - lr.as(p.tensor().type()) * (nesterov ? d + decay * v : v), v};
       };

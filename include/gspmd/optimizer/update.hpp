@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -24,6 +25,22 @@ template <class Params, class State>
 struct updated {
   BOOST_HANA_DEFINE_STRUCT(updated, (Params, params), (State, state));
 };
+
+/// A parameter that an optimizer asks about.
+struct parameter {
+  std::size_t number;     // in the order of the group
+  std::string_view name;  // of the member of its record or, at run time, of the input; empty: it has none
+  int rank;
+};
+/// Whether weight decay is for a parameter. A function, or a lambda that captures nothing: a member `decays` of the optimizers that have
+/// weight_decay. Without one it is for all.
+///
+///     optimizer::adamw{.weight_decay = 0.1, .decays = optimizer::matrices}
+///     optimizer::adamw{.weight_decay = 0.1, .decays = [](const optimizer::parameter& p) { return p.name != "bias"; }}
+using decay_mask = bool (*)(const parameter&);
+
+/// Tensors of two dims and more: biases and scales of norms do not decay.
+constexpr bool matrices(const parameter& p) { return p.rank >= 2; }
 
 }  // namespace optimizer
 
@@ -126,7 +143,7 @@ class parameter_update {
   /// Replaces each parameter p, and what stands in its place in the groups of the state, by what f(p, gradient, {states...}) gives, which
   /// lies where they lay.
   template <class F, class Params, class... States>
-  constexpr void each(F f, Params& params, Params grads, States&... states) const {
+  constexpr void each(F f, Params& params, Params grads, States&... states) {
     constexpr std::size_t count = sizeof...(States);
     const std::array<std::vector<value*>, count + 2> lists{leaves_in(params), leaves_in(grads), leaves_in(states)...};
     for (const auto& list : lists)
@@ -144,10 +161,15 @@ class parameter_update {
       if (g_->failed() || !p.is_valid() || !d.is_valid() || !fits(k, p, d)) return;
       std::array<quantity, count> before;
       for (std::size_t i = 0; i < count; ++i) before[i] = of(*lists[i + 2][k]);
+      now_ = {k, std::string_view(p.node().at.name()), p.rank()};
       const std::array<quantity, count + 1> after = f(of(p), of(d), before);
       p = keep_place(after[0].tensor(), p, at_);
       for (std::size_t i = 0; i < count; ++i) *lists[i + 2][k] = keep_place(after[i + 1].tensor(), before[i].tensor(), at_);
     }
+  }
+  /// The weight decay of the parameter that `each` is at.
+  [[nodiscard]] constexpr double decay(double of_all, optimizer::decay_mask decays) const {
+    return decays == nullptr || decays(now_) ? of_all : 0;
   }
   /// Whether these are floats; the mistake is recorded if not.
   [[nodiscard]] constexpr bool is_float(value p, std::size_t k = 0) const {
@@ -181,6 +203,7 @@ class parameter_update {
   const char* name_;
   location at_;
   open_part part_;
+  optimizer::parameter now_{};
 };
 
 }  // namespace detail

@@ -45,17 +45,17 @@ struct wrong_inputs {
   }
 };
 
-/// Whether a program may return this; if not, it is reported.
-template <class Result>
+/// Whether a program may return this; if not, it is reported. `Lists`: vectors too, as a program that is made at run time may.
+template <class Result, bool Lists = false>
 consteval bool returns_values() {
   if constexpr (std::is_void_v<Result>)
     static_assert(written_so<Result>,
                   "gspmd: compile: the callable returns nothing; return a value, or a tuple or struct of values");
   else
-    static_assert(is_tree_of<Result, value>(),
+    static_assert(is_tree_of<Result, value, Lists>(),
                   "gspmd: compile: what the callable returns must be values: one, or a tuple, an array or a struct declared with "
                   "Hana of them; for a number write constant<float>(x, {}, number)");
-  return is_tree_of<Result, value>();
+  return is_tree_of<Result, value, Lists>();
 }
 
 template <auto Callable, class... Inputs>

@@ -150,18 +150,18 @@ struct regrouped<Struct<Ts...>, std::tuple<Parts...>> {
                 "gspmd: transform_leaves: the members of a struct must get one type");
 };
 
-/// True for a Leaf and for groups of them; true for a group whose parts are all leaves.
-template <class Tree, class Leaf>
+/// True for a Leaf and for groups of them; true for a group whose parts are all leaves. `Lists`: vectors are groups too.
+template <class Tree, class Leaf, bool Lists = false>
 consteval bool is_tree_of() {
   if constexpr (std::is_same_v<Tree, Leaf>) {
     return true;
-  } else if constexpr (std::is_void_v<Tree>) {
-    return false;
-  } else if constexpr (is_leaf<Tree>) {
+  } else if constexpr (Lists && is_list<Tree>) {
+    return is_tree_of<typename Tree::value_type, Leaf, true>();
+  } else if constexpr (std::is_void_v<Tree> || is_leaf<Tree>) {
     return false;
   } else {
     return []<std::size_t... K>(std::index_sequence<K...>) {
-      return (is_tree_of<part_type<K, Tree>, Leaf>() && ...);
+      return (is_tree_of<part_type<K, Tree>, Leaf, Lists>() && ...);
     }(std::make_index_sequence<part_count<Tree>()>{});
   }
 }

@@ -44,7 +44,7 @@ class weight_updates {
   struct group {
     vec<int> states;              // marks
     std::int64_t operations = 0;  // on each element
-    std::int64_t carried = 1;     // tensors like the weight that are read and written
+    std::int64_t bytes = 0;       // of each element, that are read and written
     std::int64_t gather = 0;      // picoseconds to gather what is reduced to the gradient
   };
   struct way_to_cut {
@@ -127,8 +127,8 @@ class weight_updates {
     } else if (best.dim < 0) {
       mark.outcome = update_outcome::too_small;
     } else {
-      const std::int64_t bytes = bytes_of(at(input).type);
-      mark.saved = time_of_update(with, whole, bytes) - time_of_update(with, best.elems, bytes);
+      const std::int64_t bytes = bytes_of(at(input).type);  // that are sent
+      mark.saved = time_of_update(with, whole) - time_of_update(with, best.elems);
       mark.sent_longer = sent_longer(whole * bytes, best.elems * bytes, with.gather);
       mark.outcome = mark.saved > mark.sent_longer ? update_outcome::split : update_outcome::too_slow;
     }
@@ -160,6 +160,7 @@ class weight_updates {
   [[nodiscard]] constexpr group group_of(int k) {
     group found;
     const node& weight = at(before(marks_[k]));
+    found.bytes = 3 * bytes_of(weight.type);  // its gradient is read, itself read and written
     const sharding& place = layouts_[before(marks_[k])];
     vec<int> open;
     open.push_back(at(marks_[k]).operands[0]);
@@ -179,10 +180,11 @@ class weight_updates {
       if (facts_of(n.op).made != origin::given || !is_like || is_used_[i] != 0 || !(layouts_[i] == place)) continue;
       for (const int m : marks_)
         if (before(m) == i && is_reduced_[at(m).operands[0]] != 0 &&
-            next_value_mark::of(at(m)).outcome == update_outcome::not_asked)
+            next_value_mark::of(at(m)).outcome == update_outcome::not_asked) {
           found.states.push_back(m);
+          found.bytes += 2 * bytes_of(n.type);
+        }
     }
-    found.carried += static_cast<std::int64_t>(found.states.size());
     return found;
   }
 
@@ -197,10 +199,8 @@ class weight_updates {
       if (const auto elems = local_elements(mesh_, shape, cut(place, d)); elems < best.elems) best = {d, elems};
     return best;
   }
-  /// The gradient is read, and what is carried read and written.
-  [[nodiscard]] constexpr std::int64_t time_of_update(const group& with, std::int64_t elems, std::int64_t bytes) const {
-    return net_.time_of(
-        {saturating_multiply(elems, with.operations), saturating_multiply(elems, (1 + 2 * with.carried) * bytes)});
+  [[nodiscard]] constexpr std::int64_t time_of_update(const group& with, std::int64_t elems) const {
+    return net_.time_of({saturating_multiply(elems, with.operations), saturating_multiply(elems, with.bytes)});
   }
   /// The time to gather the operands of a reduction: where that is less, each device computes the gradient of all examples.
   [[nodiscard]] constexpr std::int64_t gather_time_of(const node& n) const {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "gspmd/dynamic/step.hpp"
+#include "gspmd/layouts/placed_array.hpp"
+
+namespace gspmd {
+namespace detail {
+
+template <class T, class Comm, class Shards>
+sharded_array<T> brought_to_program(Comm& comm, const dynamic::program& p, std::size_t k, const placed_tables& from,
+                                    const Shards& shards) {
+  check_leaves("to_step", "input", k, 1, p.input_count());
+  const held_devices devices(comm, static_cast<int>(p.mesh_info().shape.device_count()));
+  const auto kept = std::make_shared<const dynamic::program>(p);
+  const auto& wanted = leaf_of(kept->view(), k);
+  if (dtype_of<T>() != wanted.type || !(from.global == wanted.global))
+    throw error("to_step: " + words_of_leaf(kept->view(), k) + " is " + words_of_tensor(wanted.type, wanted.global) +
+                " and the array given is " + words_of_tensor(dtype_of<T>(), from.global));
+  const auto to = tables_of(*kept->view().mesh, wanted);
+  require_same_tensor(from, to);
+  sharded_array<T> result(devices.local_count(), *kept->view().mesh, wanted, kept);
+  const auto in = shard_pointers<const T>(comm, shards);
+  const auto out = shard_pointers<T>(comm, result);
+  redistribute_shards<T>(comm, from, to, in.data(), out.data());
+  return result;
+}
+
+}  // namespace detail
+
+namespace dynamic {
+
+/// The same tensor as input `k` of a program takes it: of shards that another program or a compiled step made, which lie otherwise, on
+/// another mesh of the same devices too.
+///
+///     auto u = to_step(comm, second, 0, u_of_first);
+///
+/// Collective. Sends each element that a device wants and does not hold once. Throws gspmd::error: no such input; another type or shape; another
+/// number of devices; a value that is partial.
+template <communicator Comm, class T>
+sharded_array<T> to_step(Comm& comm, const program& p, std::size_t k, const sharded_array<T>& from) {
+  return detail::brought_to_program<T>(comm, p, k, detail::tables_of(from.mesh(), from.planned()), from);
+}
+/// The same of an array in a layout of its own, block-cyclic say.
+template <communicator Comm, class T, placement... P>
+sharded_array<T> to_step(Comm& comm, const program& p, std::size_t k, const placed_array<T, P...>& from) {
+  return detail::brought_to_program<T>(comm, p, k, from.layout().tables(), from);
+}
+
+}  // namespace dynamic
+}  // namespace gspmd
