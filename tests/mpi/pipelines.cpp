@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ranks: 2 3 4
 // group: run
-// Pipelines over MPI, through shared memory and by messages, give what simulated devices give: values and gradients, to the bit.
+// Pipelines over MPI, through shared memory and by messages, give what threads give: values and gradients, to the bit.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gspmd/comm/mpi.hpp"
+#include "gspmd/comm/threads.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
 #include "gspmd/pipeline.hpp"
@@ -28,7 +29,7 @@ void check_over_mpi(Step step, std::int64_t rows_of_weights, std::int64_t microb
   for (std::int64_t i = 0; i < rows_of_weights * 9; ++i) w.push_back(0.2 * static_cast<double>(i * 7 % 11 - 5));
   for (std::int64_t i = 0; i < microbatches * 12; ++i) x.push_back(0.3 * static_cast<double>(i * 5 % 13 - 6));
   const std::vector<const void*> inputs{w.data(), x.data()};
-  const auto want = p.run_pointers(simulated{}, inputs);
+  const auto want = p.run_pointers(threads{}, inputs);
   for (const bool shares_memory : {true, false}) {
     mpi backend;
     backend.options.shared_memory = shares_memory;
@@ -68,6 +69,20 @@ TEST_CASE("pipelines over MPI, with their gradients, also beside data parallelis
           },
           stages, n + 1, m);
     }
+    // Each rank goes its own way.
+    check_over_mpi(
+        [=](value w, value x) {
+          return pipeline_step<"stage">(layer, squares, one_forward_one_backward{devices, n + 1})(w, x, x);
+        },
+        devices, n + 1, m);
+    check_over_mpi(
+        [=](value w, value x) {
+          const interleaved schedule{devices, 2 * devices, 2};
+          const auto [loss, dw, dx] =
+              pipeline_step<"stage">(stage_of(layer), squares, schedule)(stage_weights(w, schedule), x, x);
+          return std::tuple{loss, dw, dx};
+        },
+        2 * devices, 2 * devices, m);
     check_over_mpi(
         [=](value w, value x) {
           const circular schedule{devices, n + 1, 2};
