@@ -187,10 +187,10 @@ TEST_CASE("what a stage keeps is not written over before it is read, and nothing
           const auto& w = table.at(t, s);
           const bool is_up = detail::tick_table<std::decay_t<decltype(schedule)>>::any(phase.up);
           const bool is_down = detail::tick_table<std::decay_t<decltype(schedule)>>::any(phase.down);
-          const thing from_before = phase.up[before] ? sent[before] : thing{},
-                      from_next = phase.down[next] ? sent[next] : thing{};
+          const thing from_before = phase.up[before] != 0 ? sent[before] : thing{},
+                      from_next = phase.down[next] != 0 ? sent[next] : thing{};
           if (phase.is_one) {
-            if (is_up || is_down) memory[k][static_cast<std::size_t>(w.up)] = phase.up[before] ? from_before : from_next;
+            if (is_up || is_down) memory[k][static_cast<std::size_t>(w.up)] = phase.up[before] != 0 ? from_before : from_next;
             continue;
           }
           if (is_up) memory[k][static_cast<std::size_t>(w.up)] = from_before;

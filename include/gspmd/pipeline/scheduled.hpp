@@ -119,7 +119,8 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
                                                  const Targets& targets) const {
     using carried_values = std::tuple<value, Weights, Data, Data>;
     const tick_table table(this->schedule);
-    const tick_rows tables(table, this->schedule);
+    const tick_rows rows(table, this->schedule);
+    const looked_up tables{rows, rows.works.words(g, this->at), rows.slots.words(g, this->at), rows.leaving.words(g, this->at)};
     const value any = leaves_of(xs)[0];
     const int wide = add_elementwise(g, opcode::convert, {local::axis_index<Axis>(any, this->at).id()}, this->at, dtype::s64);
     const value place = made(g, wide, dtype::s64, {});
@@ -153,17 +154,25 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     return {std::get<0>(now), dws, std::get<2>(now)};
   }
 
+  struct looked_up {
+    const tick_rows& rows;
+    value works, slots, leaving;
+  };
   /// A tick of a stage: what it does, and what it and its neighbours send after it.
   template <class Weights, class Data, class Targets>
   constexpr void tick(graph& g, dtype type, const tick_segment& segment, const tick_segment::phase& phase,
-                      const tick_rows& tables, value place, value t, const Weights& mine, const Data& xs, const Targets& targets,
+                      const looked_up& tables, value place, value t, const Weights& mine, const Data& xs, const Targets& targets,
                       std::tuple<value, Weights, Data, Data>& carried) const {
     const location line = this->at;
     const auto here = [line](auto x) { return operand(x, line); };
     const std::int64_t stages = this->schedule.stages, rounds = this->schedule.rounds;
-    auto& [losses, dws, dxs, held] = carried;
+    value& losses = std::get<0>(carried);  // by name: Clang makes no constant of a structured binding that a lambda captures
+    Weights& dws = std::get<1>(carried);
+    Data& dxs = std::get<2>(carried);
+    Data& held = std::get<3>(carried);
     const value row = here(here(t) * here(stages)) + here(place);
-    const auto work = tables.works.look_up(place, row, line), slots = tables.slots.look_up(place, row, line);
+    const auto work = tables.rows.works.look_up(tables.works, row, line),
+               slots = tables.rows.slots.look_up(tables.slots, row, line);
     const value microbatch = work[1], round = work[2];
     const value part = here(here(round) * here(stages)) + here(place);
     const value is_first = equal(here(part), here(0)), is_last = equal(here(part), here(stages * rounds - 1));
@@ -201,7 +210,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
       });
       // In other ticks, and on other stages, a row of zeros is in the place of one that is to come.
       const value leaves = logical_and(here(is_first), here(goes_back));
-      const value to = tables.leaving.look_up(place, t, line)[0];
+      const value to = tables.rows.leaving.look_up(tables.leaving, t, line)[0];
       dxs = leaf_by_leaf_with(dxs, dx, [&](value all, value x) {
         const value flag = broadcast_in_dim(leaves, as_integers(x.shape()), {}, line);
         return this->with_row(g, all, select(here(flag), here(x), here(this->zeros(g, x.type(), x.shape()))), to);
@@ -241,16 +250,18 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     std::vector<local::device_pair> pairs;
     for (std::int64_t s = 0; s < stages; ++s) {
       const auto k = static_cast<std::size_t>(s);
-      if (up && phase.up[k]) pairs.push_back({s, (s + 1) % stages});
-      if (down && phase.down[k]) pairs.push_back({s, (s + stages - 1) % stages});
+      if (up && phase.up[k] != 0) pairs.push_back({s, (s + 1) % stages});
+      if (down && phase.down[k] != 0) pairs.push_back({s, (s + stages - 1) % stages});
     }
     return local::permute<Axis>(x, span<const local::device_pair>(pairs.data(), pairs.size()), this->at);
   }
   /// The backward pass of a stage with one microbatch: gradients by x and by the weights, and the loss. The last stage begins with its loss,
   /// others with what the next one sent.
   template <class Weights, class Data, class Targets>
-  constexpr std::tuple<Data, Weights, value> backward(dtype type, const Weights& w, const Data& x, const Data& dy,
+  constexpr std::tuple<Data, Weights, value> backward(dtype type, const Weights& weights, const Data& x, const Data& dy,
                                                       const Targets& target, value is_last, value part) const {
+    // New values, so that what was before them is not gone through for the gradients.
+    const Weights w = leaf_by_leaf(weights, [&](value v) { return stop_gradient(v, this->at); });
     const Data y = this->one_stage(w, x, part);
     graph& g = *leaves_of(x)[0].graph();
     const auto begin = [&](value) {

@@ -30,22 +30,23 @@ class packed_table {
     for (std::size_t k = 0; k < row.size(); ++k) packed = (packed << widths_[k]) | row[k];
     words_.back() |= packed << (width_ * ((count_ - 1) % rows_of_word_));
   }
-  /// The fields of row `row`, s64 of rank 0.
-  [[nodiscard]] constexpr std::vector<value> look_up(value like, value row, location at) const {
-    graph& g = *like.graph();
-    const auto here = [at](auto x) { return operand(x, at); };
-    const auto number = [&](std::int64_t n) { return made(g, add_constant(g, dtype::s64, {1}, 0, n, at), dtype::s64, {1}); };
+  /// The words as a value of the program.
+  [[nodiscard]] constexpr value words(graph& g, location at) const {
     std::vector<value> parts;
-    for (const auto w : words_) parts.push_back(number(w));
-    const value all = parts.size() == 1 ? parts[0] : concatenate(span<const value>(parts.data(), parts.size()), 0, at);
+    for (const auto w : words_) parts.push_back(made(g, add_constant(g, dtype::s64, {1}, 0, w, at), dtype::s64, {1}));
+    return parts.size() == 1 ? parts[0] : concatenate(span<const value>(parts.data(), parts.size()), 0, at);
+  }
+  /// The fields of row `row`, s64 of rank 0, of such a value.
+  [[nodiscard]] constexpr std::vector<value> look_up(value all, value row, location at) const {
+    const auto here = [at](auto x) { return operand(x, at); };
     value left = row_of(all, here(row) / here(rows_of_word_), at);
     const value place = remainder(here(row), here(rows_of_word_));
-    left = shift_right(here(left), here(here(place) * here(std::int64_t{width_})));
+    left = shift_right(here(left), here(here(place) * here(std::int64_t{width_})));  // what is above is cut off by the fields
     std::vector<value> fields(widths_.size());
     for (std::size_t k = widths_.size(); k-- > 0;) {
       const std::int64_t size = std::int64_t{1} << widths_[k];
       fields[k] = remainder(here(left), here(size));
-      left = here(left) / here(size);
+      if (k > 0) left = here(left) / here(size);
     }
     return fields;
   }
@@ -63,10 +64,10 @@ struct tick_rows {
   packed_table works, slots, leaving;
 
   template <class Schedule>
-  constexpr tick_rows(const tick_table<Schedule>& table, const Schedule& schedule)
-      : works({stage_tick::backward, schedule.microbatches - 1, schedule.rounds - 1}),
+  constexpr tick_rows(const tick_table<Schedule>& table, const Schedule& by)
+      : works({stage_tick::backward, by.microbatches - 1, by.rounds - 1}),
         slots({table.depth() - 1, table.depth() - 1, table.depth() - 1, table.depth() - 1}),
-        leaving({schedule.microbatches - 1}) {
+        leaving({by.microbatches - 1}) {
     std::vector<std::int64_t> leaves(static_cast<std::size_t>(table.ticks()), 0);
     std::int64_t next = 0;
     for (std::int64_t t = table.ticks(); t-- > 0;) {
@@ -76,7 +77,7 @@ struct tick_rows {
     }
     for (const auto m : leaves) leaving.add({m});
     for (std::int64_t t = 0; t < table.ticks(); ++t)
-      for (std::int64_t s = 0; s < schedule.stages; ++s) {
+      for (std::int64_t s = 0; s < by.stages; ++s) {
         const auto& w = table.at(t, s);
         works.add({w.does, w.microbatch, w.round});
         slots.add({w.x, w.dy, w.up, w.down});

@@ -26,8 +26,10 @@ struct stage_tick {
 /// A number of ticks in a row, of which every `period`-th has the same messages: in such a phase the stages of `up` send to the next one, and those of `down` to
 /// the one before.
 struct tick_segment {
+  using stage_set =
+      std::vector<std::int64_t>;  // 0 or 1 by stage; Clang makes no constants of libstdc++'s vectors of bool and char
   struct phase {
-    std::vector<bool> up, down;
+    stage_set up, down;
     bool is_one = false;  // no stage sends two or gets two: they are one message
   };
   std::int64_t begin = 0, end = 0;
@@ -39,8 +41,7 @@ struct tick_segment {
 template <class Schedule>
 class tick_table {
  public:
-  explicit constexpr tick_table(const Schedule& schedule)
-      : stages_(schedule.stages), rounds_(schedule.rounds), times_(timetable(schedule, {1, 1})) {
+  explicit constexpr tick_table(const Schedule& by) : stages_(by.stages), rounds_(by.rounds), times_(timetable(by, {1, 1})) {
     const auto all = static_cast<std::size_t>(stages_);
     ticks_.resize(all, std::vector<stage_tick>(static_cast<std::size_t>(times_.ticks())));
     for (std::int64_t s = 0; s < stages_; ++s)
@@ -51,7 +52,7 @@ class tick_table {
         t.round = w.work.round;
       }
     cut();
-    for (std::int64_t s = 0; s < stages_; ++s) place(s, schedule.microbatches);
+    for (std::int64_t s = 0; s < stages_; ++s) place(s, by.microbatches);
   }
 
   [[nodiscard]] constexpr std::int64_t ticks() const { return times_.ticks(); }
@@ -72,9 +73,9 @@ class tick_table {
       }
     return sum;
   }
-  static constexpr bool any(const std::vector<bool>& which) {
-    for (const bool is : which)
-      if (is) return true;
+  static constexpr bool any(const tick_segment::stage_set& which) {
+    for (const auto is : which)
+      if (is != 0) return true;
     return false;
   }
 
@@ -97,16 +98,16 @@ class tick_table {
     };
     const auto index = [&](std::int64_t m, std::int64_t r) { return static_cast<std::size_t>(r * microbatches + m); };
     std::vector<std::int64_t> x(static_cast<std::size_t>(microbatches * rounds_), -1), dy = x;
-    std::vector<bool> is_free;
+    std::vector<std::int64_t> is_free;
     const auto take = [&] {
       std::size_t k = 0;
-      while (k < is_free.size() && !is_free[k]) ++k;
-      if (k == is_free.size()) is_free.push_back(true);
-      is_free[k] = false;
+      while (k < is_free.size() && is_free[k] == 0) ++k;
+      if (k == is_free.size()) is_free.push_back(0);
+      is_free[k] = 0;
       return static_cast<std::int64_t>(k);
     };
     const auto give = [&](std::int64_t slot) {
-      if (slot >= 0) is_free[static_cast<std::size_t>(slot)] = true;
+      if (slot >= 0) is_free[static_cast<std::size_t>(slot)] = 1;
     };
     for (std::int64_t t = 0; t < ticks(); ++t) {
       auto& own = tick(t, s);
@@ -140,19 +141,19 @@ class tick_table {
     return segments_[k].phases[static_cast<std::size_t>((t - segments_[k].begin) % segments_[k].period())];
   }
   [[nodiscard]] constexpr tick_segment::phase phase_of(std::int64_t begin, std::int64_t end, std::int64_t step) const {
-    tick_segment::phase p{std::vector<bool>(static_cast<std::size_t>(stages_)),
-                          std::vector<bool>(static_cast<std::size_t>(stages_))};
+    const auto all = static_cast<std::size_t>(stages_);
+    tick_segment::phase p{tick_segment::stage_set(all, 0), tick_segment::stage_set(all, 0)};
     for (std::int64_t t = begin; t < end; t += step)
       for (std::int64_t s = 0; s < stages_; ++s) {
         const auto k = static_cast<std::size_t>(s);
-        if (sends(at(t, s), s, stage_tick::forward)) p.up[k] = true;
-        if (sends(at(t, s), s, stage_tick::backward)) p.down[k] = true;
+        if (sends(at(t, s), s, stage_tick::forward)) p.up[k] = 1;
+        if (sends(at(t, s), s, stage_tick::backward)) p.down[k] = 1;
       }
     p.is_one = true;
     for (std::int64_t s = 0; s < stages_; ++s) {
       const auto k = static_cast<std::size_t>(s);
-      p.is_one = p.is_one && !(p.up[k] && p.down[k]) &&
-                 !(p.up[static_cast<std::size_t>(before(s))] && p.down[static_cast<std::size_t>(next(s))]);
+      p.is_one = p.is_one && (p.up[k] == 0 || p.down[k] == 0) &&
+                 (p.up[static_cast<std::size_t>(before(s))] == 0 || p.down[static_cast<std::size_t>(next(s))] == 0);
     }
     return p;
   }
