@@ -293,15 +293,17 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
 ///
 ///     auto [loss, dw, dx] = pipeline_step<"stage">(layer, squares, one_forward_one_backward{4, 32})(w, xs, targets);
 ///
-/// What a device does is a manual region over `Axis`, other axes are the planner's. Loops go over the ticks of the timetable, in which a stage goes forward
-/// or backward, or waits: it takes one way of a conditional, so that it computes nothing that is not read. Hence a run has a thread or a process for each device, and stages read no values
-/// of the program that are not in weights, xs or targets. The backward pass computes a stage again from its x. A stage keeps what arrives
-/// until it has read it for the last time: of one_forward_one_backward S microbatches and a gradient, of gpipe M of them.
+/// Stages are in a manual region over `Axis`; other axes are the planner's. Loops go over the ticks of the timetable, in which a stage goes
+/// forward or backward, or waits: it takes one way of a conditional, so that it computes nothing that is not read. Hence a run has a thread
+/// or a process for each device, and stages read no values of the program that are not in weights, xs or targets. The backward pass
+/// computes a stage again from its x. A stage keeps what arrives until it has read it for the last time: of one_forward_one_backward S
+/// microbatches and a gradient, of gpipe M of them.
 ///
 /// Communication: a collective_permute of a microbatch in each tick, activations forward and gradients backward: 2 (M + S - 1) for
 /// one_forward_one_backward and gpipe. Where stages beside one another may send two in a tick, as those of interleaved, there are two.
-/// Besides, once: the loss, and the gradients by xs, which the first stage has. Errors, at compile time: those of pipeline_step; another number of stages than devices along `Axis`; more than
-/// 32768 passes. Source: Narayanan et al., PipeDream, 2019; Megatron-LM, 2021, 2.2; GSPMD 3.4 (manual subgroups).
+/// Besides, once: the loss, and the gradients by xs, which the first stage has. Gradients by weights are reduced over axes that split a
+/// microbatch in each backward pass. Errors, at compile time: those of pipeline_step; another number of stages than devices along `Axis`;
+/// more than 32768 forward passes. Source: Narayanan et al., PipeDream, 2019; Megatron-LM, 2021, 2.2; GSPMD 3.4 (manual subgroups).
 template <dim_spec Axis, class Stage, class Loss, class Schedule>
 constexpr auto pipeline_step(Stage stage, Loss loss, Schedule schedule, location at = location::current()) {
   return detail::scheduled_step<Axis, Stage, Loss, Schedule>{{std::move(stage), schedule, at, "pipeline_step"}, std::move(loss)};

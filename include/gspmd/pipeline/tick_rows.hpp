@@ -58,7 +58,7 @@ class packed_table {
   std::vector<std::int64_t> words_;
 };
 
-/// What the loops of a pipeline look up, by tick and stage: what is done, and where what is read and kept lies; and by tick the microbatch
+/// The numbers that the loops of a pipeline look up, by tick and stage: what is done, and where what is read and kept lies; and by tick the microbatch
 /// whose first part goes backward in it, or else in the next tick in which one does.
 struct tick_rows {
   packed_table works, slots, leaving;
