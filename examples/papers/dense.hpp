@@ -10,7 +10,9 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/grad.hpp>
 #include <gspmd/layouts.hpp>
+#include <gspmd/next_value.hpp>
 #include <gspmd/ops.hpp>
+#include <gspmd/recompute.hpp>
 
 /// The dense Transformer of GSPMD 5.1, in the letters of its Table 1: B sequences of S tokens of M numbers, N heads of D, H hidden units.
 namespace papers {
@@ -65,26 +67,30 @@ class dense_inputs {
   dense_inputs(dynamic::builder& b, const dense_model& n) : b_(b), n_(n) {}
 
   value activation() { return b_.input(dynamic::in<bf16>({n_.batch, dense_model::length, n_.model}, {"x", "", "y"})); }
-  /// A layer by the finalized annotations, with its residuals; its weights are inputs.
-  value layer(value x) {
+  /// A layer by the finalized annotations, with its residuals; its weights are inputs. `is_again`: on the way back it is computed again from x.
+  value layer(value x, bool is_again = false) {
     const auto [L, M, H, N, D, X, Y, B] = n_;
-    const auto& t = attempts[2];
-    const std::array<value, 3> w{weight({M, N, D}, {"x", "y", ""}), weight({M, N, D}, {"x", "y", ""}),
-                                 weight({M, N, D}, {"x", "y", ""})};
-    x = x + self_attention(t, x, w, weight({N, D, M}, {"y", "", "x"}));
-    const value w_in = weight({M, H}, {"x", "y"});
-    return x + feed_forward(t, x, w_in, weight({H, M}, {"y", "x"}));
+    const std::array<value, 6> w{input({M, N, D}, {"x", "y", ""}), input({M, N, D}, {"x", "y", ""}),
+                                 input({M, N, D}, {"x", "y", ""}), input({N, D, M}, {"y", "", "x"}),
+                                 input({M, H}, {"x", "y"}),        input({H, M}, {"y", "x"})};
+    const auto f = [](value h, const std::array<value, 6>& of) {
+      const auto& t = attempts[2];
+      const auto half = [&](std::size_t k) { return convert<bf16>(of[k]); };
+      h = h + self_attention(t, h, {half(0), half(1), half(2)}, half(3));
+      return h + feed_forward(t, h, half(4), half(5));
+    };
+    return is_again ? recompute(f)(x, w) : f(x, w);
   }
   /// The loss: a sum over the vocabulary of what guesses of words lose.
   value loss(value x) {
-    return sum(log_softmax(einsum<"bsm,mv->bsv">(x, weight({n_.model, dense_model::vocabulary}, {"x", "y"})), 2));
+    return sum(log_softmax(einsum<"bsm,mv->bsv">(x, convert<bf16>(input({n_.model, dense_model::vocabulary}, {"x", "y"}))), 2));
   }
   [[nodiscard]] const std::vector<value>& weights() const { return weights_; }
 
  private:
-  value weight(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
+  value input(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
     weights_.push_back(b_.input(dynamic::in<float>(std::move(shape), std::move(sharding))));
-    return convert<bf16>(weights_.back());
+    return weights_.back();
   }
   dynamic::builder& b_;
   const dense_model& n_;
@@ -92,15 +98,16 @@ class dense_inputs {
 };
 
 /// A step of training with so many layers, gradient descent; or its forward pass alone.
-inline dynamic::program dense_step(const dense_model& n, const dynamic::mesh& m, int layers, bool is_training) {
+inline dynamic::program dense_step(const dense_model& n, const dynamic::mesh& m, int layers, bool is_training,
+                                   bool is_again = false) {
   dynamic::builder b(m);
   dense_inputs in(b, n);
   value x = in.activation();
-  for (int l = 0; l < layers; ++l) x = in.layer(x);
+  for (int l = 0; l < layers; ++l) x = in.layer(x, is_again);
   const value loss = in.loss(x);
   if (!is_training) b.output(loss);
   const auto gradients = is_training ? grad(loss, in.weights()) : std::vector<value>{};
-  for (std::size_t k = 0; k < gradients.size(); ++k) b.output(in.weights()[k] - 0.01 * gradients[k]);
+  for (std::size_t k = 0; k < gradients.size(); ++k) b.output(next_value(in.weights()[k], in.weights()[k] - 0.01 * gradients[k]));
   return b.compile();
 }
 

@@ -110,7 +110,7 @@ inline void print_dense(report& r, const char* table, const char* about, const s
     const double parameters = L * n.parameters_of_layer();
     const std::string of = std::to_string(n.layers) + " layers of " + std::to_string(n.model) + " on " + by(n.x, n.y);
     const auto training = dense_step(n, m, layers, true), forward = dense_step(n, m, layers, false);
-    const auto one_layer = recomputed_layer(n, m);
+    const auto one_layer = recomputed_layer(n, m), again = dense_step(n, m, layers, true, true);
     const auto [billions, gigabytes, seconds, utilisation] = published[k];
     r.row(of, "parameters, billions", parameters * 1e-9, billions);
     r.row(of, "FLOPS util, %", 100 * 3 * static_cast<double>(forward.flops_per_device()) / tpu_v3 / seconds, utilisation);
@@ -118,7 +118,8 @@ inline void print_dense(report& r, const char* table, const char* about, const s
     const double between = 2.0 * static_cast<double>(n.batch * dense_model::length * n.model) / devices;
     const double of_weights = 2 * 4 * n.parameters_of_layer() / devices;  // and gradients
     r.row(of, "peak memory, GB, all is kept", static_cast<double>(training.peak_bytes_per_device()) * 1e-9, gigabytes);
-    r.row(of, "peak memory, GB, layers computed again",
+    r.row(of, "peak memory, GB, layers computed again", static_cast<double>(again.peak_bytes_per_device()) * 1e-9, gigabytes);
+    r.row(of, "peak memory, GB, a layer and what is between layers",
           (static_cast<double>(one_layer.peak_bytes_per_device()) + (L - 1) * (between + of_weights)) * 1e-9, gigabytes);
   }
 }
@@ -130,9 +131,9 @@ inline void print_tables_2_and_3(report& r) {
       "memory; the "
       "forward pass counts twice, as it is computed again for "
       "backward. "
-      "FLOPS util: three times the forward pass's operations in the published time. Memory: with all that backward needs kept, "
-      "and with "
-      "what lies between layers kept. XLA recomputes as much as it must to fit into 16 GB, so the published figures are between. "
+      "FLOPS util: three times the forward pass's operations in the published time. Memory: planned with all that backward needs "
+      "kept; planned with recompute(layer), which still keeps more of a layer than what lies before it; and a model, one layer "
+      "planned by itself and of the others what lies between them. XLA recomputes as much as it must to fit into 16 GB. "
       "The parameters of the last column are those of its dims.",
       {{32, 8192, 65536, 128, 256, 8, 16, 64},
        {32, 8192, 65536, 128, 256, 16, 32, 256},

@@ -19,7 +19,11 @@ namespace gspmd {
 template <class Tree>
 constexpr Tree grad(value loss, Tree by) {
   if (!loss.is_valid()) return by;
-  detail::differentiator d(*loss.graph(), loss.id());
+  int first = loss.id();
+  detail::for_each_leaf(by, [&](const value& leaf) {
+    if (leaf.is_valid() && leaf.id() < first) first = leaf.id();
+  });
+  detail::differentiator d(*loss.graph(), loss.id(), first);
   detail::for_each_leaf(by, [&](value& leaf) {
     if (leaf.is_valid()) leaf = detail::made(d.found(leaf.id()), leaf);
   });

@@ -8,7 +8,7 @@
 #include "gspmd/detail/support/text.hpp"
 
 /// Schedules of pipelines as data: what each stage does, in which order. All of them can be asked for their facts (timetable.hpp);
-/// `pipeline` runs those that say so by `runs_vectorized`, pipeline_step eager_one_forward_one_backward.
+/// `pipeline` runs those that say so by `runs_vectorized`, pipeline_step all of them.
 namespace gspmd {
 
 enum class pipeline_pass : std::uint8_t { forward, backward };

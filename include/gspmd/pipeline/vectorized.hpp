@@ -123,7 +123,7 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
 /// features may be split within a stage over other axes. A loop goes over the ticks, of gpipe microbatches + stages - 1; in a tick with
 /// nothing to do a stage computes on what is there, and nobody reads what it makes; what it adds to a gradient is 0 times the gradient of
 /// that. So every stage must be a number, with its gradient, on any microbatch that enters and on what other stages make of it. With rounds
-/// all weights must be finite: those of a round are chosen by factors 0 and 1. Schedules: gpipe and circular; the others are not run (a compile error). grad goes through it: the backward pass is the loop backwards, which computes each stage again from its x, so that of
+/// all weights must be finite: those of a round are chosen by factors 0 and 1. Schedules: gpipe and circular; the others are refused, since they go backward before all of forward is done (pipeline_step). grad goes through it: the backward pass is the loop backwards, which computes each stage again from its x, so that of
 /// each microbatch a stage keeps its x alone.
 ///
 /// Communication: in each tick one collective_permute from stage to stage (round the end where there are rounds), of a microbatch, and as
@@ -135,8 +135,8 @@ template <dim_spec Axis, class Stage, class Schedule>
 constexpr auto pipeline(Stage stage, Schedule schedule, location at = location::current()) {
   static_assert(
       detail::runs_as_loop<Schedule>,
-      "gspmd: pipeline: runs gpipe and circular, whose backward passes come after all forward ones; ask timetable about "
-      "other schedules");
+      "gspmd: pipeline: runs gpipe and circular, whose backward passes come after all forward ones; pipeline_step, which "
+      "is given the loss, runs others");
   return detail::vectorized_pipeline<Axis, Stage, Schedule>{{std::move(stage), schedule, at, "pipeline"}};
 }
 

@@ -30,7 +30,8 @@ inline bool holds(const plan_view& plan, const plan_step& s, const devices_here&
     bool own = false;
     std::memcpy(&own, devices.memory[d].read(plan.operand(s, 0).where), sizeof own);
     if (d == 0) first = own;
-    else if (own != first) throw error("the condition differs between devices");
+    else if (own != first)
+      throw error("the condition differs between devices; those that go different ways run on threads or over MPI");
   }
   return first;
 }

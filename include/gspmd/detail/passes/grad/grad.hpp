@@ -13,10 +13,11 @@
 namespace gspmd::detail {
 
 /// Reverse-mode differentiation: adds to a graph the nodes that compute the gradient of one scalar by the others, last node
-/// first. What a node receives from its users is added up before it is passed on.
+/// first. What a node receives from its users is added up before it is passed on. `first`: the first node by which a gradient is asked for;
+/// those before it are not gone through.
 class differentiator {
  public:
-  constexpr differentiator(graph& g, int scalar) : graph_(g), gradients_(g) {
+  constexpr differentiator(graph& g, int scalar, int first) : graph_(g), gradients_(g) {
     const node seed = at(scalar);
     if (seed.shape.count != 0 || !is_floating(seed.type) || is_complex(seed.type)) {
       g.fail(seed.at, "grad", mistake::no_scalar_loss,
@@ -29,7 +30,7 @@ class differentiator {
     if (g.find_types != nullptr || seed.local_axes != 0)
       gradients_.slot(scalar) = add_cotangent(g, gradients_.slot(scalar), scalar, seed.at, cotangent::seed);
     const axis_mask before = g.open_local;
-    walk(0, scalar);
+    walk(first, scalar);
     g.open_local = before;
   }
   /// The gradient by a node; zero where the scalar does not depend on it. By a complex one it is the conjugate of what operators pass

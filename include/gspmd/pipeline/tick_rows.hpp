@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/ops/rows.hpp"
+#include "gspmd/ops/elementwise.hpp"
+#include "gspmd/ops/shape.hpp"
+#include "gspmd/pipeline/stages.hpp"
+#include "gspmd/pipeline/ticks.hpp"
+
+/// A timetable as numbers that a program looks up while it runs.
+namespace gspmd::detail {
+
+/// Rows of numbers up to `limits` in words of 62 bits: a table that a program looks up.
+class packed_table {
+ public:
+  constexpr explicit packed_table(std::vector<std::int64_t> limits) {
+    for (const auto n : limits) widths_.push_back(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n < 1 ? 1 : n))));
+    for (const int w : widths_) width_ += w;
+    rows_of_word_ = width_ > 31 ? 1 : 62 / width_;
+  }
+  constexpr void add(const std::vector<std::int64_t>& row) {
+    if (count_++ % rows_of_word_ == 0) words_.push_back(0);
+    std::int64_t packed = 0;
+    for (std::size_t k = 0; k < row.size(); ++k) packed = (packed << widths_[k]) | row[k];
+    words_.back() |= packed << (width_ * ((count_ - 1) % rows_of_word_));
+  }
+  /// The words as a value of the program.
+  [[nodiscard]] constexpr value words(graph& g, location at) const {
+    std::vector<value> parts;
+    for (const auto w : words_) parts.push_back(made(g, add_constant(g, dtype::s64, {1}, 0, w, at), dtype::s64, {1}));
+    return parts.size() == 1 ? parts[0] : concatenate(span<const value>(parts.data(), parts.size()), 0, at);
+  }
+  /// The fields of row `row`, s64 of rank 0, of such a value.
+  [[nodiscard]] constexpr std::vector<value> look_up(value all, value row, location at) const {
+    const auto here = [at](auto x) { return operand(x, at); };
+    value left = row_of(all, here(row) / here(rows_of_word_), at);
+    const value place = remainder(here(row), here(rows_of_word_));
+    left = shift_right(here(left), here(here(place) * here(std::int64_t{width_})));  // what is above is cut off by the fields
+    std::vector<value> fields(widths_.size());
+    for (std::size_t k = widths_.size(); k-- > 0;) {
+      const std::int64_t size = std::int64_t{1} << widths_[k];
+      fields[k] = remainder(here(left), here(size));
+      if (k > 0) left = here(left) / here(size);
+    }
+    return fields;
+  }
+
+ private:
+  std::vector<int> widths_;
+  int width_ = 0;
+  std::int64_t rows_of_word_ = 1, count_ = 0;
+  std::vector<std::int64_t> words_;
+};
+
+/// The numbers that the loops of a pipeline look up, by tick and stage: what is done, and where what is read and kept lies; and by tick the microbatch
+/// whose first part goes backward in it, or else in the next tick in which one does.
+struct tick_rows {
+  packed_table works, slots, leaving;
+
+  template <class Schedule>
+  constexpr tick_rows(const tick_table<Schedule>& table, const Schedule& by)
+      : works({stage_tick::backward, by.microbatches - 1, by.rounds - 1}),
+        slots({table.depth() - 1, table.depth() - 1, table.depth() - 1, table.depth() - 1}),
+        leaving({by.microbatches - 1}) {
+    std::vector<std::int64_t> leaves(static_cast<std::size_t>(table.ticks()), 0);
+    std::int64_t next = 0;
+    for (std::int64_t t = table.ticks(); t-- > 0;) {
+      const auto& w = table.at(t, 0);
+      if (w.does == stage_tick::backward && w.round == 0) next = w.microbatch;
+      leaves[static_cast<std::size_t>(t)] = next;
+    }
+    for (const auto m : leaves) leaving.add({m});
+    for (std::int64_t t = 0; t < table.ticks(); ++t)
+      for (std::int64_t s = 0; s < by.stages; ++s) {
+        const auto& w = table.at(t, s);
+        works.add({w.does, w.microbatch, w.round});
+        slots.add({w.x, w.dy, w.up, w.down});
+      }
+  }
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "gspmd/pipeline/timetable.hpp"
+
+/// A timetable whose passes take a tick each, as a loop needs it: what each stage does in a tick, where in its memory lies what it reads, and
+/// where it puts what its neighbours send at the end of the tick.
+namespace gspmd::detail {
+
+/// Of a stage in a tick. `up` is the place for what arrives from the stage before, or in the one message of a tick; `down` for what arrives from
+/// the next stage. Where nothing arrives that is read, it is a place that is free.
+struct stage_tick {
+  enum kind : std::uint8_t { idle, forward, backward };
+  kind does = idle;
+  std::int64_t microbatch = 0, round = 0;
+  std::int64_t x = 0, dy = 0;  // where what the pass reads lies
+  std::int64_t up = 0, down = 0;
+};
+
+/// A number of ticks in a row, of which every `period`-th has the same messages: in such a phase the stages of `up` send to the next one, and those of `down` to
+/// the one before.
+struct tick_segment {
+  using stage_set =
+      std::vector<std::int64_t>;  // 0 or 1 by stage; Clang makes no constants of libstdc++'s vectors of bool and char
+  struct phase {
+    stage_set up, down;
+    bool is_one = false;  // no stage sends two or gets two: they are one message
+  };
+  std::int64_t begin = 0, end = 0;
+  bool goes_forward = false, goes_backward = false;
+  std::vector<phase> phases;
+  [[nodiscard]] constexpr std::int64_t period() const { return static_cast<std::int64_t>(phases.size()); }
+};
+
+template <class Schedule>
+class tick_table {
+ public:
+  explicit constexpr tick_table(const Schedule& by) : stages_(by.stages), rounds_(by.rounds), times_(timetable(by, {1, 1})) {
+    const auto all = static_cast<std::size_t>(stages_);
+    ticks_.resize(all, std::vector<stage_tick>(static_cast<std::size_t>(times_.ticks())));
+    for (std::int64_t s = 0; s < stages_; ++s)
+      for (const auto& w : times_.stage(s)) {
+        auto& t = tick(w.begin, s);
+        t.does = w.work.pass == pipeline_pass::forward ? stage_tick::forward : stage_tick::backward;
+        t.microbatch = w.work.microbatch;
+        t.round = w.work.round;
+      }
+    cut();
+    for (std::int64_t s = 0; s < stages_; ++s) place(s, by.microbatches);
+  }
+
+  [[nodiscard]] constexpr std::int64_t ticks() const { return times_.ticks(); }
+  [[nodiscard]] constexpr const stage_tick& at(std::int64_t t, std::int64_t s) const {
+    return ticks_[static_cast<std::size_t>(s)][static_cast<std::size_t>(t)];
+  }
+  /// How many activations and gradients a stage has room for.
+  [[nodiscard]] constexpr std::int64_t depth() const { return depth_; }
+  [[nodiscard]] constexpr const std::vector<tick_segment>& segments() const { return segments_; }
+  /// How many messages a device sends, those that nobody reads too.
+  [[nodiscard]] constexpr std::int64_t messages() const {
+    std::int64_t sum = 0;
+    for (const auto& g : segments_)
+      for (std::int64_t t = g.begin; t < g.end; ++t) {
+        const auto& p = phase_at(t);
+        const int ways = (any(p.up) ? 1 : 0) + (any(p.down) ? 1 : 0);
+        sum += p.is_one && ways > 1 ? 1 : ways;
+      }
+    return sum;
+  }
+  static constexpr bool any(const tick_segment::stage_set& which) {
+    for (const auto is : which)
+      if (is != 0) return true;
+    return false;
+  }
+
+ private:
+  constexpr stage_tick& tick(std::int64_t t, std::int64_t s) {
+    return ticks_[static_cast<std::size_t>(s)][static_cast<std::size_t>(t)];
+  }
+  [[nodiscard]] constexpr std::int64_t before(std::int64_t s) const { return (s + stages_ - 1) % stages_; }
+  [[nodiscard]] constexpr std::int64_t next(std::int64_t s) const { return (s + 1) % stages_; }
+  /// Whether the pass sends something to another stage: the last part goes forward, and the first one backward, to nobody.
+  [[nodiscard]] constexpr bool sends(const stage_tick& w, std::int64_t s, stage_tick::kind way) const {
+    if (w.does != way) return false;
+    return way == stage_tick::forward ? w.round * stages_ + s + 1 < stages_ * rounds_ : w.round * stages_ + s > 0;
+  }
+
+  /// Gives what a stage keeps its places, each until the backward pass that reads it.
+  constexpr void place(std::int64_t s, std::int64_t microbatches) {
+    struct held {
+      std::int64_t microbatch, round, slot;
+    };
+    const auto index = [&](std::int64_t m, std::int64_t r) { return static_cast<std::size_t>(r * microbatches + m); };
+    std::vector<std::int64_t> x(static_cast<std::size_t>(microbatches * rounds_), -1), dy = x;
+    std::vector<std::int64_t> is_free;
+    const auto take = [&] {
+      std::size_t k = 0;
+      while (k < is_free.size() && is_free[k] == 0) ++k;
+      if (k == is_free.size()) is_free.push_back(0);
+      is_free[k] = 0;
+      return static_cast<std::int64_t>(k);
+    };
+    const auto give = [&](std::int64_t slot) {
+      if (slot >= 0) is_free[static_cast<std::size_t>(slot)] = 1;
+    };
+    for (std::int64_t t = 0; t < ticks(); ++t) {
+      auto& own = tick(t, s);
+      if (own.does != stage_tick::idle) {
+        own.x = std::max<std::int64_t>(x[index(own.microbatch, own.round)], 0);
+        own.dy = std::max<std::int64_t>(dy[index(own.microbatch, own.round)], 0);
+      }
+      if (own.does == stage_tick::backward) give(x[index(own.microbatch, own.round)]), give(dy[index(own.microbatch, own.round)]);
+      const auto& from_before = at(t, before(s));
+      const auto& from_next = at(t, next(s));
+      const bool gets_x = sends(from_before, before(s), stage_tick::forward),
+                 gets_dy = sends(from_next, next(s), stage_tick::backward);
+      if (gets_x) own.up = x[index(from_before.microbatch, from_before.round + (s == 0 ? 1 : 0))] = take();
+      if (gets_dy) own.down = dy[index(from_next.microbatch, from_next.round - (s + 1 == stages_ ? 1 : 0))] = take();
+      const auto& p = phase_at(t);
+      const auto anywhere = [&] {
+        const auto slot = take();
+        give(slot);
+        return slot;
+      };
+      if (p.is_one) own.up = gets_x ? own.up : gets_dy ? own.down : any(p.up) || any(p.down) ? anywhere() : 0;
+      else if (!gets_x && any(p.up)) own.up = anywhere();
+      if (!p.is_one && !gets_dy && any(p.down)) own.down = anywhere();
+      depth_ = std::max(depth_, static_cast<std::int64_t>(is_free.size()));
+    }
+  }
+
+  [[nodiscard]] constexpr const tick_segment::phase& phase_at(std::int64_t t) const {
+    std::size_t k = 0;
+    while (segments_[k].end <= t) ++k;
+    return segments_[k].phases[static_cast<std::size_t>((t - segments_[k].begin) % segments_[k].period())];
+  }
+  [[nodiscard]] constexpr tick_segment::phase phase_of(std::int64_t begin, std::int64_t end, std::int64_t step) const {
+    const auto all = static_cast<std::size_t>(stages_);
+    tick_segment::phase p{tick_segment::stage_set(all, 0), tick_segment::stage_set(all, 0)};
+    for (std::int64_t t = begin; t < end; t += step)
+      for (std::int64_t s = 0; s < stages_; ++s) {
+        const auto k = static_cast<std::size_t>(s);
+        if (sends(at(t, s), s, stage_tick::forward)) p.up[k] = 1;
+        if (sends(at(t, s), s, stage_tick::backward)) p.down[k] = 1;
+      }
+    p.is_one = true;
+    for (std::int64_t s = 0; s < stages_; ++s) {
+      const auto k = static_cast<std::size_t>(s);
+      p.is_one = p.is_one && (p.up[k] == 0 || p.down[k] == 0) &&
+                 (p.up[static_cast<std::size_t>(before(s))] == 0 || p.down[static_cast<std::size_t>(next(s))] == 0);
+    }
+    return p;
+  }
+  constexpr void add(std::int64_t begin, std::int64_t end, std::int64_t period) {
+    if (begin >= end) return;
+    tick_segment g{begin, end, false, false, {}};
+    for (std::int64_t p = 0; p < period; ++p) g.phases.push_back(phase_of(begin + p, end, period));
+    for (std::int64_t t = begin; t < end; ++t)
+      for (std::int64_t s = 0; s < stages_; ++s) {
+        g.goes_forward = g.goes_forward || at(t, s).does == stage_tick::forward;
+        g.goes_backward = g.goes_backward || at(t, s).does == stage_tick::backward;
+      }
+    segments_.push_back(g);
+  }
+  /// Ticks before any stage goes backward, ticks after the last forward pass, and what is between: there neighbours take turns in most
+  /// schedules, so that what goes up and what goes down is one message in every other tick.
+  constexpr void cut() {
+    std::int64_t first_back = ticks(), last_there = -1;
+    for (std::int64_t t = ticks(); t-- > 0;)
+      for (std::int64_t s = 0; s < stages_; ++s) {
+        if (at(t, s).does == stage_tick::backward) first_back = t;
+        if (at(t, s).does == stage_tick::forward) last_there = std::max(last_there, t);
+      }
+    if (last_there < first_back) {
+      add(0, first_back, 1);
+      add(first_back, ticks(), 1);
+      return;
+    }
+    std::int64_t end = last_there + 1, period = 1;
+    if (end - first_back > 1) {
+      if ((end - first_back) % 2 != 0) end = end < ticks() ? end + 1 : end - 1;
+      if (phase_of(first_back, end, 2).is_one && phase_of(first_back + 1, end, 2).is_one) period = 2;
+      else end = last_there + 1;
+    }
+    add(0, first_back, 1);
+    add(first_back, end, period);
+    add(end, ticks(), 1);
+  }
+
+  std::int64_t stages_, rounds_, depth_ = 1;
+  pipeline_timetable times_;
+  std::vector<std::vector<stage_tick>> ticks_;  // by stage
+  std::vector<tick_segment> segments_;
+};
+
+}  // namespace gspmd::detail

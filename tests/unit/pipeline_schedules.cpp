@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: planner
+// group: dynamic
+// Steps of pipelines by any schedule, each device a stage that goes its own way: what they compute is what one device computes, what they send
+// and keep is what the schedule says.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include <gspmd/comm/threads.hpp>
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/pipeline.hpp>
+#include <gspmd/recompute.hpp>
+
+namespace {
+
+using namespace gspmd;
+using list = std::vector<double>;
+using names = std::vector<std::string>;
+
+list some(std::int64_t n, double scale, int seed) {
+  list x;
+  for (std::int64_t i = 0; i < n; ++i) x.push_back(scale * static_cast<double>((i * 7 + seed) % 11 - 5));
+  return x;
+}
+template <class Backend>
+std::vector<list> results(const dynamic::program& p, Backend backend, const std::vector<list>& inputs) {
+  std::vector<const void*> given;
+  for (const auto& x : inputs) given.push_back(x.data());
+  std::vector<list> found;
+  for (const auto& r : p.run_pointers(backend, given)) {
+    std::int64_t n = 1;
+    for (const auto e : r.shape) n *= e;
+    found.emplace_back(r.template data<double>(), r.template data<double>() + n);
+  }
+  return found;
+}
+void check_same(const std::vector<list>& got, const std::vector<list>& want) {
+  REQUIRE(got.size() == want.size());
+  for (std::size_t k = 0; k < want.size(); ++k) {
+    CAPTURE(k);
+    REQUIRE(got[k].size() == want[k].size());
+    double most = 0, largest = 0;
+    bool are_numbers = true;
+    for (std::size_t i = 0; i < want[k].size(); ++i) {
+      are_numbers = are_numbers && std::isfinite(got[k][i]);
+      most = std::max(most, std::abs(got[k][i] - want[k][i]));
+      largest = std::max(largest, std::abs(want[k][i]));
+    }
+    CHECK(are_numbers);
+    CHECK(largest > 1e-6);
+    CHECK(most <= 1e-12 * (1 + largest));
+  }
+}
+
+const auto layer = [](value w, value x) { return tanh(einsum<"bd,df->bf">(x, w)); };
+const auto squares = [](value y, value t) { return 100.0 * mean((y - t) * (y - t)); };
+
+/// How `schedule` has layers [layers, 3, 3] on its stages, [stages, rounds, each, 3, 3]: those that are missing are the first one's.
+template <class Schedule>
+struct laid_out {
+  const Schedule& schedule;
+  std::int64_t layers, each = (layers + schedule.stages * schedule.rounds - 1) / (schedule.stages * schedule.rounds);
+
+  template <class F>
+  void for_each_number(F f) const {
+    for (std::int64_t s = 0, i = 0; s < schedule.stages; ++s)
+      for (std::int64_t r = 0; r < schedule.rounds; ++r)
+        for (std::int64_t l = (r * schedule.stages + s) * each; l < (r * schedule.stages + s + 1) * each; ++l)
+          for (std::int64_t k = 0; k < 9; ++k, ++i)
+            f(static_cast<std::size_t>(i), static_cast<std::size_t>((l < layers ? l : 0) * 9 + k), l < layers);
+  }
+  [[nodiscard]] list of(const list& by_layer) const {
+    list parts(static_cast<std::size_t>(schedule.stages * schedule.rounds * each * 9));
+    for_each_number([&](std::size_t i, std::size_t k, bool) { parts[i] = by_layer[k]; });
+    return parts;
+  }
+  [[nodiscard]] list back(const list& parts) const {
+    list by_layer(static_cast<std::size_t>(layers * 9));
+    for_each_number([&](std::size_t i, std::size_t k, bool is_there) {
+      if (is_there) by_layer[k] = parts[i];
+      else CHECK(parts[i] == 0);  // a layer that is missing has no gradient
+    });
+    return by_layer;
+  }
+  [[nodiscard]] dynamic::input in() const {
+    if (schedule.rounds == 1) return dynamic::in<double>({schedule.stages, each, 3, 3}, {"stage", "", "", ""});
+    return dynamic::in<double>({schedule.stages, schedule.rounds, each, 3, 3}, {"stage", "", "", "", ""});
+  }
+};
+dynamic::program one_after_the_other(std::int64_t layers, std::int64_t microbatches) {
+  const auto f = [=](value w, value xs, value ts) {
+    const auto flat = [&](value v) { return reshape(v, {microbatches * 4, 3}); };
+    value h = flat(xs);
+    for (std::int64_t l = 0; l < layers; ++l) h = layer(reshape(slice(w, {l, 0, 0}, {l + 1, 3, 3}), {3, 3}), h);
+    const value loss = squares(h, flat(ts));
+    const auto [dw, dx] = grad(loss, std::tuple{w, xs});
+    return std::tuple{loss, dw, dx};
+  };
+  return dynamic::compile(f, dynamic::mesh({{"one", 1}}), dynamic::in<double>({layers, 3, 3}),
+                          dynamic::in<double>({microbatches, 4, 3}), dynamic::in<double>({microbatches, 4, 3}));
+}
+template <class Schedule>
+void check_schedule(const Schedule& schedule, std::int64_t layers, int data) {
+  CAPTURE(Schedule::name);
+  CAPTURE(schedule.stages);
+  CAPTURE(schedule.microbatches);
+  std::vector<dynamic::mesh::axis> axes{{"stage", static_cast<int>(schedule.stages)}};
+  if (data > 1) axes.push_back({"data", data});
+  const std::int64_t m = schedule.microbatches;
+  const auto xs = dynamic::in<double>({m, 4, 3}, {"", data > 1 ? "data" : "", ""});
+  const laid_out<Schedule> places{schedule, layers};
+  const auto p = dynamic::compile(
+      [=](value w, value x, value t) { return pipeline_step<"stage">(stage_of(layer, layers), squares, schedule)(w, x, t); },
+      dynamic::mesh(axes), places.in(), xs, xs);
+  const list w = some(layers * 9, 0.2, 3), x = some(m * 12, 0.3, 5), t = some(m * 12, 0.1, 2);
+  auto found = results(p, threads{}, {places.of(w), x, t});
+  found[1] = places.back(found[1]);
+  check_same(found, results(one_after_the_other(layers, m), self{}, {w, x, t}));
+  const detail::tick_table table(schedule);
+  const auto permutes = p.traffic().in(collective_kind::collective_permute);
+  CHECK(permutes.collectives == table.messages());
+  CHECK(permutes.bytes == table.messages() * 4 / data * 3 * 8);
+}
+
+}  // namespace
+
+TEST_CASE("a step by 1F1B, interleaved 1F1B, GPipe or a circular schedule is one on one device") {
+  for (const std::int64_t stages : {2, 3, 4, 8})
+    for (const std::int64_t microbatches : {std::int64_t{1}, stages, 2 * stages + 1}) {
+      if (stages == 8 && microbatches > 8) continue;
+      const std::int64_t layers = stages == 4 ? 6 : stages;  // of two to a stage the last one has none
+      check_schedule(one_forward_one_backward{stages, microbatches}, layers, stages < 4 ? 2 : 1);
+      // A message in each tick; of two stages every other tick between the first and the last ones has none.
+      const detail::tick_table table(one_forward_one_backward{stages, microbatches});
+      CHECK(table.messages() == (stages == 2 ? microbatches + 3 : 2 * (microbatches + stages - 1)));
+      CHECK(table.ticks() == 2 * (microbatches + stages - 1));
+      CHECK(table.depth() <= stages + 1);
+    }
+  check_schedule(interleaved{2, 4, 2}, 4, 2);
+  check_schedule(interleaved{4, 8, 3}, 11, 1);
+  check_schedule(gpipe{3, 5}, 3, 2);
+  check_schedule(circular{2, 3, 3}, 6, 1);
+}
+
+TEST_CASE("what a stage keeps is not written over before it is read, and nothing is read that did not arrive") {
+  const auto follow = [](const auto& schedule) {
+    CAPTURE(schedule.stages);
+    const detail::tick_table table(schedule);
+    const std::int64_t stages = schedule.stages, parts = stages * schedule.rounds;
+    struct thing {
+      bool is_gradient = false;
+      std::int64_t microbatch = -1, part = -1;
+      bool operator==(const thing&) const = default;
+    };
+    std::vector<std::vector<thing>> memory(static_cast<std::size_t>(stages),
+                                           std::vector<thing>(static_cast<std::size_t>(table.depth())));
+    int wrong = 0;
+    std::int64_t passes = 0;
+    for (const auto& segment : table.segments())
+      for (std::int64_t t = segment.begin; t < segment.end; ++t) {
+        std::vector<thing> sent(static_cast<std::size_t>(stages));
+        for (std::int64_t s = 0; s < stages; ++s) {
+          const auto& w = table.at(t, s);
+          const auto& own = memory[static_cast<std::size_t>(s)];
+          const std::int64_t part = w.round * stages + s;
+          if (w.does == detail::stage_tick::idle) continue;
+          ++passes;
+          wrong += w.does == detail::stage_tick::forward ? !segment.goes_forward : !segment.goes_backward;
+          wrong += part > 0 && own[static_cast<std::size_t>(w.x)] != thing{false, w.microbatch, part};
+          const bool goes_back = w.does == detail::stage_tick::backward;
+          wrong += goes_back && part + 1 < parts && own[static_cast<std::size_t>(w.dy)] != thing{true, w.microbatch, part};
+          sent[static_cast<std::size_t>(s)] = {goes_back, w.microbatch, goes_back ? part - 1 : part + 1};
+        }
+        const auto& phase = segment.phases[static_cast<std::size_t>((t - segment.begin) % segment.period())];
+        for (std::int64_t s = 0; s < stages; ++s) {
+          const auto k = static_cast<std::size_t>(s), before = static_cast<std::size_t>((s + stages - 1) % stages),
+                     next = static_cast<std::size_t>((s + 1) % stages);
+          const auto& w = table.at(t, s);
+          const bool is_up = detail::tick_table<std::decay_t<decltype(schedule)>>::any(phase.up);
+          const bool is_down = detail::tick_table<std::decay_t<decltype(schedule)>>::any(phase.down);
+          const thing from_before = phase.up[before] != 0 ? sent[before] : thing{},
+                      from_next = phase.down[next] != 0 ? sent[next] : thing{};
+          if (phase.is_one) {
+            if (is_up || is_down) memory[k][static_cast<std::size_t>(w.up)] = phase.up[before] != 0 ? from_before : from_next;
+            continue;
+          }
+          if (is_up) memory[k][static_cast<std::size_t>(w.up)] = from_before;
+          if (is_down) memory[k][static_cast<std::size_t>(w.down)] = from_next;
+        }
+      }
+    CHECK(wrong == 0);
+    CHECK(passes == 2 * stages * schedule.rounds * schedule.microbatches);
+  };
+  for (const std::int64_t stages : {1, 2, 3, 4, 5, 8})
+    for (const std::int64_t microbatches : {1, 2, 3, 7, 16}) {
+      CAPTURE(microbatches);
+      follow(one_forward_one_backward{stages, microbatches});
+      follow(eager_one_forward_one_backward{stages, microbatches});
+      follow(gpipe{stages, microbatches});
+      for (const std::int64_t rounds : {2, 3}) {
+        follow(circular{stages, microbatches, rounds});
+        follow(interleaved{stages, stages * microbatches, rounds});
+      }
+    }
+}
+
+TEST_CASE("1F1B keeps as much of any batch, GPipe all its microbatches") {
+  const auto peak = [](const auto& schedule) {
+    constexpr std::int64_t D = 4, rows = 64;
+    const std::int64_t m = schedule.microbatches;
+    const auto f = [=](value w, value x, value t) {
+      const auto [loss, dw, dx] = pipeline_step<"stage">(layer, squares, schedule)(w, x, t);
+      return std::tuple{loss, dw, dx};
+    };
+    const auto xs = dynamic::in<double>({m, rows, D});
+    const auto p = dynamic::compile(f, dynamic::mesh({{"stage", 4}}), dynamic::in<double>({4, D, D}, {"stage", "", ""}), xs, xs);
+    return static_cast<double>(p.peak_bytes_per_device()) / static_cast<double>(rows * D * 8);  // in microbatches
+  };
+  const double eight = peak(one_forward_one_backward{4, 8}), more = peak(one_forward_one_backward{4, 32});
+  const double all_of_eight = peak(gpipe{4, 8}), all_of_more = peak(gpipe{4, 32});
+  const double of_arguments = (more - eight) / 24;  // xs, targets, the gradients by xs, and what is sent of them
+  CHECK(of_arguments <= 4.1);
+  CHECK(all_of_more - all_of_eight == doctest::Approx(24 * (of_arguments + 1)).epsilon(0.03));
+  CHECK(all_of_more - more == doctest::Approx(32 + 1 - (4 + 1)).epsilon(0.15));
+}
+
+TEST_CASE("layers of a stage that are computed again keep what is between them, and the values of one") {
+  constexpr std::int64_t S = 2, M = 4, rows = 256, D = 8, F = 64, each = 6;
+  const auto wide = [](std::tuple<value, value> w, value x) {
+    return x + einsum<"bf,fd->bd">(tanh(einsum<"bd,df->bf">(x, std::get<0>(w))), std::get<1>(w));
+  };
+  const auto stage = [=](auto one) {
+    return [=](std::tuple<value, value> w, value x) {
+      for (std::int64_t l = 0; l < each; ++l) {
+        const auto of = [&](value v) {
+          return reshape(slice(v, {l, 0, 0}, {l + 1, v.shape()[1], v.shape()[2]}), {v.shape()[1], v.shape()[2]});
+        };
+        x = one(std::tuple{of(std::get<0>(w)), of(std::get<1>(w))}, x);
+      }
+      return x;
+    };
+  };
+  const auto planned_with = [&](auto one) {
+    return dynamic::compile(
+        [=](value up, value down, value xs) {
+          const std::tuple w{up, down};
+          const value y = pipeline<"stage">(stage(one), gpipe{S, M})(w, xs);
+          const auto [du, dd] = grad(sum(y * y), w);
+          return std::tuple{sum(y * y), du, dd};
+        },
+        dynamic::mesh({{"stage", S}}), dynamic::in<double>({S, each, D, F}, {"stage", "", "", ""}),
+        dynamic::in<double>({S, each, F, D}, {"stage", "", "", ""}), dynamic::in<double>({M, rows, D}));
+  };
+  const auto kept = planned_with(wide), again = planned_with(recompute(wide));
+  const std::vector<list> inputs{some(S * each * D * F, 0.02, 3), some(S * each * D * F, 0.02, 1), some(M * rows * D, 0.3, 5)};
+  check_same(results(again, simulated{}, inputs), results(kept, simulated{}, inputs));
+  // Of all layers but one the hidden units are not kept, of each layer its x is.
+  const std::int64_t hidden = rows * F * 8, between = rows * D * 8;
+  CHECK(kept.peak_bytes_per_device() - again.peak_bytes_per_device() >= (each - 1) * (hidden - 2 * between));
+  CHECK(again.traffic().bytes == kept.traffic().bytes);
+}
+
+TEST_CASE("groups in which integers go along, and a schedule of one's own") {
+  struct one_at_a_time {  // each microbatch there and back before the next one
+    std::int64_t stages = 2, microbatches = 3, rounds = 1;
+    [[nodiscard]] detail::text misfit() const { return {}; }
+    [[nodiscard]] std::vector<pipeline_work> works(std::int64_t) const {
+      std::vector<pipeline_work> all;
+      for (std::int64_t m = 0; m < microbatches; ++m)
+        for (const auto pass : {pipeline_pass::forward, pipeline_pass::backward}) all.push_back({pass, m, 0});
+      return all;
+    }
+  };
+  const auto stage = [](value v, std::tuple<value, value> in, value part) {
+    const auto [h, counts] = in;
+    return std::tuple{tanh(einsum<"bd,de->be">(h, v)) + 0.1 * convert<double>(counts) * convert<double>(part), counts + 1};
+  };
+  const auto of_first = [](std::tuple<value, value> y, value t) { return squares(std::get<0>(y), t); };
+  const auto stepped = [=](value w, value x, value t) {
+    const auto [loss, dw, dx] =
+        pipeline_step<"stage">(stage, of_first, one_at_a_time{})(w, std::tuple{x, convert<std::int64_t>(10.0 * t)}, t);
+    return std::tuple{loss, dw, std::get<0>(dx)};
+  };
+  const auto serial = [=](value w, value x, value t) {
+    const auto flat = [](value v) { return reshape(v, {6, 3}); };
+    std::tuple<value, value> h{flat(x), flat(convert<std::int64_t>(10.0 * t))};
+    for (std::int64_t s = 0; s < 2; ++s)
+      h = stage(reshape(slice(w, {s, 0, 0}, {s + 1, 3, 3}), {3, 3}), h, constant<std::int64_t>(w, {}, s));
+    const value loss = of_first(h, flat(t));
+    const auto [dw, dx] = grad(loss, std::tuple{w, x});
+    return std::tuple{loss, dw, dx};
+  };
+  const std::vector<list> inputs{some(18, 0.2, 3), some(18, 0.3, 5), some(18, 0.125, 2)};
+  const auto on = [&](auto f, const dynamic::mesh& m, const names& split) {
+    const auto in = dynamic::in<double>({3, 2, 3});
+    return dynamic::compile(f, m, split.empty() ? dynamic::in<double>({2, 3, 3}) : dynamic::in<double>({2, 3, 3}, split), in, in);
+  };
+  check_same(results(on(stepped, dynamic::mesh({{"stage", 2}}), {"stage", "", ""}), threads{}, inputs),
+             results(on(serial, dynamic::mesh({{"one", 1}}), {}), self{}, inputs));
+  CHECK(detail::tick_table(one_at_a_time{}).depth() == 2);  // of stage 1 an x; of stage 0 a gradient; and what nobody reads
+}
+
+TEST_CASE("mistakes in steps by a schedule are one sentence") {
+  const auto refused = [](auto schedule, auto loss) {
+    try {
+      const auto f = [=](value w, value x) { return std::get<1>(pipeline_step<"stage">(layer, loss, schedule)(w, x, x)); };
+      static_cast<void>(dynamic::compile(f, dynamic::mesh({{"stage", 2}}), dynamic::in<double>({schedule.stages, 3, 3}),
+                                         dynamic::in<double>({schedule.microbatches, 2, 3})));
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  const auto holds = [](const std::string& text, const char* part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  holds(refused(one_forward_one_backward{4, 4}, squares),
+        "one_forward_one_backward has 4 stages, and along `stage` are 2 devices, of which each is one");
+  holds(refused(one_forward_one_backward{2, 20000}, squares),
+        "20000 microbatches on 2 stages in 1 rounds, more than 32768 passes");
+  holds(refused(one_forward_one_backward{2, 4}, [](value y, value) { return sum(y, 1); }),
+        "the loss of a microbatch is f64[2]; return a float of rank 0");
+}
