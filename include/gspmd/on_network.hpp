@@ -128,10 +128,11 @@ class network {
   bool is_one_switch_ = false;
 };
 
-/// The network by which plans are chosen where none is named: bytes decide. A device sends 31.25 GB/s to any other, a message costs nothing
-/// by itself, and a device computes 10^12 flops/s; its memory, 100 GB/s, counts in estimates, and not for plans. What a message costs differs a hundredfold between threads, processes and clusters, and
+/// The network by which plans are chosen where none is named: bytes decide. A device sends 31.25 GB/s, what more than 16 devices all trade with
+/// each other shares the links between switches, a message costs nothing by itself, and a device computes 10^12 flops/s; its memory, 100 GB/s,
+/// counts in estimates, and not for plans. What a message costs differs a hundredfold between threads, processes and clusters, and
 /// a plan for one of them is bad on the others: who knows his network says so, and small exchanges then count as what they take.
-inline constexpr network default_network(1e12, 31.25e9, 0);
+inline constexpr network default_network(1e12, 31.25e9, 0, topology::tapered);
 
 /// A cluster as there are today, for who does not know more of his: a device has a port of 25 GB/s (200 Gb/s: HPE Slingshot 11, InfiniBand
 /// HDR), a message takes 2 microseconds, what many devices trade with each other shares the links between switches, and a device computes

@@ -72,9 +72,10 @@ struct small_program : graph_builder {
     return nodes;
   }
 
-  /// The choices of simple rules: nothing is split that need not be; everything lies as its first operand does, or as what reads it first.
+  /// The choices of simple rules: nothing is split that need not be; everything lies as its first operand does, or as its last one, or as
+  /// what reads it first.
   [[nodiscard]] std::vector<std::vector<sharding>> simple_shardings() const {
-    std::vector<std::vector<sharding>> list(3, complete());
+    std::vector<std::vector<sharding>> list(4, complete());
     const auto free = free_nodes();
     const auto carry = [this](std::vector<sharding>& preferred, int via, int from, int to) {  // -1: the result
       const node& n = g.nodes[static_cast<std::size_t>(via)];
@@ -89,6 +90,7 @@ struct small_program : graph_builder {
     };
     for (const int i : free) list[0][static_cast<std::size_t>(i)] = {};
     for (const int i : free) carry(list[1], i, 0, -1);
+    for (const int i : free) carry(list[3], i, g.nodes[static_cast<std::size_t>(i)].operands.count - 1, -1);
     for (auto at = free.rbegin(); at != free.rend(); ++at) {
       const int reader = uses_of(g).readers(*at)[0];
       int operand = 0;

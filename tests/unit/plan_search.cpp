@@ -76,6 +76,17 @@ TEST_CASE("a chain of products whose ends are small is computed where they are")
   CHECK(bytes_sent(b.mesh, p) < 1024 * 1024 * 4 / 4 / 2);
 }
 
+TEST_CASE("a sum whose operands lie otherwise is made where less is sent, in whichever order they are written") {
+  const auto sent = [](bool is_exchanged) {
+    graph_builder b({4, 4});
+    const int wide = b.input({2048, 4096}, split({{}, {1}})), narrow = b.input({2048, 4096}, split({{0, 1}, {}}));
+    b.g.outputs = {is_exchanged ? b.op(opcode::add, narrow, wide) : b.op(opcode::add, wide, narrow)};
+    return bytes_sent(b.mesh, b.partition());
+  };
+  CHECK(sent(false) == sent(true));
+  CHECK(sent(false) < 2048 * 4096 * 4 / 16);
+}
+
 namespace {
 /// The choices for a program with these preferred shardings, by choosers that look at so many operators each: what one of them remembers,
 /// the next one does not know. Adds the prices that they worked out to `prices`.

@@ -171,9 +171,9 @@ constexpr axis_times times_of_collective(const mesh_shape& mesh, const network_r
 constexpr std::int64_t time_of_collective(const mesh_shape& mesh, const network_rates& net, collective_kind kind, axis_mask axes,
                                           std::int64_t bytes) {
   if (bytes == 0) return 0;
-  if (net.is_by_bytes()) return net.one_switch.time_of(bytes);
   if (net.links.empty()) {
     const auto devices = mesh.size_of(axes);
+    if (net.is_by_bytes(devices)) return net.one_switch.time_of(bytes);
     return devices == 1 ? 0 : time_on_switch(net.one_switch, kind, devices, bytes);
   }
   return sum_of_times(times_of_collective(mesh, net, kind, axes, bytes));

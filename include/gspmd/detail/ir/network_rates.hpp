@@ -47,19 +47,19 @@ struct operator_work {
   std::int64_t bytes = 0;  // read from its memory, and written
 };
 
-/// A network, as plans are chosen for it. By itself it is the one that counts where the user names none: one switch, and nothing
-/// counts but what goes through it (support/tuning.hpp).
+/// A network, as plans are chosen for it. By itself it is the one that counts where the user names none: switches that many devices share,
+/// and nothing counts but what goes through them (support/tuning.hpp).
 struct network_rates {
   inline_vec<link_rate, max_axes> links;  // by mesh axis; none: one switch for all
-  link_rate one_switch;
+  link_rate one_switch{default_picoseconds_per_kib, 0, false, true};
   std::int64_t per_mebiflop = 1024 * default_picoseconds_per_1024_flops;  // of 2^20 flops: some devices do 1000 in a picosecond
   std::int64_t per_kib_of_memory = default_flops_per_byte_of_memory * default_picoseconds_per_1024_flops;
   bool is_named = false;  // by the user: operators are priced by their extents and their memory too
 
   [[nodiscard]] constexpr const link_rate& of(int axis) const { return axis < links.count ? links.items[axis] : one_switch; }
-  /// A collective takes what its bytes take, whatever its kind and axes.
-  [[nodiscard]] constexpr bool is_by_bytes() const {
-    return links.empty() && one_switch.per_message == 0 && !one_switch.is_tapered;
+  /// A collective of up to so many devices takes what its bytes take, whatever its kind and axes.
+  [[nodiscard]] constexpr bool is_by_bytes(std::int64_t devices) const {
+    return links.empty() && one_switch.per_message == 0 && (!one_switch.is_tapered || devices <= untapered_devices);
   }
   /// A device computes while its memory moves: the larger of both (a roofline).
   [[nodiscard]] constexpr std::int64_t time_of(const operator_work& work) const {

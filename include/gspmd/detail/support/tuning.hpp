@@ -11,8 +11,9 @@ namespace gspmd::detail {
 // ---- plans ----
 
 /// The network by which a plan is chosen where the user describes none (on_network.hpp): a device sends 31.25 GB/s (32 picoseconds a byte)
-/// to whomever it likes, computes 10^12 flops/s, and a message costs what its bytes cost. So plans are those of fewest bytes, whatever the
-/// size of the tensors, but for large products: between gathering their operands on every device and adding partial ones up. With a
+/// to whomever it likes, computes 10^12 flops/s, and a message costs what its bytes cost; what more than `untapered_devices` all trade with each
+/// other takes longer. So plans are those of fewest bytes, whatever the size of the tensors, but for all_to_alls over many devices and for large
+/// products: between gathering their operands on every device and adding partial ones up. With a
 /// microsecond for each message too, plans of small programs gathered what is reduced, up to 128 times the bytes, because an all_reduce has
 /// twice the messages of an all_gather: softmax along a split dim sent 19,200 bytes for 384, in as many collectives.
 inline constexpr std::int64_t default_picoseconds_per_kib = 32 * 1024;

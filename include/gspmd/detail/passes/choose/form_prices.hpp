@@ -49,6 +49,13 @@ struct form_prices {
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return at(i).shape; }
   [[nodiscard]] constexpr const sharding& preferred_of(int i) const { return preferred[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr span<const int> readers_of(int i) const { return uses.readers(i); }
+  /// Where the operator of node `i` is to bring its result: where it is asked for, or where its only reader asks for what it makes of it
+  /// element by element, since nobody else wants it.
+  [[nodiscard]] constexpr const sharding& wanted_of(int i) const {
+    const auto readers = readers_of(i);
+    const bool is_for_one = readers.size() == 1 && readers[0] != i && !at(i).annotated && facts_of(at(readers[0]).op).uniform;
+    return preferred_of(is_for_one ? readers[0] : i);
+  }
   [[nodiscard]] constexpr int level_of(int i) const { return book.level_of(program, i); }
 
   /// The cheapest form of a node's value to start from; -1 if it is made anew: sources always, what may be made again

@@ -6,6 +6,7 @@
 
 #include "gspmd/detail/passes/choose/later_preferences.hpp"
 #include "gspmd/detail/passes/choose/operator_use.hpp"
+#include "gspmd/detail/passes/choose/operator_work.hpp"
 #include "gspmd/detail/passes/choose/shared_sums.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -27,8 +28,11 @@ class known_uses {
     key_ = 1;
     take_operator(n);
     for (int r = 0; r < n.results; ++r) take(known_.preferred_of(i + r));
+    for (int r = 0; r < n.results; ++r) take(known_.wanted_of(i + r));
     for (int k = 0; k < n.operands.count; ++k) take_operand(i, n, k, held[k]);
     const shared_sum sum = shared_sum_of(known_, i);
+    if (known_.net().is_named)  // what lies in memory counts
+      for (const auto bytes : moved_bytes(known_.program, known_.uses, i)) take(bytes);
     take(sum.open);
     for (const auto& term : sum.chosen) take(term);
     return key_ == 0 ? 1 : key_;

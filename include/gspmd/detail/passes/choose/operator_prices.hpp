@@ -134,8 +134,9 @@ class operator_prices {
     });
   }
   [[nodiscard]] constexpr reshard_price price_of(int i, sharding made) const {
-    sharding wanted = known_.preferred_of(i);
-    if (known_.at(i).keep_partial || wanted.partial != 0) made.partial = 0;  // who needs the sum pays for it, see plan_search
+    if (known_.at(i).keep_partial || known_.preferred_of(i).partial != 0)
+      made.partial = 0;  // who needs the sum pays for it, see plan_search
+    sharding wanted = known_.wanted_of(i);
     wanted.partial = 0;
     if (known_.has_hidden_axes(i))
       return price_of_reshard(known_.mesh_of(i), known_.net(), known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));

@@ -268,7 +268,7 @@ class plan_search {
   /// Whether a change of single axes gains what it takes to begin the steps that it adds. By bytes alone many small exchanges would be
   /// better than one.
   [[nodiscard]] constexpr bool pays_for_its_steps() const {
-    if (state_.phase != search_phase::single_axes || !request_.network.is_by_bytes()) return true;
+    if (state_.phase != search_phase::single_axes || !request_.network.is_by_bytes(mesh_.device_count())) return true;
     const auto steps = [](const choose_state& s) { return static_cast<std::int64_t>(s.table.steps.size()); };
     const auto added = steps(state_.trial) - steps(state_.best);
     return added <= 0 || state_.best.time - state_.trial.time >= multiply_time(picoseconds_to_begin_collective, added);

@@ -132,7 +132,7 @@ constexpr path_cost cost_of_move(const mesh_shape& mesh, const network_rates& ne
   const auto cost_from = [&](const sharding& source, std::int64_t elems) {
     path_cost cost{0, elems, 1};
     if (elems == 0) return path_cost{};
-    if (net.is_by_bytes()) return cost;
+    if (net.is_by_bytes(mesh.device_count())) return cost;
     const movement m{global, source, to, movement_axes(mesh, global, source, to)};
     cost.time = time_of_collective(mesh, net, classify(mesh, m), m.axes, elems * bytes_per_elem);
     return cost;
@@ -307,7 +307,7 @@ class reduction_ways {
   const extents& global_;
   const sharding& to_;
   std::int64_t bytes_per_elem_;
-  bool by_bytes_ = net_.is_by_bytes();
+  bool by_bytes_ = net_.is_by_bytes(mesh_.device_count());
 };
 
 /// The axes of `to` that split nothing under `from` and cut a dim whose parts trade places. Devices that differ in them hold
@@ -398,7 +398,7 @@ constexpr void for_each_step(const mesh_shape& mesh, const network_rates& net, c
 constexpr std::int64_t step_time(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& from,
                                  const reshard_step& step, std::int64_t bytes) {
   if (bytes == 0) return 0;
-  if (net.is_by_bytes()) return net.one_switch.time_of(bytes);
+  if (net.is_by_bytes(mesh.device_count())) return net.one_switch.time_of(bytes);
   const bool moves = step.what == reshard_step::kind::move;
   const auto kind = moves ? classify(mesh, movement{global, from, step.to, step.axes})
                           : classify(mesh, reduction{global, from, step.to, step.axes, from.reduced_by});
@@ -418,7 +418,7 @@ struct reshard_price {
 constexpr reshard_price price_of_reshard(const mesh_shape& mesh, const network_rates& net, const extents& global,
                                          const sharding& from, const sharding& to, std::int64_t bytes_per_elem) {
   reshard_price price;
-  const bool by_bytes = net.is_by_bytes();
+  const bool by_bytes = net.is_by_bytes(mesh.device_count());
   for_each_step(mesh, net, global, from, to, bytes_per_elem, [&](const sharding& at, const reshard_step& step) {
     const auto bytes = step_bytes(mesh, global, at, step, bytes_per_elem);
     if (!by_bytes) price.time = add_times(price.time, step_time(mesh, net, global, at, step, bytes));

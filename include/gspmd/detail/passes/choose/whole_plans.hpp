@@ -19,6 +19,7 @@ enum class plan_rule : std::uint8_t {
   as_written,        // so, but no reshard is deferred: what one brings somewhere others may want there too
   replicated,        // nothing is split that need not be
   as_first_operand,  // what nobody annotated lies as the first operand of the operator that makes it
+  as_last_operand,   // or as the last one: it is the same program, written in the other order
   as_reader,         // or as the result of the operator that reads it
   not_narrowed,      // or as completion has it
   shared_out,        // or, where nothing splits it, as parts that each device makes one of
@@ -131,14 +132,24 @@ class plan_chooser {
     if (rule == plan_rule::as_made) return lying_as_made();
     for (int k = 0; k < count(); ++k) {
       const int i = rule == plan_rule::as_reader ? count() - 1 - k : k;
-      if (!is_free(graph_, uses_, i)) continue;
+      const bool is_result = rule == plan_rule::as_last_operand && is_open_result(i);
+      if (!is_free(graph_, uses_, i) && !is_result) continue;
       if (rule == plan_rule::replicated) lies[i].splits.clear();
       else if (rule == plan_rule::as_first_operand) lies[i].splits = to_result(i, 0, lies[at(i).operands[0]].splits);
+      else if (rule == plan_rule::as_last_operand)
+        lies[i].splits = to_result(i, at(i).operands.count - 1, lies[at(i).operands[at(i).operands.count - 1]].splits);
       else if (rule == plan_rule::as_reader) lies[i].splits = as_reader(i, lies);
       else if (rule == plan_rule::not_narrowed) lies[i].splits = completed_[static_cast<std::size_t>(i)].splits;
       else if (lies[i].splits.empty()) lies[i].splits = split_further(mesh_, at(i), {});
     }
     return lies;
+  }
+  /// Whether node `i` is an output and nothing else, of operands of its shape, that nobody annotated: it lies as either wants it.
+  [[nodiscard]] constexpr bool is_open_result(int i) const {
+    const auto readers = uses_.readers(i);
+    const node& n = at(i);
+    return readers.size() == 1 && readers[0] == i && !n.annotated && n.results == 1 && n.operands.count > 1 && n.region < 0 &&
+           facts_of(n.op).made == origin::shards && facts_of(n.op).uniform;
   }
   /// A value that the best plan makes otherwise than it was to lie: then it lies so, and its readers go on with that as far as they have
   /// its dims. For one operator after the other, where it was to lie was right or its readers pay for the difference.
