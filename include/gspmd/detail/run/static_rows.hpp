@@ -57,6 +57,16 @@ struct no_row {
   static constexpr bool can_be = false;
 };
 
+/// A row of a loop of one dim that goes through all rows.
+template <class Group, std::int64_t Elems>
+struct row_of_one_dim {
+  static constexpr extents loop = extents(1, Elems);
+  static constexpr dim_mask cut = 0;
+  static constexpr const auto& ops = Group::ops;
+  static constexpr const auto& stores = Group::stores;
+  static constexpr const auto& margins = Group::margins;
+};
+
 /// A loop, over elements of a row or of one for each row, and its reductions.
 template <class Program, int Step, std::int64_t Rows>
 struct row_of_loop {
@@ -64,21 +74,23 @@ struct row_of_loop {
   using own_group = static_group<Program, places::s.spec>;
   static constexpr const planned_group& planned = own_group::group;
   static constexpr int reductions = planned.reductions.count;
-  static constexpr bool has_elems = own_group::loop.count == 2;
-  static constexpr std::int64_t elems = has_elems ? own_group::loop[1] : 1;
+  static constexpr const extents& loop = own_group::loop;
+  static constexpr bool has_rows = (loop.count == 1 || loop.count == 2) && loop[0] % Rows == 0 && elements(loop) > 0;
+  static constexpr std::int64_t elems = has_rows ? elements(loop) / Rows : 1;
   static constexpr const loop_reduction& reduction(int k) {
     return table_of<loop_reduction>(Program::view)[static_cast<std::size_t>(planned.reductions.begin + k)];
   }
-  using group = std::conditional_t<(reductions > 0), reduced_group<own_group>, own_group>;
+  using rows_group = std::conditional_t<(loop.count == 1 && (elems > 1 || reductions > 0)), row_of_one_dim<own_group, elems>, own_group>;
+  using group = std::conditional_t<(reductions > 0), reduced_group<rows_group>, rows_group>;
   using row_type = typename row_of_group<group>::type;
   using row_plan = fused_plan<row_type>;
   static constexpr bool can_be = [] {
     if (planned.cut != 0 || planned.part >= 0 || planned.margins.count > 0 || row_plan::facts.has_map) return false;
-    if (own_group::loop.count < 1 || own_group::loop.count > 2 || own_group::loop[0] != Rows || elems < 1) return false;
+    if (!has_rows || (loop.count == 2 && loop[0] != Rows)) return false;
     for (int k = 0; k < reductions; ++k)
       if (elems_of_reduced_row(
               table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(reduction(k).reduction)], Rows) != elems ||
-          elems > reduced_block_elems(own_group::loop, bytes_of(reduction(k).type)))
+          elems > reduced_block_elems(loop, bytes_of(reduction(k).type)))
         return false;
     return places::is_whole();
   }();
@@ -89,7 +101,7 @@ struct row_of_loop {
 
   explicit row_of_loop(const device_memory& device) {
     const places at(device);
-    std::int64_t offsets[places::s.bounds.count + 1];
+    std::int64_t offsets[places::s.bounds.count + 1]{};
     find_offsets(Program::view, places::s, device, offsets);
     std::size_t load = 0, iota = 0;
     for (const scalar_op& o : own_group::ops) {
@@ -111,27 +123,16 @@ struct row_of_loop {
       if (!reduction(k).is_stored()) continue;
       row.to[store_of(reduction(k).stored)] = block;
       steps.to[store_of(reduction(k).stored)] = 0;
-      block += reduced_block_bytes(own_group::loop, bytes_of(reduction(k).type));
+      block += reduced_block_bytes(loop, bytes_of(reduction(k).type));
     }
   }
   void run() const {
-    if constexpr (!has_elems) {
+    if constexpr (elems == 1 && reductions == 0) {
       compute_element<row_type>(row, 0, row, 0);
     } else if constexpr (reductions == 0) {
       compute_row<row_type>(row, row_elems_type<row_type>::of(elems));
     } else {
-      [&]<int... K>(std::integer_sequence<int, K...>) __attribute__((always_inline)) {
-        static constexpr const reduction_kernel* kernels[] = {kernel_of_reduction<Program, planned.reductions.begin + K>()...};
-        using accumulation = accumulation_of<Program, own_group, row_type>;
-        constexpr auto at_once = 4 * kernels[0]->lanes;
-        if constexpr (accumulation::is_one && elems % at_once == 0 && elems >= 4 * at_once && elems <= most_in_turn * at_once) {
-          accumulation::whole_row(row, elems, results);
-        } else {
-          compute_row<row_type>(row, row_elems_type<row_type>::of(elems));
-          (reduce_stored(*kernels[K], static_cast<const std::byte*>(row.to[store_of(reduction(K).stored)]), results[K]), ...);
-        }
-      }
-      (std::make_integer_sequence<int, reductions>{});
+      reduce(std::make_integer_sequence<int, reductions>{});
     }
   }
   void move() {
@@ -144,6 +145,18 @@ struct row_of_loop {
     std::size_t store = 0;
     while (own_group::stores[store].slot != slot) ++store;
     return store;
+  }
+  template <int... K>
+  void reduce(std::integer_sequence<int, K...>) const {
+    static constexpr const reduction_kernel* kernels[] = {kernel_of_reduction<Program, planned.reductions.begin + K>()...};
+    using accumulation = accumulation_of<Program, own_group, row_type>;
+    constexpr auto at_once = 4 * kernels[0]->lanes;
+    if constexpr (accumulation::is_one && elems % at_once == 0 && elems >= 4 * at_once && elems <= most_in_turn * at_once) {
+      accumulation::whole_row(row, elems, results);
+    } else {
+      compute_row<row_type>(row, row_elems_type<row_type>::of(elems));
+      (reduce_stored(*kernels[K], static_cast<const std::byte*>(row.to[store_of(reduction(K).stored)]), results[K]), ...);
+    }
   }
   static void reduce_stored(const reduction_kernel& kernel, const std::byte* from, std::byte* to) {
     stored_elements source{kernel};
