@@ -50,7 +50,8 @@ GSPMD_LOOP_FUNCTION float sum_of(int64_t n, F f) {
   for (const float s : sums) all += s;
   return all;
 }
-#define GSPMD_ROW(...) [=](int64_t i) __attribute__((always_inline)) { return __VA_ARGS__; }
+#define GSPMD_ROW(...) \
+  [=](int64_t i) __attribute__((always_inline)) { return __VA_ARGS__; }
 
 struct statistics {
   float middle, scale;

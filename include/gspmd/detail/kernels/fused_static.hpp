@@ -495,7 +495,7 @@ void accumulate_rows(const fused_rows& first, std::int64_t rows, std::int64_t el
   partial.left = left;
 }
 
-/// What is compiled for reductions while their operands are computed: rows as parts of runs, or one row that is a run.
+/// The functions of reductions while their operands are computed: rows as parts of runs, or one row that is a run.
 template <class Row, class... Reduced>
 struct accumulation {
   static constexpr bool is_one = true;

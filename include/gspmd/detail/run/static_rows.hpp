@@ -28,8 +28,7 @@ struct row_places {
   explicit row_places(const device_memory& device) {
     for (int k = 0; k < s.operands.count; ++k)
       from[k] = static_cast<const std::byte*>(device.read(Program::view.operand(s, k).where));
-    for (int k = 0; k < s.results.count; ++k)
-      to[k] = static_cast<std::byte*>(device.write(Program::view.result(s, k).where));
+    for (int k = 0; k < s.results.count; ++k) to[k] = static_cast<std::byte*>(device.write(Program::view.result(s, k).where));
   }
   static constexpr std::int64_t from_step(int k) { return Program::view.operand(s, k).where.row_bytes; }
   static constexpr std::int64_t to_step(int k) { return Program::view.result(s, k).where.row_bytes; }
@@ -80,7 +79,8 @@ struct row_of_loop {
   static constexpr const loop_reduction& reduction(int k) {
     return table_of<loop_reduction>(Program::view)[static_cast<std::size_t>(planned.reductions.begin + k)];
   }
-  using rows_group = std::conditional_t<(loop.count == 1 && (elems > 1 || reductions > 0)), row_of_one_dim<own_group, elems>, own_group>;
+  using rows_group =
+      std::conditional_t<(loop.count == 1 && (elems > 1 || reductions > 0)), row_of_one_dim<own_group, elems>, own_group>;
   using group = std::conditional_t<(reductions > 0), reduced_group<rows_group>, rows_group>;
   using row_type = typename row_of_group<group>::type;
   using row_plan = fused_plan<row_type>;
@@ -88,8 +88,8 @@ struct row_of_loop {
     if (planned.cut != 0 || planned.part >= 0 || planned.margins.count > 0 || row_plan::facts.has_map) return false;
     if (!has_rows || (loop.count == 2 && loop[0] != Rows)) return false;
     for (int k = 0; k < reductions; ++k)
-      if (elems_of_reduced_row(
-              table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(reduction(k).reduction)], Rows) != elems ||
+      if (elems_of_reduced_row(table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(reduction(k).reduction)], Rows) !=
+              elems ||
           elems > reduced_block_elems(loop, bytes_of(reduction(k).type)))
         return false;
     return places::is_whole();
@@ -168,8 +168,7 @@ struct row_of_loop {
 template <class Program, int Step, std::int64_t Rows>
 struct row_of_reduction : row_places<Program, Step> {
   using places = row_places<Program, Step>;
-  static constexpr std::int64_t elems =
-      elems_of_reduced_row(entry_of_step<Program, Step, reduction_spec>, Rows);
+  static constexpr std::int64_t elems = elems_of_reduced_row(entry_of_step<Program, Step, reduction_spec>, Rows);
   static constexpr bool can_be = elems > 0 && places::is_whole();
 
   using places::places;

@@ -81,7 +81,7 @@ class row_recomputer {
     return true;
   }
 
-  /// What `reader` loads of the k-th result that is stored by `maker`, it computes.
+  /// Has `reader` compute what it loads of the k-th result that `maker` stores.
   constexpr void compute_again(int reader, int maker, int k) {
     const int v = result(maker, store(maker, k).slot);
     vec<int> operands, slots;
