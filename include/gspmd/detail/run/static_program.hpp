@@ -389,7 +389,8 @@ constexpr ready_step freeze_step() {
 
 template <class Program, int Step>
 constexpr ready_step::alone_function rows_from() {
-  if constexpr (is<kernels::rows_begin>(step_of<Program, Step>)) return block_of_rows<Program, Step>();
+  if constexpr (description_by<kernels::rows_begin>(Program::view, step_of<Program, Step>) != nullptr)
+    return block_of_rows<Program, Step>();
   else return nullptr;
 }
 template <class Program>
@@ -407,7 +408,7 @@ constexpr bool is_in_rows(int step) {
 template <class Program>
 constexpr bool has_rows() {
   for (const auto& s : Program::view.steps)
-    if (is<kernels::rows_begin>(s)) return true;
+    if (description_by<kernels::rows_begin>(Program::view, s) != nullptr) return true;
   return false;
 }
 template <class Program, int Step, class Comm, bool InRows>

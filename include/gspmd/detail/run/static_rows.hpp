@@ -203,21 +203,32 @@ struct row_of_product : row_places<Program, Step> {
   }
 };
 
+/// By kernel, what computes a row of a step.
+template <class Kernel, class Program, int Step, std::int64_t Rows>
+struct row_of_step {
+  using type = no_row;
+};
 template <class Program, int Step, std::int64_t Rows>
-constexpr auto find_row_of_step() {
-  constexpr const plan_step& s = step_of<Program, Step>;
-  if constexpr (is<kernels::fused>(s)) return std::type_identity<row_of_loop<Program, Step, Rows>>{};
-  else if constexpr (is<kernels::reduce>(s)) return std::type_identity<row_of_reduction<Program, Step, Rows>>{};
-  else if constexpr (is<kernels::contract>(s)) return std::type_identity<row_of_product<Program, Step, Rows>>{};
-  else return std::type_identity<no_row>{};
-}
+struct row_of_step<kernels::fused, Program, Step, Rows> {
+  using type = row_of_loop<Program, Step, Rows>;
+};
+template <class Program, int Step, std::int64_t Rows>
+struct row_of_step<kernels::reduce, Program, Step, Rows> {
+  using type = row_of_reduction<Program, Step, Rows>;
+};
+template <class Program, int Step, std::int64_t Rows>
+struct row_of_step<kernels::contract, Program, Step, Rows> {
+  using type = row_of_product<Program, Step, Rows>;
+};
 
 /// The steps between the rows_begin step `Begin` and its end.
 template <class Program, int Begin>
 struct static_rows {
   static constexpr std::int64_t rows = entry_of_step<Program, Begin, row_blocks>.at_once;
   template <int Offset>
-  using row_of = typename decltype(find_row_of_step<Program, Begin + 1 + Offset, rows>())::type;
+  using row_of =
+      typename row_of_step<mp11::mp_at_c<all_kernels, static_cast<std::size_t>(step_of<Program, Begin + 1 + Offset>.kernel)>,
+                           Program, Begin + 1 + Offset, rows>::type;
   using offsets = std::make_integer_sequence<int, step_of<Program, Begin>.target - Begin - 1>;
 
   template <int... Offset>

@@ -24,7 +24,7 @@ class row_recomputer {
   constexpr bool run(int begin, int end) {
     bool has_changed = false;
     for (int i = begin; i < end; ++i)
-      for (int k = 0; k < group(i).stores.count && is<kernels::fused>(plan_.steps[i]);)
+      for (int k = 0; fuses(i) && k < group(i).stores.count;)
         if (is_cheap(i, k, end)) {
           for (int reader = i + 1; reader < end; ++reader) compute_again(reader, i, k);
           drop(i, k);
@@ -38,6 +38,7 @@ class row_recomputer {
  private:
   using loop_ops = vec<scalar_op>;
 
+  [[nodiscard]] constexpr bool fuses(int step) const { return facts_of(plan_.steps[step]).role == step_role::fuses_operators; }
   [[nodiscard]] constexpr const planned_group& group(int step) const {
     return table_of<planned_group>(plan_)[plan_.steps[step].spec];
   }
@@ -61,7 +62,7 @@ class row_recomputer {
     for (int f = own.reductions.begin; f < own.reductions.begin + own.reductions.count; ++f)
       if (table_of<loop_reduction>(plan_)[f].stored == store(step, k).slot) return false;
     const scalar_op& made = op(step, store(step, k).op);
-    if (made.op != opcode::add && made.op != opcode::subtract) return false;
+    if (!is_sum(made.op)) return false;
     int rows = 0;
     for (const int a : made.args) {
       const scalar_op& from = op(step, a);
@@ -75,7 +76,7 @@ class row_recomputer {
     return true;
   }
   [[nodiscard]] constexpr bool reads_densely(int step, int slot, const extents& loop) const {
-    if (!is<kernels::fused>(plan_.steps[step]) || !(group(step).loop == loop) || group(step).margins.count > 0) return false;
+    if (!fuses(step) || !(group(step).loop == loop) || group(step).margins.count > 0) return false;
     for (int k = 0; k < group(step).ops.count; ++k)
       if (op(step, k).is_load() && op(step, k).slot == slot && !is_dense_load(step, op(step, k))) return false;
     return true;
