@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <ctime>
+#include <string>
 #include <vector>
 
 namespace bench {
@@ -16,12 +18,68 @@ inline double quantile(std::vector<double> v, double q) {
 inline double now_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
-
-/// Of this thread: others that run beside it do not count.
-inline double processor_ms() {
+/// The time that this thread was given, which other processes of the machine change less.
+inline double thread_ms() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return 1e3 * static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_nsec);
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
+}
+
+/// The rows of a program that took longer than their target, a ratio of times.
+class targets {
+ public:
+  /// `ratio`: the median of a row.
+  void add(const std::string& name, double ratio, double target) {
+    ++rows_;
+    if (!(ratio <= target)) above_.push_back({name, ratio, target});
+  }
+  /// To be called at the end of a program.
+  void print() const {
+    std::printf("%zu of %zu rows above their target%s\n", above_.size(), rows_, above_.empty() ? "" : ":");
+    for (const auto& r : above_) std::printf("  %-56s %.2f, target %.2f\n", r.name.c_str(), r.ratio, r.target);
+  }
+
+ private:
+  struct missed {
+    std::string name;
+    double ratio, target;
+  };
+  std::vector<missed> above_;
+  std::size_t rows_ = 0;
+};
+inline targets all_targets;
+
+/// Times of the library and of code by hand in one round after the other.
+struct race_times {
+  std::vector<double> ours, by_hand;
+
+  void print(const std::string& row, double target) const {
+    std::vector<double> ratio;
+    for (std::size_t i = 0; i < ours.size(); ++i) ratio.push_back(ours[i] / by_hand[i]);
+    const auto median = quantile(ratio, 0.5);
+    std::printf("%-56s %9.3f ms  by hand %9.3f ms  %5.2f (%.2f-%.2f)\n", row.c_str(), quantile(ours, 0.5), quantile(by_hand, 0.5),
+                median, quantile(ratio, 0.25), quantile(ratio, 0.75));
+    all_targets.add(row, median, target);
+  }
+};
+/// Calls both in turns, and `meet` in between; of the first rounds nothing is kept.
+template <class Ours, class ByHand, class Meet>
+race_times race_in_turns(int rounds, Ours ours, ByHand by_hand, Meet meet) {
+  race_times t;
+  for (int round = -2; round < rounds; ++round) {
+    meet();
+    const double start = thread_ms();
+    ours();
+    const double middle = thread_ms();
+    meet();
+    const double again = thread_ms();
+    by_hand();
+    const double end = thread_ms();
+    if (round < 0) continue;
+    t.ours.push_back(middle - start);
+    t.by_hand.push_back(end - again);
+  }
+  return t;
 }
 
 }  // namespace bench

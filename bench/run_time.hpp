@@ -52,7 +52,7 @@ void race(const char* name, int rounds, Step& step, Sessions&... sessions) {
     double ms[ways];
     for (int turn = 0; turn < ways; ++turn) {
       const int which = (turn + round) % ways;
-      const double start = bench::processor_ms();
+      const double start = bench::thread_ms();
       int way = 0;
       const auto run = [&](auto& s) {
         if (way == which) s.run(comm, inputs.data(), outputs[way].data());
@@ -60,7 +60,7 @@ void race(const char* name, int rounds, Step& step, Sessions&... sessions) {
       };
       run(step);
       (run(sessions), ...);
-      ms[which] = bench::processor_ms() - start;
+      ms[which] = bench::thread_ms() - start;
     }
     for (int way = 0; round >= 5 && way < ways; ++way) {
       times[way].push_back(ms[way]);

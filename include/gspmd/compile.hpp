@@ -19,7 +19,7 @@
 #include "gspmd/detail/driver/static_plan.hpp"
 #include "gspmd/detail/edge/given_memory.hpp"
 #include "gspmd/detail/run/bound_devices.hpp"
-#include "gspmd/detail/run/static_program.hpp"
+#include "gspmd/detail/run/static_rows.hpp"
 #include "gspmd/detail/run/step_checks.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/inputs.hpp"

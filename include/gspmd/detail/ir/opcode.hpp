@@ -171,4 +171,11 @@ struct map_function {
   const void* object = nullptr;                      // what `rows` are given
 };
 
+constexpr bool is_sum(opcode op) { return op == opcode::add || op == opcode::subtract; }
+/// Compilers make no vectors of these in a loop that has elements of 64 bits too.
+constexpr bool chooses_polynomials(opcode op) {
+  return op == opcode::sine || op == opcode::cosine || op == opcode::erf || op == opcode::erf_inv;
+}
+constexpr bool draws_bits(opcode op) { return op == opcode::threefry2x32; }
+
 }  // namespace gspmd::detail

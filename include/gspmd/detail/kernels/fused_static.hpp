@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -493,6 +494,38 @@ void accumulate_rows(const fused_rows& first, std::int64_t rows, std::int64_t el
   }
   partial.left = left;
 }
+
+/// The functions of reductions while their operands are computed: rows as parts of runs, or one row that is a run.
+template <class Row, class... Reduced>
+struct accumulation {
+  static constexpr bool is_one = true;
+  static constexpr fused_rows_function rows = accumulate_rows<Row, Reduced...>;
+
+  /// results[k] = reduction k of a row, a multiple of what is combined at once.
+  static void whole_row(const typename fused_plan<Row>::row& row, std::int64_t elems, std::byte* const* results) {
+    partial_reductions::vectors partial[sizeof...(Reduced)];
+    std::size_t k = 0;
+    const auto begin = [&]<std::size_t Store, monoid Kind>(accumulated<Store, Kind>) {
+      using element = element_t<Row::ops[static_cast<std::size_t>(Row::stores[Store].op)].type>;
+      element neutral;
+      std::memcpy(&neutral, reduction_kernel_of<Kind, element>.neutral.data(), sizeof neutral);
+      std::fill_n(reinterpret_cast<element*>(partial[k++].bytes), accumulated_at_once<Row, accumulated<Store, Kind>>, neutral);
+    };
+    const auto end = [&]<std::size_t Store, monoid Kind>(accumulated<Store, Kind>) {
+      using element = element_t<Row::ops[static_cast<std::size_t>(Row::stores[Store].op)].type>;
+      reduce_part<Kind, element>(nullptr, 0, partial[k].bytes, false, results[k]);
+      ++k;
+    };
+    (begin(Reduced{}), ...);
+    accumulate_row<Row, Reduced...>(row, 0, elems, partial);
+    k = 0;
+    (end(Reduced{}), ...);
+  }
+};
+struct no_accumulation {
+  static constexpr bool is_one = false;
+  static constexpr fused_rows_function rows = nullptr;
+};
 
 /// Runs a group on one device: what differs between groups is `compute`, and `at` has room for as many loads, iotas and stores.
 /// `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at equal index. `loop` is the part

@@ -60,6 +60,7 @@ struct ready_step {
   alone_function alone = nullptr;  // on each device
   joint_function joint = nullptr;  // on all of them; steps that control have neither
   const void* prepared = nullptr;
+  alone_function rows = nullptr;  // rows_begin: all steps of a block; null: one after the other
 };
 
 template <class K>

@@ -62,8 +62,7 @@ struct plan_runner {
       const ready_step& r = ready[i];
       if constexpr (Checks::look) checks.begin(s);
       if (r.alone != nullptr) {
-        for (int d = 0; d < devices.count; ++d) r.alone(r.prepared, plan, s, devices.memory[d]);
-        if (devices.go_on != nullptr) devices.go_on(devices.communicator);
+        run_alone(r.alone, r.prepared, s);
       } else if (r.joint != nullptr) {
         r.joint(r.prepared, plan, s, devices);
         for (int d = 0; d < devices.count; ++d) clear_results(plan, s, devices.memory[d]);
@@ -90,6 +89,10 @@ struct plan_runner {
   }
 
  private:
+  void run_alone(ready_step::alone_function function, const void* prepared, const plan_step& s) {
+    for (int d = 0; d < devices.count; ++d) function(prepared, plan, s, devices.memory[d]);
+    if (devices.go_on != nullptr) devices.go_on(devices.communicator);
+  }
   /// The loop or conditional that begins at step `i`; its last step.
   int run_region(int i, const plan_step& s) {
     if constexpr (Checks::look) {
@@ -105,7 +108,8 @@ struct plan_runner {
     if (const auto* const blocks = description_by<kernels::rows_begin>(plan, s)) {
       for (std::int64_t block = 0; block < s.trips; ++block) {
         set_counter(plan, s, devices, blocks->first_row(block));
-        run(i + 1, s.target);
+        if (ready[i].rows != nullptr) run_alone(ready[i].rows, nullptr, s);
+        else run(i + 1, s.target);
       }
       return s.target;
     }

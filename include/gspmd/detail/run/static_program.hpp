@@ -220,10 +220,10 @@ constexpr const reduction_kernel* kernel_of_reduction() {
   return &reduction_kernel_of<kind, element>;
 }
 
-/// The function that reduces while it computes: of floats that are added up or of which the largest or smallest are found, where vectors
+/// The functions that reduce while they compute: of floats that are added up or of which the largest or smallest are found, where vectors
 /// are that long that compilers see the loop.
 template <class Program, class Group, class Row>
-constexpr fused_rows_function accumulation_of() {
+constexpr auto find_accumulation() {
   constexpr auto& reductions = Group::group.reductions;
   constexpr const auto* all = table_of<loop_reduction>(Program::view).data() + reductions.begin;
   constexpr bool can = [] {
@@ -238,20 +238,22 @@ constexpr fused_rows_function accumulation_of() {
     return 4 * simd_bytes / bytes_of(all[0].type) >= 32;
   }();
   if constexpr (can) {
-    return []<int... K>(std::integer_sequence<int, K...>) -> fused_rows_function {
+    return []<int... K>(std::integer_sequence<int, K...>) {
       constexpr auto store_of = [](int k) {
         std::size_t store = 0;
         while (Group::stores[store].slot != all[k].stored) ++store;
         return store;
       };
-      return accumulate_rows<
+      return accumulation<
           Row, accumulated<store_of(K),
-                           table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(all[K].reduction)].reduced_by>...>;
+                           table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(all[K].reduction)].reduced_by>...>{};
     }(std::make_integer_sequence<int, reductions.count>{});
   } else {
-    return nullptr;
+    return no_accumulation{};
   }
 }
+template <class Program, class Group, class Row>
+using accumulation_of = decltype(find_accumulation<Program, Group, Row>());
 
 namespace kernels {
 
@@ -267,7 +269,7 @@ constexpr auto fused::freeze() {
     constant_reduced_loop<reduced_row, (operands < few ? few : operands), (results < few ? few : results),
                           (bounds < few ? few : bounds)>
         loop{};
-    loop.accumulate = accumulation_of<Program, group, reduced_row>();
+    loop.accumulate = accumulation_of<Program, group, reduced_row>::rows;
     [&]<int... K>(std::integer_sequence<int, K...>) {
       ((loop.kernels[K] = kernel_of_reduction<Program, group::group.reductions.begin + K>()), ...);
     }(std::make_integer_sequence<int, group::group.reductions.count>{});
@@ -365,6 +367,10 @@ constexpr auto freeze_by() {
 template <class Program, int Step, class K>
 inline constexpr auto frozen_by = freeze_by<Program, Step, K>();
 
+/// Returns the function of the blocks of rows that begin with a step, if their steps are one loop (run/static_rows.hpp); else null.
+template <class Program, int Begin>
+constexpr ready_step::alone_function block_of_rows();
+
 template <class Program, int Step, class Comm>
 constexpr ready_step freeze_step() {
   using K = mp11::mp_at_c<all_kernels, static_cast<std::size_t>(step_of<Program, Step>.kernel)>;
@@ -381,11 +387,47 @@ constexpr ready_step freeze_step() {
   }
 }
 
-template <class Program, class Comm>
+template <class Program, int Step>
+constexpr ready_step::alone_function rows_from() {
+  if constexpr (description_by<kernels::rows_begin>(Program::view, step_of<Program, Step>) != nullptr)
+    return block_of_rows<Program, Step>();
+  else return nullptr;
+}
+template <class Program>
+inline constexpr auto rows_from_steps = []<int... Step>(std::integer_sequence<int, Step...>) {
+  return std::array<ready_step::alone_function, sizeof...(Step)>{rows_from<Program, Step>()...};
+}(std::make_integer_sequence<int, static_cast<int>(Program::view.steps.size())>{});
+/// Whether a step lies between the ends of such a loop.
+template <class Program>
+constexpr bool is_in_rows(int step) {
+  for (int begin = step; begin-- > 0;)
+    if (rows_from_steps<Program>[static_cast<std::size_t>(begin)] != nullptr)
+      return step < Program::view.steps[static_cast<std::size_t>(begin)].target;
+  return false;
+}
+template <class Program>
+constexpr bool has_rows() {
+  for (const auto& s : Program::view.steps)
+    if (description_by<kernels::rows_begin>(Program::view, s) != nullptr) return true;
+  return false;
+}
+template <class Program, int Step, class Comm, bool InRows>
+constexpr ready_step freeze_step_or_rows() {
+  if constexpr (InRows && has_rows<Program>()) {
+    constexpr auto rows = rows_from_steps<Program>[Step];
+    if constexpr (rows != nullptr) return {nullptr, nullptr, nullptr, rows};
+    else if constexpr (is_in_rows<Program>(Step)) return {};
+    else return freeze_step<Program, Step, Comm>();
+  } else {
+    return freeze_step<Program, Step, Comm>();
+  }
+}
+/// `InRows`: steps that are one loop over rows are that loop, since nobody looks at them one by one.
+template <class Program, class Comm, bool InRows>
 struct frozen_steps {
   template <int... Step>
   static constexpr auto make(std::integer_sequence<int, Step...>) {
-    return std::array<ready_step, sizeof...(Step)>{freeze_step<Program, Step, Comm>()...};
+    return std::array<ready_step, sizeof...(Step)>{freeze_step_or_rows<Program, Step, Comm, InRows>()...};
   }
   static constexpr auto list = make(std::make_integer_sequence<int, static_cast<int>(Program::view.steps.size())>{});
 };
@@ -393,14 +435,14 @@ struct frozen_steps {
 template <class Program, class Comm>
 void run_static(Comm& comm, const device_memory* devices, const void** from, void** to) {
   if constexpr (requires { typename Comm::traced; })
-    return comm.run(Program::view, Program::mesh::info, frozen_steps<Program, typename Comm::traced>::list.data(), devices, from,
-                    to, run_jointly<kernels::move, std::int64_t, movement, typename Comm::traced>);
+    return comm.run(Program::view, Program::mesh::info, frozen_steps<Program, typename Comm::traced, false>::list.data(), devices,
+                    from, to, run_jointly<kernels::move, std::int64_t, movement, typename Comm::traced>);
   static constexpr auto go_on = go_on_of<Comm>(Program::view);
   const devices_here here{devices, comm.local_count(), from, to, &comm, go_on};
   if constexpr (Program::view.is_checked)
-    run_plan_checked(Program::view, Program::mesh::info, frozen_steps<Program, Comm>::list.data(), here,
+    run_plan_checked(Program::view, Program::mesh::info, frozen_steps<Program, Comm, false>::list.data(), here,
                      run_jointly<kernels::move, std::int64_t, movement, Comm>);
-  else run_plan(Program::view, frozen_steps<Program, Comm>::list.data(), here);
+  else run_plan(Program::view, frozen_steps<Program, Comm, true>::list.data(), here);
 }
 
 }  // namespace gspmd::detail

@@ -6,6 +6,7 @@
 
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ir/row_work.hpp"
+#include "gspmd/detail/passes/lower/recomputed_rows.hpp"
 #include "gspmd/detail/passes/lower/step_state.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/tuning.hpp"
@@ -46,7 +47,12 @@ class row_blocker {
     const int count = static_cast<int>(plan_.steps.size());
     for (int i = 0; i < count;) {
       run_of_steps r = grow(i);
-      if (is_worth_it(r)) {
+      bool is_worth = is_worth_it(r);
+      if (is_worth && row_recomputer(s_, last_).run(r.begin, r.end)) {
+        r = grow(i);
+        is_worth = is_worth_it(r);
+      }
+      if (is_worth) {
         runs_.push_back(r);
         i = r.end;
       } else {

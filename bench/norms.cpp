@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Norms and softmax of rows of floats, and gradients of these, on one device and on two threads that share the rows, against loops by hand
+// that take one row after the other. Medians of processor time of a thread, and the median and middle half of the ratios of neighbouring runs.
+//
+//   norms [rounds, 15] [words of the names of rows]
+#include <gspmd/gspmd.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "race.hpp"
+
+namespace bench {
+namespace {
+
+using namespace gspmd;
+using std::int64_t;
+
+// ---- the programs ----
+
+constexpr auto layer_norm = [](auto x) {
+  const auto centred = x - expand_dims(mean(x, 1), 1);
+  return centred * expand_dims(rsqrt(mean(centred * centred, 1) + 1e-5), 1);
+};
+constexpr auto scaled_layer_norm = [](auto x, auto gain, auto bias) {
+  const auto centred = x - expand_dims(mean(x, 1), 1);
+  return centred * expand_dims(rsqrt(mean(centred * centred, 1) + 1e-5), 1) * expand_dims(gain, 0) + expand_dims(bias, 0);
+};
+constexpr auto rms_norm = [](auto x) { return x * expand_dims(rsqrt(mean(x * x, 1) + 1e-5), 1); };
+constexpr auto softmax_of = [](auto x) { return softmax(x, 1); };
+constexpr auto log_softmax_of = [](auto x) { return log_softmax(x, 1); };
+/// Of y, which is softmax(x), by the gradient of y.
+constexpr auto softmax_gradient = [](auto y, auto by) { return y * (by - expand_dims(sum(y * by, 1), 1)); };
+/// The gradient of layer_norm by x, of the gradient of its result.
+constexpr auto layer_norm_gradient = [](auto x, auto by) { return grad(sum(layer_norm(x) * by), x); };
+
+// ---- the same by hand ----
+
+/// f(i) added up over i < n by 64 partial sums.
+template <class F>
+GSPMD_LOOP_FUNCTION float sum_of(int64_t n, F f) {
+  float sums[64] = {};
+  for (int64_t i = 0; i < n; i += 64)
+    for (int j = 0; j < 64; ++j) sums[j] += f(i + j);
+  float all = 0;
+  for (const float s : sums) all += s;
+  return all;
+}
+#define GSPMD_ROW(...) \
+  [=](int64_t i) __attribute__((always_inline)) { return __VA_ARGS__; }
+
+struct statistics {
+  float middle, scale;
+};
+statistics statistics_of(const float* x, int64_t n) {
+  const auto size = static_cast<float>(n);
+  const float middle = sum_of(n, GSPMD_ROW(x[i])) / size;
+  return {middle, 1 / std::sqrt(sum_of(n, GSPMD_ROW((x[i] - middle) * (x[i] - middle))) / size + 1e-5F)};
+}
+void layer_norm_row(const float* x, const float*, const float*, float* y, int64_t n) {
+  const auto [middle, scale] = statistics_of(x, n);
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - middle) * scale;
+}
+void scaled_layer_norm_row(const float* x, const float* gain, const float* bias, float* y, int64_t n) {
+  const auto [middle, scale] = statistics_of(x, n);
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - middle) * scale * gain[i] + bias[i];
+}
+void rms_norm_row(const float* x, const float*, const float*, float* y, int64_t n) {
+  const float scale = 1 / std::sqrt(sum_of(n, GSPMD_ROW(x[i] * x[i])) / static_cast<float>(n) + 1e-5F);
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * scale;
+}
+GSPMD_LOOP_FUNCTION float largest_of(const float* x, int64_t n) {
+  float largest[64];
+  for (int j = 0; j < 64; ++j) largest[j] = x[j];
+  for (int64_t i = 64; i < n; i += 64)
+    for (int j = 0; j < 64; ++j) largest[j] = ((largest[j] != largest[j]) | (largest[j] > x[i + j])) ? largest[j] : x[i + j];
+  float most = largest[0];
+  for (const float v : largest) most = v > most ? v : most;
+  return most;
+}
+void softmax_row(const float* x, const float*, const float*, float* y, int64_t n) {
+  const float most = largest_of(x, n), all = sum_of(n, GSPMD_ROW(y[i] = detail::exponential(x[i] - most)));
+  for (int64_t i = 0; i < n; ++i) y[i] = y[i] / all;
+}
+void log_softmax_row(const float* x, const float*, const float*, float* y, int64_t n) {
+  const float most = largest_of(x, n), less = most + std::log(sum_of(n, GSPMD_ROW(detail::exponential(x[i] - most))));
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] - less;
+}
+void softmax_gradient_row(const float* y, const float* by, const float*, float* dx, int64_t n) {
+  const float less = sum_of(n, GSPMD_ROW(y[i] * by[i]));
+  for (int64_t i = 0; i < n; ++i) dx[i] = y[i] * (by[i] - less);
+}
+void layer_norm_gradient_row(const float* x, const float* by, const float*, float* dx, int64_t n) {
+  const auto [middle, scale] = statistics_of(x, n);
+  const auto size = static_cast<float>(n);
+  const float shift = sum_of(n, GSPMD_ROW(by[i])) / size, tilt = sum_of(n, GSPMD_ROW(by[i] * (x[i] - middle))) / size;
+  const float of_tilt = tilt * scale * scale;
+  for (int64_t i = 0; i < n; ++i) dx[i] = (by[i] - shift - (x[i] - middle) * of_tilt) * scale;
+}
+
+// ---- the race ----
+
+template <int Devices, int64_t Rows, int64_t Columns>
+using matrix = in<float, dims<Rows, Columns>, split<"rows", _>>;
+template <int64_t Columns>
+using of_columns = in<float, dims<Columns>, split<_>>;
+
+struct options {
+  int rounds;
+  const char* words;
+};
+/// `Inputs`: matrices first, then vectors.
+template <auto Program, auto Row, int Devices, int64_t Rows, int64_t Columns, class... Inputs>
+void compare(const char* name, const options& o) {
+  const std::string row = std::string(name) + " [" + std::to_string(Rows) + ", " + std::to_string(Columns) + "]" +
+                          (Devices > 1 ? ", two threads" : "");
+  if (row.find(o.words) == std::string::npos) return;
+  const auto measure = [&](auto& comm) {
+    using step = compile<Program, mesh<axis<"rows", Devices>>, Inputs...>;
+    step run;
+    constexpr int64_t own = Rows / Devices;
+    constexpr std::size_t elems = static_cast<std::size_t>(own * Columns);
+    std::vector<float> in[3], y(elems), hand(elems);
+    for (auto& v : in) v.resize(elems);
+    for (std::size_t k = 0; k < 3; ++k)
+      for (std::size_t i = 0; i < elems; ++i) in[k][i] = 0.01F * static_cast<float>(((k + 7) * i + k) % 601) - 2.5F;
+    in[2].resize(static_cast<std::size_t>(Columns));
+    const int calls = static_cast<int>(std::max<int64_t>(1, (1 << 21) / (own * Columns)));
+    const auto ours = [&] {
+      for (int c = 0; c < calls; ++c)
+        if constexpr (sizeof...(Inputs) == 1) run(comm, in[0], y);
+        else if constexpr (sizeof...(Inputs) == 2) run(comm, in[0], in[1], y);
+        else run(comm, in[0], std::vector<float>(in[2]), in[2], y);
+    };
+    const auto by_hand = [&] {
+      for (int c = 0; c < calls; ++c) {
+        const float* const second = sizeof...(Inputs) == 3 ? in[2].data() : in[1].data();
+        for (int64_t r = 0; r < own; ++r)
+          Row(in[0].data() + r * Columns, sizeof...(Inputs) == 2 ? second + r * Columns : second, in[2].data(),
+              hand.data() + r * Columns, Columns);
+        asm volatile("" : : "r"(hand.data()) : "memory");
+      }
+    };
+    auto t = race_in_turns(o.rounds, ours, by_hand, [&] { comm.barrier(); });
+    if (comm.device(0) != 0) return;
+    for (std::size_t i = 0; i < elems; ++i)
+      if (!(std::fabs(y[i] - hand[i]) <= 1e-4F * (1 + std::fabs(hand[i])))) {
+        std::printf("WRONG: %s: element %zu is %g, by hand %g\n", row.c_str(), i, y[i], hand[i]);
+        std::exit(1);
+      }
+    for (auto* all : {&t.ours, &t.by_hand})
+      for (double& time : *all) time /= calls;
+    t.print(row, 1.05);
+  };
+  if constexpr (Devices == 1) launch(self{}, 1, measure);
+  else launch(threads{}, Devices, measure);
+}
+
+template <int Devices, int64_t Rows, int64_t Columns>
+void compare_all(const options& o) {
+  using rows = matrix<Devices, Rows, Columns>;
+  using columns = of_columns<Columns>;
+  compare<layer_norm, layer_norm_row, Devices, Rows, Columns, rows>("layer norm", o);
+  compare<scaled_layer_norm, scaled_layer_norm_row, Devices, Rows, Columns, rows, columns, columns>("layer norm, scaled", o);
+  compare<rms_norm, rms_norm_row, Devices, Rows, Columns, rows>("RMS norm", o);
+  compare<softmax_of, softmax_row, Devices, Rows, Columns, rows>("softmax", o);
+  compare<log_softmax_of, log_softmax_row, Devices, Rows, Columns, rows>("log_softmax", o);
+  compare<softmax_gradient, softmax_gradient_row, Devices, Rows, Columns, rows, rows>("gradient of softmax", o);
+  compare<layer_norm_gradient, layer_norm_gradient_row, Devices, Rows, Columns, rows, rows>("gradient of layer norm", o);
+}
+
+}  // namespace
+}  // namespace bench
+
+int main(int argc, char** argv) {
+  const bench::options o{argc > 1 ? std::atoi(argv[1]) : 15, argc > 2 ? argv[2] : ""};
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  bench::compare_all<1, 8192, 1024>(o);
+  bench::compare_all<2, 8192, 1024>(o);
+  bench::compare_all<1, 64, 1024>(o);
+  bench::compare_all<1, 4096, 256>(o);
+  bench::all_targets.print();
+}

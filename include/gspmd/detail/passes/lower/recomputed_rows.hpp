@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/kernel_facts.hpp"
+#include "gspmd/detail/passes/lower/step_state.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+namespace gspmd::detail {
+
+/// Steps on the same rows that compute a sum or a difference again, in the place of reading it: where one operand is an array of rows that
+/// the cache has, and of the other there is one element for all of a row or of a column.
+///
+///   layer norm      y = (x - m) * s, after sums of (x - m)^2      x - m has no memory; both loops read x
+///
+/// Its bits are those of the stored one. What is read instead has as many bytes, and no memory that it needs now, it did not need before.
+class row_recomputer {
+ public:
+  /// `last`: by memory, the last step that reads it.
+  constexpr row_recomputer(step_state& state, const vec<int>& last) : plan_(state.out), base_(state.base), last_(last) {}
+
+  /// Changes steps [begin, end); false: there is nothing to change.
+  constexpr bool run(int begin, int end) {
+    bool has_changed = false;
+    for (int i = begin; i < end; ++i)
+      for (int k = 0; fuses(i) && k < group(i).stores.count;)
+        if (is_cheap(i, k, end)) {
+          for (int reader = i + 1; reader < end; ++reader) compute_again(reader, i, k);
+          drop(i, k);
+          has_changed = true;
+        } else {
+          ++k;
+        }
+    return has_changed;
+  }
+
+ private:
+  using loop_ops = vec<scalar_op>;
+
+  [[nodiscard]] constexpr bool fuses(int step) const { return facts_of(plan_.steps[step]).role == step_role::fuses_operators; }
+  [[nodiscard]] constexpr const planned_group& group(int step) const {
+    return table_of<planned_group>(plan_)[plan_.steps[step].spec];
+  }
+  [[nodiscard]] constexpr const scalar_op& op(int step, int k) const {
+    return table_of<scalar_op>(plan_)[group(step).ops.begin + k];
+  }
+  [[nodiscard]] constexpr const fused_store& store(int step, int k) const {
+    return table_of<fused_store>(plan_)[group(step).stores.begin + k];
+  }
+  [[nodiscard]] constexpr int operand(int step, int k) const { return plan_.slots[plan_.steps[step].operands.begin + k]; }
+  [[nodiscard]] constexpr bool reads(int step, int k, int v) const { return base_[operand(step, k)] == base_[v]; }
+  [[nodiscard]] constexpr int result(int step, int k) const { return plan_.slots[plan_.steps[step].results.begin + k]; }
+  [[nodiscard]] constexpr bool is_dense_load(int step, const scalar_op& o) const {
+    return o.is_load() && !o.is_at_offset() && is_dense(group(step).loop, o.strides);
+  }
+
+  [[nodiscard]] constexpr bool is_cheap(int step, int k, int end) const {
+    const planned_group& own = group(step);
+    const int v = result(step, store(step, k).slot);
+    if (own.stores.count < 2 || own.loop.count != 2 || last_[v] >= end) return false;
+    for (int f = own.reductions.begin; f < own.reductions.begin + own.reductions.count; ++f)
+      if (table_of<loop_reduction>(plan_)[f].stored == store(step, k).slot) return false;
+    const scalar_op& made = op(step, store(step, k).op);
+    if (!is_sum(made.op)) return false;
+    int rows = 0;
+    for (const int a : made.args) {
+      const scalar_op& from = op(step, a);
+      if (is_dense_load(step, from)) ++rows;
+      else if (!from.is_constant() && (!from.is_load() || from.is_at_offset())) return false;
+    }
+    if (rows != 1) return false;
+    for (int reader = step + 1; reader < end; ++reader)
+      for (int o = 0; o < plan_.steps[reader].operands.count; ++o)
+        if (reads(reader, o, v) && !reads_densely(reader, o, own.loop)) return false;
+    return true;
+  }
+  [[nodiscard]] constexpr bool reads_densely(int step, int slot, const extents& loop) const {
+    if (!fuses(step) || !(group(step).loop == loop) || group(step).margins.count > 0) return false;
+    for (int k = 0; k < group(step).ops.count; ++k)
+      if (op(step, k).is_load() && op(step, k).slot == slot && !is_dense_load(step, op(step, k))) return false;
+    return true;
+  }
+
+  /// Has `reader` compute what it loads of the k-th result that `maker` stores.
+  constexpr void compute_again(int reader, int maker, int k) {
+    const int v = result(maker, store(maker, k).slot);
+    vec<int> operands, slots;
+    for (int o = 0; o < plan_.steps[reader].operands.count; ++o) {
+      slots.push_back(static_cast<int>(operands.size()));
+      if (!reads(reader, o, v)) operands.push_back(operand(reader, o));
+    }
+    if (operands.size() == slots.size()) return;
+    loop_ops ops;
+    vec<int> place;
+    const auto add = [&](const scalar_op& o) {
+      for (std::size_t known = 0; known < ops.size(); ++known)
+        if (ops[known].is_load() && ops[known] == o) return static_cast<int>(known);
+      ops.push_back(o);
+      return static_cast<int>(ops.size()) - 1;
+    };
+    const auto slot_of = [&](int value) {
+      for (std::size_t o = 0; o < operands.size(); ++o)
+        if (base_[operands[o]] == base_[value]) return static_cast<std::int16_t>(o);
+      operands.push_back(value);
+      return static_cast<std::int16_t>(operands.size() - 1);
+    };
+    for (int i = 0; i < group(reader).ops.count; ++i) {
+      scalar_op o = op(reader, i);
+      if (o.is_load() && reads(reader, o.slot, v)) {
+        scalar_op again = op(maker, store(maker, k).op);
+        for (auto& a : again.args) {
+          scalar_op from = op(maker, a);
+          if (from.is_load()) from.slot = slot_of(operand(maker, from.slot));
+          a = static_cast<std::int16_t>(add(from));
+        }
+        place.push_back(add(again));
+        continue;
+      }
+      if (o.is_load()) o.slot = static_cast<std::int16_t>(slots[o.slot]);
+      for (auto& a : o.args) a = static_cast<std::int16_t>(place[a]);
+      place.push_back(add(o));
+    }
+    planned_group changed = group(reader);
+    const table_range stores = changed.stores;
+    auto& all = table_of<fused_store>(plan_);
+    changed.stores.begin = static_cast<int>(all.size());
+    for (int s = stores.begin; s < stores.begin + stores.count; ++s) {
+      const fused_store from = all[s];
+      all.push_back(fused_store{static_cast<std::int16_t>(place[from.op]), from.slot});
+    }
+    set(reader, changed, ops);
+    plan_.steps[reader].operands = listed(operands);
+  }
+
+  /// The k-th result is stored no more.
+  constexpr void drop(int step, int k) {
+    const fused_store dropped = store(step, k);
+    planned_group changed = group(step);
+    const auto moved = [&](std::int16_t slot) { return static_cast<std::int16_t>(slot > dropped.slot ? slot - 1 : slot); };
+    auto& stores = table_of<fused_store>(plan_);
+    const table_range before = changed.stores;
+    changed.stores = {static_cast<int>(stores.size()), before.count - 1};
+    for (int s = 0; s < before.count; ++s) {
+      const fused_store from = stores[before.begin + s];
+      if (s != k) stores.push_back(fused_store{from.op, moved(from.slot)});
+    }
+    auto& reductions = table_of<loop_reduction>(plan_);
+    const table_range reduced = changed.reductions;
+    changed.reductions.begin = static_cast<int>(reductions.size());
+    for (int f = reduced.begin; f < reduced.begin + reduced.count; ++f) {
+      loop_reduction from = reductions[f];
+      from.slot = moved(from.slot);
+      from.stored = moved(from.stored);
+      reductions.push_back(from);
+    }
+    table_of<planned_group>(plan_).push_back(changed);
+    vec<int> results;
+    for (int r = 0; r < plan_.steps[step].results.count; ++r)
+      if (r != dropped.slot) results.push_back(result(step, r));
+    plan_.steps[step].spec = static_cast<int>(table_of<planned_group>(plan_).size()) - 1;
+    plan_.steps[step].results = listed(results);
+  }
+
+  constexpr void set(int step, planned_group& changed, const loop_ops& ops) {
+    auto& all = table_of<scalar_op>(plan_);
+    changed.ops = {static_cast<int>(all.size()), static_cast<int>(ops.size())};
+    for (const auto& o : ops) all.push_back(o);
+    table_of<planned_group>(plan_).push_back(changed);
+    plan_.steps[step].spec = static_cast<int>(table_of<planned_group>(plan_).size()) - 1;
+  }
+  constexpr table_range listed(const vec<int>& values) {
+    const table_range range{static_cast<int>(plan_.slots.size()), static_cast<int>(values.size())};
+    for (const int v : values) plan_.slots.push_back(v);
+    return range;
+  }
+
+  plan& plan_;
+  const vec<int>& base_;
+  const vec<int>& last_;
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "gspmd/detail/ir/row_work.hpp"
+#include "gspmd/detail/run/static_program.hpp"
+
+/// Steps that go through the same rows (passes/lower/row_blocks.hpp) as one loop of the static path, row by row: what one step leaves of a
+/// row, the next one finds in the first cache, and no step is begun anew for a few rows.
+///
+///   layer norm      for each row: its sum, the mean; what is left of each element and the sum of its squares, the factor; products
+///
+/// A row is computed by the functions that compute all of them, and has the same bits. What only these steps read has one row's place.
+namespace gspmd::detail {
+
+/// Where the operands and results of a step have the row that is computed.
+template <class Program, int Step>
+struct row_places {
+  static constexpr const plan_step& s = step_of<Program, Step>;
+  const std::byte* from[s.operands.count + 1];
+  std::byte* to[s.results.count + 1];
+
+  explicit row_places(const device_memory& device) {
+    for (int k = 0; k < s.operands.count; ++k)
+      from[k] = static_cast<const std::byte*>(device.read(Program::view.operand(s, k).where));
+    for (int k = 0; k < s.results.count; ++k) to[k] = static_cast<std::byte*>(device.write(Program::view.result(s, k).where));
+  }
+  static constexpr std::int64_t from_step(int k) { return Program::view.operand(s, k).where.row_bytes; }
+  static constexpr std::int64_t to_step(int k) { return Program::view.result(s, k).where.row_bytes; }
+  [[gnu::always_inline]] void move() {
+    for (int k = 0; k < s.operands.count; ++k) from[k] += from_step(k);
+    for (int k = 0; k < s.results.count; ++k) to[k] += to_step(k);
+  }
+  /// No device has less of what is read.
+  static constexpr bool is_whole() {
+    for (int b = 0; b < s.bounds.count; ++b)
+      if (Program::view.value(Program::view.bounds[static_cast<std::size_t>(s.bounds.begin + b)].value).is_padded) return false;
+    return true;
+  }
+};
+
+/// The elements of a row that is reduced as a whole; 0: that is not what the reduction does.
+constexpr std::int64_t elems_of_reduced_row(const reduction_spec& spec, std::int64_t rows) {
+  dim_mask of_row = 0;
+  for (int d = 1; d < spec.in.count; ++d) of_row |= dim_bit(d);
+  return of_row != 0 && spec.dims == of_row && spec.in[0] == rows ? elements(spec.in) / rows : 0;
+}
+
+/// A step that cannot be done row by row.
+struct no_row {
+  static constexpr bool can_be = false;
+};
+
+/// A row of a loop of one dim that goes through all rows.
+template <class Group, std::int64_t Elems>
+struct row_of_one_dim {
+  static constexpr extents loop = extents(1, Elems);
+  static constexpr dim_mask cut = 0;
+  static constexpr const auto& ops = Group::ops;
+  static constexpr const auto& stores = Group::stores;
+  static constexpr const auto& margins = Group::margins;
+};
+
+/// A loop, over elements of a row or of one for each row, and its reductions.
+template <class Program, int Step, std::int64_t Rows>
+struct row_of_loop {
+  using places = row_places<Program, Step>;
+  using own_group = static_group<Program, places::s.spec>;
+  static constexpr const planned_group& planned = own_group::group;
+  static constexpr int reductions = planned.reductions.count;
+  static constexpr const extents& loop = own_group::loop;
+  static constexpr bool has_rows = (loop.count == 1 || loop.count == 2) && loop[0] % Rows == 0 && elements(loop) > 0;
+  static constexpr std::int64_t elems = has_rows ? elements(loop) / Rows : 1;
+  static constexpr const loop_reduction& reduction(int k) {
+    return table_of<loop_reduction>(Program::view)[static_cast<std::size_t>(planned.reductions.begin + k)];
+  }
+  using rows_group =
+      std::conditional_t<(loop.count == 1 && (elems > 1 || reductions > 0)), row_of_one_dim<own_group, elems>, own_group>;
+  using group = std::conditional_t<(reductions > 0), reduced_group<rows_group>, rows_group>;
+  using row_type = typename row_of_group<group>::type;
+  using row_plan = fused_plan<row_type>;
+  static constexpr bool can_be = [] {
+    if (planned.cut != 0 || planned.part >= 0 || planned.margins.count > 0 || row_plan::facts.has_map) return false;
+    if (!has_rows || (loop.count == 2 && loop[0] != Rows)) return false;
+    for (int k = 0; k < reductions; ++k)
+      if (elems_of_reduced_row(table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(reduction(k).reduction)], Rows) !=
+              elems ||
+          elems > reduced_block_elems(loop, bytes_of(reduction(k).type)))
+        return false;
+    return places::is_whole();
+  }();
+
+  typename row_plan::row row;
+  typename row_plan::row_steps steps;
+  std::byte* results[reductions + 1];
+
+  explicit row_of_loop(const device_memory& device) {
+    const places at(device);
+    std::int64_t offsets[places::s.bounds.count + 1]{};
+    find_offsets(Program::view, places::s, device, offsets);
+    std::size_t load = 0, iota = 0;
+    for (const scalar_op& o : own_group::ops) {
+      if (o.is_load()) {
+        row.from[load] = at.from[o.slot];
+        steps.from[load++] = at.from_step(o.slot);
+      } else if (o.is_index()) {
+        row.index[iota] = offsets[o.slot];
+        steps.index[iota++] = 0;
+      }
+    }
+    for (std::size_t k = 0; k < row_plan::store_count; ++k) {
+      row.to[k] = at.to[own_group::stores[k].slot];
+      steps.to[k] = at.to_step(own_group::stores[k].slot);
+    }
+    std::byte* block = device.arena + places::s.scratch;
+    for (int k = 0; k < reductions; ++k) {
+      results[k] = at.to[reduction(k).slot];
+      if (!reduction(k).is_stored()) continue;
+      row.to[store_of(reduction(k).stored)] = block;
+      steps.to[store_of(reduction(k).stored)] = 0;
+      block += reduced_block_bytes(loop, bytes_of(reduction(k).type));
+    }
+  }
+  void run() const {
+    if constexpr (elems == 1 && reductions == 0) {
+      compute_element<row_type>(row, 0, row, 0);
+    } else if constexpr (reductions == 0) {
+      compute_row<row_type>(row, row_elems_type<row_type>::of(elems));
+    } else {
+      reduce(std::make_integer_sequence<int, reductions>{});
+    }
+  }
+  void move() {
+    steps.move(row);
+    for (int k = 0; k < reductions; ++k) results[k] += places::to_step(reduction(k).slot);
+  }
+
+ private:
+  static constexpr std::size_t store_of(int slot) {
+    std::size_t store = 0;
+    while (own_group::stores[store].slot != slot) ++store;
+    return store;
+  }
+  template <int... K>
+  void reduce(std::integer_sequence<int, K...>) const {
+    static constexpr const reduction_kernel* kernels[] = {kernel_of_reduction<Program, planned.reductions.begin + K>()...};
+    using accumulation = accumulation_of<Program, own_group, row_type>;
+    constexpr auto at_once = 4 * kernels[0]->lanes;
+    if constexpr (accumulation::is_one && elems % at_once == 0 && elems >= 4 * at_once && elems <= most_in_turn * at_once) {
+      accumulation::whole_row(row, elems, results);
+    } else {
+      compute_row<row_type>(row, row_elems_type<row_type>::of(elems));
+      (reduce_stored(*kernels[K], static_cast<const std::byte*>(row.to[store_of(reduction(K).stored)]), results[K]), ...);
+    }
+  }
+  static void reduce_stored(const reduction_kernel& kernel, const std::byte* from, std::byte* to) {
+    stored_elements source{kernel};
+    reduce_each(source, from, 1, elems, elems, to);
+  }
+};
+
+/// A reduction of rows that lie in memory.
+template <class Program, int Step, std::int64_t Rows>
+struct row_of_reduction : row_places<Program, Step> {
+  using places = row_places<Program, Step>;
+  static constexpr std::int64_t elems = elems_of_reduced_row(entry_of_step<Program, Step, reduction_spec>, Rows);
+  static constexpr bool can_be = elems > 0 && places::is_whole();
+
+  using places::places;
+  void run() const {
+    static constexpr auto prepared = kernels::reduce::freeze<Program, Step>();
+    stored_elements source{*prepared.kernel};
+    reduce_each(source, places::from[0], 1, elems, elems, places::to[0]);
+  }
+};
+
+/// An inner product of rows.
+template <class Program, int Step, std::int64_t Rows>
+struct row_of_product : row_places<Program, Step> {
+  using places = row_places<Program, Step>;
+  static constexpr const contraction_plan& plan = entry_of_step<Program, Step, contraction_plan>;
+  static constexpr std::int64_t elems = [] {
+    std::int64_t n = 1;
+    for (const auto& sum : plan.sums) n *= sum.extent;
+    return n;
+  }();
+  static constexpr bool can_be = is_plain(plan) && plan.panel == 0 && !plan.direct.is_one && plan.m == 1 && plan.n == 1 &&
+                                 plan.loops.count == 1 && plan.loops[0] == contraction_loop{Rows, {elems, elems, 1}} &&
+                                 plan.merged_sums == plan.sums.count && plan.merged_sums > 0 && places::is_whole();
+
+  using places::places;
+  void run() const {
+    using element = element_t<signed_of(places::s.type)>;
+    const auto* const l = reinterpret_cast<const element*>(places::from[plan.is_swapped ? 1 : 0]);
+    const auto* const r = reinterpret_cast<const element*>(places::from[plan.is_swapped ? 0 : 1]);
+    gemm(plan.transpose_first, plan.transpose_second, 1, 1, elems, l, plan.first_ld, r, plan.second_ld,
+         reinterpret_cast<element*>(places::to[0]), plan.out_ld);
+  }
+};
+
+/// By kernel, what computes a row of a step.
+template <class Kernel, class Program, int Step, std::int64_t Rows>
+struct row_of_step {
+  using type = no_row;
+};
+template <class Program, int Step, std::int64_t Rows>
+struct row_of_step<kernels::fused, Program, Step, Rows> {
+  using type = row_of_loop<Program, Step, Rows>;
+};
+template <class Program, int Step, std::int64_t Rows>
+struct row_of_step<kernels::reduce, Program, Step, Rows> {
+  using type = row_of_reduction<Program, Step, Rows>;
+};
+template <class Program, int Step, std::int64_t Rows>
+struct row_of_step<kernels::contract, Program, Step, Rows> {
+  using type = row_of_product<Program, Step, Rows>;
+};
+
+/// The steps between the rows_begin step `Begin` and its end.
+template <class Program, int Begin>
+struct static_rows {
+  static constexpr std::int64_t rows = entry_of_step<Program, Begin, row_blocks>.at_once;
+  template <int Offset>
+  using row_of =
+      typename row_of_step<mp11::mp_at_c<all_kernels, static_cast<std::size_t>(step_of<Program, Begin + 1 + Offset>.kernel)>,
+                           Program, Begin + 1 + Offset, rows>::type;
+  using offsets = std::make_integer_sequence<int, step_of<Program, Begin>.target - Begin - 1>;
+
+  template <int... Offset>
+  static constexpr bool are_chained(std::integer_sequence<int, Offset...>) {
+    return rows > 1 && (row_of<Offset>::can_be && ...);
+  }
+  template <int... Offset>
+  static void run(const device_memory& device, std::integer_sequence<int, Offset...>) {
+    std::tuple<row_of<Offset>...> steps{row_of<Offset>(device)...};
+    for (std::int64_t r = 0; r < rows; ++r) {
+      (std::get<static_cast<std::size_t>(Offset)>(steps).run(), ...);
+      (std::get<static_cast<std::size_t>(Offset)>(steps).move(), ...);
+    }
+  }
+  /// One block of rows.
+  static void run_block(const void*, const plan_view&, const plan_step&, const device_memory& device) { run(device, offsets{}); }
+};
+
+template <class Program, int Begin>
+constexpr ready_step::alone_function block_of_rows() {
+  using all = static_rows<Program, Begin>;
+  if constexpr (all::are_chained(typename all::offsets{})) return all::run_block;
+  else return nullptr;
+}
+
+}  // namespace gspmd::detail
