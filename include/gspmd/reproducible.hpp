@@ -60,11 +60,6 @@ struct reproducible_function {
     const int first = static_cast<int>(g.nodes.size());
     result_type result = f(arguments...);
     if (g.failed() || static_cast<int>(g.nodes.size()) == first) return result;
-    if (g.find_types != nullptr || g.open_local != 0) {
-      g.fail(g.nodes[static_cast<std::size_t>(first)].at, "reproducible", mistake::region,
-             "stands in a program that writes its own communication, explicit or manual; it is for those that are planned");
-      return result;
-    }
     reproducer again(g, first);
     again.run();
     for_each_leaf(result, [&](value& x) {
@@ -93,9 +88,10 @@ struct reproducible_function {
 /// n 2^-p of the largest elements' product: bounds that are below those of a plain sum. Elements along other dims than
 /// those summed have a largest element of their own; those of a convolution, cumsum, sum_pool and scatter_add have one for the tensor.
 ///
-/// A sum has k parts: 1 for up to 2^14 floats, 2 to 2^27; 2 for up to 2^18 doubles, 3 to 2^27. It reads x twice, the first time for the largest and the least
-/// element, and sends 2 elements and k doubles in the place of 1 element, in two messages in the place of one. A product of floats has 2 parts and takes 3 products of doubles, one of
-/// doubles 3 to 4 parts and 6 to 10 products; operands are held as k tensors of doubles, and k doubles are sent in the place of 1 element, with the largest elements of rows and columns.
+/// A sum has k parts: 1 for up to 2^14 floats, 2 to 2^27; 2 for up to 2^18 doubles, 3 to 2^27. It reads x twice, the first time for the largest
+/// and the least element, and sends 2 elements and k doubles in the place of 1 element, in two messages in the place of one. A product of
+/// floats has 2 parts and takes 3 products of doubles, one of doubles 3 parts (4 from 2^13 terms on) and 6 products (10); operands are held
+/// as k tensors of doubles, and k doubles are sent in the place of 1 element, beside the largest elements of rows and columns.
 ///
 /// A sum of infinities is as always, and of a product whose operands have one the row and column are NaN. A sum of zeros is +0. Errors: `f` has a manual
 /// region or stands in one, or in a program of explicit axes; operators whose bits depend on the plan and that are not sums: products of elements
@@ -105,6 +101,16 @@ struct reproducible_function {
 template <class F>
 constexpr auto reproducible(F f) {
   return detail::reproducible_function<F>{std::move(f)};
+}
+
+/// The same of a whole program that is built by calls, when its outputs are there; the values that the builder gave are none any more. `builder`
+/// is a dynamic::builder.
+///
+///     b.output(sum(x));   make_reproducible(b);   auto step = b.compile();
+template <class Builder>
+  requires requires(Builder& b) { b.graph(); }
+void make_reproducible(Builder& builder) {
+  if (!builder.graph().failed() && !builder.graph().nodes.empty()) detail::reproducer(builder.graph(), 0).run();
 }
 
 /// sum(x, dims) so: `reproducible` says how, and what is sent.

@@ -59,7 +59,8 @@ constexpr exact_cut cut_of_products(std::int64_t terms, int digits) {
   const int log2 = log2_from_above(terms);
   for (exact_cut cut;; ++cut.parts) {
     cut.bits = (53 - log2 - log2_from_above(cut.parts)) / 2;
-    if (log2_from_above(cut.parts + 2) - cut.parts * (cut.bits + 1) <= -digits) return cut;
+    // parts + 1 products of parts are the largest ones that are left out; powers of two are up to twice the largest elements
+    if (log2_from_above(cut.parts + 2) + 2 - cut.parts * (cut.bits + 1) <= -digits) return cut;
   }
 }
 /// More terms than this leave too few digits for a part.

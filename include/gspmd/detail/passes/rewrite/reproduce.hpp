@@ -20,6 +20,11 @@ class reproducer {
   }
 
   constexpr void run() {
+    if (g_.find_types != nullptr || g_.open_local != 0) {
+      g_.fail(at(first_).at, "reproducible", mistake::region,
+              "stands in a program that writes its own communication, explicit or manual; it is for those that are planned");
+      return;
+    }
     const std::size_t count = static_cast<std::size_t>(last_ - first_);
     number_.resize(count, -1);
     begins_.resize(count, -1);
@@ -33,6 +38,9 @@ class reproducer {
       recomputed_call& c = g_.recomputed[k];
       c = {begin(c.begin), begin(c.end), now(c.region), c.go_back};
     }
+    for (auto* const list : {&g_.inputs, &g_.outputs})
+      for (auto& i : *list) i = now(i);
+    for (auto& also : g_.also_tagged) also.node = now(also.node);
     leave_nothing(g_, first_, last_, at(last_ - 1).at);
   }
   /// The node that a node is now.
