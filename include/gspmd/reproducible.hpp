@@ -10,7 +10,8 @@
 #include "gspmd/ops/traced_body.hpp"
 
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__)
-#error "gspmd: reproducible.hpp: the compiler may reorder additions (-ffast-math, -fassociative-math), by which sums are cut; compile without"
+#error \
+    "gspmd: reproducible.hpp: the compiler may reorder additions (-ffast-math, -fassociative-math), by which sums are cut; compile without"
 #endif
 #if defined(__FLT_EVAL_METHOD__) && (__FLT_EVAL_METHOD__ == 1 || __FLT_EVAL_METHOD__ == 2)
 #error "gspmd: reproducible.hpp: doubles are computed in more digits than they have (x87); compile with -mfpmath=sse -msse2"
@@ -42,8 +43,7 @@ struct reproducible_function {
     } else if constexpr (!call::compiles) {
       return unlooped(arguments...);  // a mistake in the function, which the compiler has reported
     } else if constexpr (!is_values<typename call::result>) {
-      static_assert(written_so<F>,
-                    "gspmd: reproducible: the function returns values: one, or a tuple or struct of them");
+      static_assert(written_so<F>, "gspmd: reproducible: the function returns values: one, or a tuple or struct of them");
       return unlooped(arguments...);
     } else {
       return rewritten(arguments...);

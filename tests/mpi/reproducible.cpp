@@ -2,7 +2,7 @@
 // ranks: 1 2 3 4
 // two nodes: 4
 // group: run
-// What is reproducible has over MPI, whatever the ranks and nodes and the way of its collectives, the bits of one device.
+// Reproducible functions have over MPI, whatever the ranks and nodes and the way of the collectives, the bits of one device.
 #include <doctest/doctest.h>
 
 #include <cmath>

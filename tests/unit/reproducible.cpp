@@ -100,13 +100,19 @@ struct program {
 
 std::vector<program> programs() {
   return {
-      {"sums", [](value x, value) { return all_of({sum(x), sum(x, 0), sum(x, 1), mean(x, 0), norm(x), norm(x, {1}, 1)}); }},
+      {"sums",
+       [](value x, value) {
+         return all_of({sum(x), sum(x, 0), sum(x, 1), mean(x, 0), norm(x), norm(x, {1}, 1)});
+       }},
       {"products",
        [](value x, value w) {
          const value y = einsum<"ab,bc->ac">(x, w);
          return all_of({y, einsum<"ab,ab->b">(x, x), einsum<"ab,ac->bc">(x, y), einsum<"ab->b">(x), einsum<"ab->">(y)});
        }},
-      {"softmax", [](value x, value w) { return all_of({softmax(einsum<"ab,bc->ac">(x, w) * 1e-4, 1), softmax(x * 1e-3, 0)}); }},
+      {"softmax",
+       [](value x, value w) {
+         return all_of({softmax(einsum<"ab,bc->ac">(x, w) * 1e-4, 1), softmax(x * 1e-3, 0)});
+       }},
       {"gradients",
        [](value x, value w) {
          const value y = tanh(einsum<"ab,bc->ac">(x, w) * 1e-5);
@@ -114,15 +120,19 @@ std::vector<program> programs() {
          const auto [dx, dw] = grad(loss, std::tuple{x, w});
          return all_of({loss, dx, dw});
        }},
-      {"gradients outside",
-       [](value x, value) { return all_of({grad(reproducible_sum(x * x * x) + sum(tanh(x)), x)}); }},
+      {"gradients outside", [](value x, value) { return all_of({grad(reproducible_sum(x * x * x) + sum(tanh(x)), x)}); }},
       {"loops",
        [](value x, value v) {
          const value w = convert<float>(v);
          const auto y = fori_loop(
-             3, [&](value i, value u) { return tanh(u * 1e-3 + einsum<"ab,cb->ac">(einsum<"ab,bc->ac">(u, w), w) * 1e-7) + convert<float>(i); },
+             3,
+             [&](value i, value u) {
+               return tanh(u * 1e-3 + einsum<"ab,cb->ac">(einsum<"ab,bc->ac">(u, w), w) * 1e-7) + convert<float>(i);
+             },
              convert<float>(x));
-         return all_of({y, grad(sum(y * y), w), cond(sum(x) > 0, [](value u) { return sum(u, 0); }, [](value u) { return sum(u, 0) * 2; }, y)});
+         return all_of({y, grad(sum(y * y), w),
+                        cond(
+                            sum(x) > 0, [](value u) { return sum(u, 0); }, [](value u) { return sum(u, 0) * 2; }, y)});
        }},
       {"windows",
        [](value x, value w) {
@@ -138,7 +148,7 @@ std::vector<program> programs() {
       {"many examples and again",
        [](value x, value w) {
          return all_of({vmap<0, not_mapped>([](value row, value m) { return sum(einsum<"b,bc->c">(row, m)); })(x, w),
-                            grad(sum(recompute([](value u, value m) { return tanh(einsum<"ab,bc->ac">(u, m) * 1e-5); })(x, w)), w)});
+                        grad(sum(recompute([](value u, value m) { return tanh(einsum<"ab,bc->ac">(u, m) * 1e-5); })(x, w)), w)});
        }},
   };
 }
@@ -184,7 +194,8 @@ namespace {
 template <class T>
 T sum_of(const std::vector<T>& x, int devices = 1) {
   const auto n = static_cast<int64_t>(x.size());
-  const auto p = dynamic::compile([](value v) { return reproducible_sum(v); }, dynamic::mesh({{"a", devices}}), dynamic::in<T>({n}, {"a"}));
+  const auto p =
+      dynamic::compile([](value v) { return reproducible_sum(v); }, dynamic::mesh({{"a", devices}}), dynamic::in<T>({n}, {"a"}));
   return p.run_pointers(simulated{}, {x.data()})[0].template data<T>()[0];
 }
 /// Neumaier's sum, in long doubles.
@@ -267,8 +278,8 @@ void check_product(int64_t n, int sizes) {
   std::vector<T> a(static_cast<std::size_t>(3 * n)), b(static_cast<std::size_t>(2 * n));
   for (auto* const x : {&a, &b})
     for (auto& e : *x) e = std::ldexp(T(random.between(-99999, 99999)) / T(7), random.between(-sizes, sizes));
-  const auto p = dynamic::compile(reproducible([](value x, value y) { return einsum<"ab,cb->ac">(x, y); }), dynamic::mesh({{"a", 2}}),
-                                  dynamic::in<T>({3, n}, {"", "a"}), dynamic::in<T>({2, n}));
+  const auto p = dynamic::compile(reproducible([](value x, value y) { return einsum<"ab,cb->ac">(x, y); }),
+                                  dynamic::mesh({{"a", 2}}), dynamic::in<T>({3, n}, {"", "a"}), dynamic::in<T>({2, n}));
   const auto out = p.run_pointers(simulated{}, {a.data(), b.data()});
   for (int64_t i = 0; i < 3; ++i)
     for (int64_t j = 0; j < 2; ++j) {
@@ -314,13 +325,15 @@ TEST_CASE("reproducible: what is sent") {
   };
   const auto plain = [](value x) { return sum(x); };
   // An all_reduce of b bytes over 4 devices sends 2 b, or 3/2 b where it is cut: these are not.
-  const auto one = sent(plain, dynamic::in<float>({1000}, {"a"})), two = sent(reproducible(plain), dynamic::in<float>({1000}, {"a"}));
+  const auto one = sent(plain, dynamic::in<float>({1000}, {"a"})),
+             two = sent(reproducible(plain), dynamic::in<float>({1000}, {"a"}));
   CHECK(two.first == 4 * one.first);  // two floats and a double
   CHECK(two.second == 2 * one.second);
   const auto three = sent(reproducible(plain), dynamic::in<float>({100000}, {"a"}));
   CHECK(three.first == 6 * one.first);  // two floats and two doubles
   CHECK(three.second == 2 * one.second);
-  CHECK(sent(reproducible(plain), dynamic::in<std::int32_t>({1000}, {"a"})) == sent(plain, dynamic::in<std::int32_t>({1000}, {"a"})));
+  CHECK(sent(reproducible(plain), dynamic::in<std::int32_t>({1000}, {"a"})) ==
+        sent(plain, dynamic::in<std::int32_t>({1000}, {"a"})));
 }
 
 // ---- what is refused ----
@@ -330,16 +343,15 @@ TEST_CASE("reproducible: what has no bits of its own is refused, with the remedy
   const auto error = [&](auto f) {
     return caught::refusal([&] { static_cast<void>(dynamic::compile(f, dynamic::mesh({{"a", 2}}), in)); });
   };
-  CHECK(caught::contains(
-      error(reproducible([](value x) { return reduce(x, monoid::multiply, 0); })),
-      ": is not reproducible: its bits may depend on the order in which elements are combined; write it with sums, products of two tensors, "
-      "convolutions or maxima, or leave it outside of reproducible"));
+  CHECK(caught::contains(error(reproducible([](value x) { return reduce(x, monoid::multiply, 0); })),
+                         ": is not reproducible: its bits may depend on the order in which elements are combined; write it with "
+                         "sums, products of two tensors, "
+                         "convolutions or maxima, or leave it outside of reproducible"));
   CHECK(caught::contains(error(reproducible([](value x) { return real(fft(complex(x, x), 1)); })), "is not reproducible"));
   CHECK(caught::contains(error(reproducible([](value x) { return attention(x, x, x); })), "attention"));
-  CHECK(caught::contains(error([](value x) {
-                           return grad(sum(reproducible([](value y) { return einsum<"ab,cb->ac">(y, y); })(x)), x);
-                         }),
-                         "goes through a product that is reproducible already; take the gradient within"));
+  CHECK(caught::contains(
+      error([](value x) { return grad(sum(reproducible([](value y) { return einsum<"ab,cb->ac">(y, y); })(x)), x); }),
+      "goes through a product that is reproducible already; take the gradient within"));
   CHECK(error(reproducible([](value x) { return reduce(convert<int>(x), monoid::multiply, 0); })) == "accepted");
   CHECK(error(reproducible([](value x) { return sort(x, 0); })) == "accepted");
 }

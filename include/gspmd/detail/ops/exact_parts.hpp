@@ -42,9 +42,7 @@ constexpr double power_of_two(int e) {
   for (; e < 0; ++e) x /= 2;
   return x;
 }
-constexpr int digits_of(dtype type) {
-  return type == dtype::f64 ? 53 : type == dtype::f32 ? 24 : type == dtype::f16 ? 11 : 8;
-}
+constexpr int digits_of(dtype type) { return type == dtype::f64 ? 53 : type == dtype::f32 ? 24 : type == dtype::f16 ? 11 : 8; }
 
 /// Of a sum: what no part has, of all terms together, is at most 2^-digits of the largest element.
 constexpr exact_cut cut_of_sum(std::int64_t terms, int digits) {
@@ -77,8 +75,9 @@ struct exact_product_op : exact_total {
   static constexpr const char* name = "exact_product";
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
-    b.program().fail(n.at, "grad", mistake::no_derivative,
-                     "goes through a product that is reproducible already; take the gradient within: reproducible([](...) { ... grad(...) })");
+    b.program().fail(
+        n.at, "grad", mistake::no_derivative,
+        "goes through a product that is reproducible already; take the gradient within: reproducible([](...) { ... grad(...) })");
   }
 };
 template <class Op>
@@ -96,11 +95,11 @@ constexpr int add_exact_total(graph& g, int x, location at) {
 
 /// A float tensor in parts.
 struct exact_operand {
-  vec<int> parts;         // double, of the tensor's shape
-  int scale = -1;         // double, of the dims that are kept: what the parts are to be multiplied by
-  int further_scale = -1; // the same, after that; -1: nothing
-  int is_finite = -1;     // bool, of the dims that are kept
-  int if_not = -1;        // double, of the dims that are kept: what a sum is that is not finite
+  vec<int> parts;          // double, of the tensor's shape
+  int scale = -1;          // double, of the dims that are kept: what the parts are to be multiplied by
+  int further_scale = -1;  // the same, after that; -1: nothing
+  int is_finite = -1;      // bool, of the dims that are kept
+  int if_not = -1;         // double, of the dims that are kept: what a sum is that is not finite
 };
 
 /// Cuts `x`, whose elements along `dims` are divided by one number, that of the largest of them.
@@ -149,7 +148,9 @@ class exact_parts {
  private:
   [[nodiscard]] static constexpr term pick(term pred, term a, term b) { return term::of(opcode::select, pred, a, b); }
   [[nodiscard]] constexpr term as_double(term x) const {
-    const auto to = [&](term from, dtype type) { return term(g_, add_elementwise(g_, opcode::convert, {from.id()}, at_, type), at_); };
+    const auto to = [&](term from, dtype type) {
+      return term(g_, add_elementwise(g_, opcode::convert, {from.id()}, at_, type), at_);
+    };
     if (type_ == dtype::f64) return x;
     return to(is_narrow(type_) ? to(x, dtype::f32) : x, dtype::f64);
   }

@@ -20,7 +20,7 @@
 /// Operators that add up floats, computed so that the order of the additions does not show.
 namespace gspmd::detail {
 
-/// What an operator does to floats, as far as their order may show in its result.
+/// How the order of floats may show in the result of an operator.
 enum class adds_up : std::uint8_t {
   nothing,   // each element is computed from the same elements in the same way wherever it is
   in_terms,  // the same, but devices may hold terms of it, of which one is not 0; and of equal maxima one may be -0
@@ -30,11 +30,11 @@ enum class adds_up : std::uint8_t {
 
 /// How an operator adds up.
 struct exact_terms {
-  inline_vec<int, 2> operands;      // those of whose elements, or products of elements, it is a sum
-  dim_mask along[2]{};              // by these: the dims whose elements are divided by one number
+  inline_vec<int, 2> operands;                 // those of whose elements, or products of elements, it is a sum
+  dim_mask along[2]{};                         // by these: the dims whose elements are divided by one number
   inline_vec<std::int8_t, max_rank> place[2];  // and for each other dim, that of the result
-  std::int64_t terms = 1;           // that an element of the result has, at most
-  bool is_by_row = true;            // `along` are the dims that are added up, not all
+  std::int64_t terms = 1;                      // that an element of the result has, at most
+  bool is_by_row = true;                       // `along` are the dims that are added up, not all
 };
 
 class exact_sum {
@@ -102,8 +102,7 @@ class exact_sum {
       t.is_by_row = false;
       t.operands.push_back(is_one_of<scatter_op>(n) ? 1 : 0);
       if (is_one_of<convolution_op>(n)) t.operands.push_back(1);
-      for (int k = 0; k < t.operands.count; ++k)
-        t.along[k] = dim_bit(operand_of(g_, n, t.operands[k]).shape.count) - 1;
+      for (int k = 0; k < t.operands.count; ++k) t.along[k] = dim_bit(operand_of(g_, n, t.operands[k]).shape.count) - 1;
       t.terms = terms_without_letters(n);
     }
     return t;
@@ -161,8 +160,7 @@ class exact_sum {
     for (int k = 0; k < t.operands.count; ++k) total = total * spread(k, cut[k].scale);
     for (int k = 0; k < t.operands.count; ++k)
       if (cut[k].further_scale >= 0) total = total * spread(k, cut[k].further_scale);
-    if (cut[0].is_finite >= 0)
-      total = term::of(opcode::select, spread(0, cut[0].is_finite), total, spread(0, cut[0].if_not));
+    if (cut[0].is_finite >= 0) total = term::of(opcode::select, spread(0, cut[0].is_finite), total, spread(0, cut[0].if_not));
     return converted(converted(total.id(), is_narrow(n.type) ? dtype::f32 : n.type, n.at), n.type, n.at);
   }
   /// The operator, of parts.

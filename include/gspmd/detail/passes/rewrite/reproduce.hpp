@@ -79,17 +79,18 @@ class reproducer {
     const auto fail = [&](mistake rule, const text& what) { g_.fail(n.at, name_of(n.op), rule, what); };
     if (n.local_axes != 0)
       return fail(mistake::region,
-                  "stands in a manual region within a function that is to be reproducible; what it adds up lies in parts there: write it in "
+                  "stands in a manual region within a function that is to be reproducible; what it adds up lies in parts there: "
+                  "write it in "
                   "the global view, or leave the region outside");
     if (sums_.class_of(n) == adds_up::unknown)
-      return fail(mistake::other,
-                  text("is not reproducible: its bits may depend on the order in which elements are combined")
-                      << remedy_of(n));
+      return fail(mistake::other, text("is not reproducible: its bits may depend on the order in which elements are combined")
+                                      << remedy_of(n));
     for (const int o : n.operands)
-      if (const node& x = at(o); x.annotated && x.annotation.layout.partial != 0 && is_floating(x.type) &&
-                                 x.annotation.layout.reduced_by == monoid::add)
+      if (const node& x = at(o);
+          x.annotated && x.annotation.layout.partial != 0 && is_floating(x.type) && x.annotation.layout.reduced_by == monoid::add)
         return fail(mistake::other,
-                    "reads floats that are given as one term on each device, of which there are as many as the mesh has devices; give them "
+                    "reads floats that are given as one term on each device, of which there are as many as the mesh has devices; "
+                    "give them "
                     "whole, or with a dim more that counts the terms, and sum over that");
   }
   static constexpr std::string_view remedy_of(const node& n) {
