@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: reproducible: the arguments of the function are values, or tuples or structs of values, and there is one at least
+// expect: gspmd: reproducible: the function is called with as many arguments as it is given
 #include <gspmd/gspmd.hpp>
 #include <gspmd/reproducible.hpp>
 
@@ -7,11 +7,12 @@ using namespace gspmd;
 
 using pod = mesh<axis<"data", 2>>;
 
+constexpr auto product = [](value x, value w) { return x * w; };
 constexpr auto program = [](auto x) {
 #ifdef FIXED
-  return reproducible([](auto y) { return sum(y); })(x);
+  return reproducible(product)(x, x);
 #else
-  return reproducible([x] { return sum(x); })();  // <- here
+  return reproducible(product)(x);  // <- here
 #endif
 };
 using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>>;
