@@ -168,7 +168,6 @@ class exact_sum {
     node n = like;
     n.type = dtype::f64;
     n.integer = 0;  // its operands are as wide
-    n.tag = -1;
     n.annotated = false;
     int k = 0;
     for (const int p : parts) n.operands[t.operands[k++]] = p;
@@ -202,7 +201,6 @@ class exact_sum {
     const auto of = [&](std::initializer_list<int> operands) {
       node real = n;
       real.type = part_of(n.type);
-      real.tag = -1;
       real.annotated = false;
       int k = 0;
       for (const int o : operands) real.operands[k++] = o;

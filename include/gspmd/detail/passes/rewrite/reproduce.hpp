@@ -63,15 +63,15 @@ class reproducer {
     const adds_up what = sums_.class_of(n);
     int id = static_cast<int>(begin);
     if (what == adds_up::sums) {
-      const int tag = n.tag;
-      n.tag = -1;
       id = sums_.add(n);
-      if (id >= 0) g_.nodes[static_cast<std::size_t>(id)].tag = tag;
     } else {
       g_.nodes.push_back(n);
       if (what == adds_up::in_terms && n.results == 1) id = sums_.add_without_terms(id);
     }
-    for (auto k = begin; k < g_.nodes.size(); ++k) g_.nodes[k].in_gradient = n.in_gradient;
+    for (auto k = begin; k < g_.nodes.size(); ++k) {
+      g_.nodes[k].in_gradient = n.in_gradient;
+      g_.nodes[k].tag = n.tag;
+    }
     number_[place(i)] = id;
   }
   /// Refuses what has bits that depend on the plan, and no way here to have others.
