@@ -17,6 +17,7 @@
 
 #include <gspmd/attention.hpp>
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/strict_program.hpp>
 #include <gspmd/fft.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes.hpp>
@@ -354,6 +355,43 @@ TEST_CASE("reproducible: what has no bits of its own is refused, with the remedy
       "goes through a product that is reproducible already; take the gradient within"));
   CHECK(error(reproducible([](value x) { return reduce(convert<int>(x), monoid::multiply, 0); })) == "accepted");
   CHECK(error(reproducible([](value x) { return sort(x, 0); })) == "accepted");
+}
+
+TEST_CASE("reproducible: who writes the communication writes the order") {
+  const auto sums = reproducible([](value x) { return sum(x, 0); });
+  auto in = dynamic::in<float>({8, 6}, {"", ""});
+  const dynamic::mesh two({{"a", 2}});
+  dynamic::builder b(two.explicit_axes({"a"}));
+  const dynamic::strict_program typed(b, "");
+  static_cast<void>(sums(b.input(dynamic::in<float>({8, 6}))));
+  CHECK(caught::contains(
+      std::string(b.graph().error.view()),
+      "stands in a program that writes its own communication, explicit or manual; it is for those that are planned"));
+  const auto region = [](value x) {
+    return manual<"a">([](auto u) { return u + u; }, takes<split<"a", _>>{}, gives<split<"a", _>>{})(x);
+  };
+  CHECK(caught::contains(caught::refusal([&] { static_cast<void>(dynamic::compile(reproducible(region), two, in)); }),
+                         "stands in a manual region within a function that is to be reproducible"));
+  in.partial_axes = "a";
+  CHECK(caught::contains(caught::refusal([&] { static_cast<void>(dynamic::compile(sums, two, in)); }),
+                         "reads floats that are given as one term on each device"));
+}
+
+TEST_CASE("reproducible: a program that is built by calls") {
+  const auto a = numbers(rows * columns, 1);
+  const std::vector<float> x(a.begin(), a.end());
+  std::vector<float> found;
+  for (const int devices : {1, 2, 5}) {
+    dynamic::builder b(dynamic::mesh({{"a", devices}}));
+    const value u = b.input(dynamic::in<float>({rows, columns}, {"a", ""}));
+    b.output(sum(u * u));
+    make_reproducible(b);
+    found.push_back(b.compile().run_pointers(simulated{}, {x.data()})[0].data<float>()[0]);
+  }
+  const auto same = dynamic::compile([](value u) { return reproducible_sum(u * u); }, dynamic::mesh({{"a", 3}}),
+                                     dynamic::in<float>({rows, columns}, {"", "a"}));
+  found.push_back(same.run_pointers(simulated{}, {x.data()})[0].data<float>()[0]);
+  for (const float f : found) CHECK(std::bit_cast<std::uint32_t>(f) == std::bit_cast<std::uint32_t>(found[0]));
 }
 
 // ---- the compiled path ----
