@@ -42,8 +42,8 @@ class exact_sum {
   constexpr explicit exact_sum(graph& g) : g_(g) {}
 
   [[nodiscard]] constexpr adds_up class_of(const node& n) const {
-    if (!is_floating(n.type) || n.op == opcode::result) return adds_up::nothing;
-    if (is_sum(n)) return adds_up::sums;
+    if (n.op == opcode::result || !has_floats(n)) return adds_up::nothing;
+    if (is_floating(n.type) && is_sum(n)) return adds_up::sums;
     if (is_one_of<reduce_op>(n)) return is_order(n.reduced_by) ? adds_up::in_terms : adds_up::unknown;
     if (is_one_of<scan_op, reduce_window_op, scatter_op>(n)) return is_order(n.reduced_by) ? adds_up::in_terms : adds_up::unknown;
     if (is_one_of<gather_op, row_op, set_row_op, add_row_op, scatter_set_op>(n)) return adds_up::in_terms;
@@ -76,6 +76,12 @@ class exact_sum {
   template <class... Ops>
   static constexpr bool is_one_of(const node& n) {
     return ((n.op == code_of<Ops>) || ...);
+  }
+  /// Further results have the types of operands.
+  [[nodiscard]] constexpr bool has_floats(const node& n) const {
+    bool any = is_floating(n.type);
+    for (const int o : n.operands) any = any || is_floating(at(o).type);
+    return any;
   }
   static constexpr bool is_order(monoid kind) { return kind == monoid::maximum || kind == monoid::minimum; }
   static constexpr bool is_sum(const node& n) {

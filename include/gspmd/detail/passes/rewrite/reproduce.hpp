@@ -66,7 +66,7 @@ class reproducer {
       id = sums_.add(n);
     } else {
       g_.nodes.push_back(n);
-      if (what == adds_up::in_terms && n.results == 1) id = sums_.add_without_terms(id);
+      if (what == adds_up::in_terms && n.results == 1 && is_floating(n.type)) id = sums_.add_without_terms(id);
     }
     for (auto k = begin; k < g_.nodes.size(); ++k) {
       g_.nodes[k].in_gradient = n.in_gradient;
