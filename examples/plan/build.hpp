@@ -16,6 +16,7 @@
 #include <gspmd/dynamic/monoid.hpp>
 #include <gspmd/layouts/xla_sharding.hpp>
 #include <gspmd/report/inspect.hpp>
+#include <gspmd/reproducible.hpp>
 #include <gspmd/weight_update.hpp>
 
 #include "mesh.hpp"
@@ -69,6 +70,9 @@ class program_builder {
     const auto* outputs = list(top, "outputs", true);
     const auto* next = top.find("next");
     const auto* update = list(top, "shard_weight_update", false);
+    const auto* reproducible = top.find("reproducible");
+    if (reproducible != nullptr && !reproducible->is_boolean())
+      errors_.add("reproducible", "is " + found(*reproducible) + ", not true or false");
     top.refuse_unknown();
     if (!built_.program) return {};  // no annotation can be read without its mesh
     const std::size_t count = (inputs != nullptr ? inputs->size() : 0) + (ops != nullptr ? ops->size() : 0);
@@ -93,6 +97,7 @@ class program_builder {
       errors_.add("", "the values of the program are too large to count what moving them takes in 64 bits");
     if (errors_.empty() && !groups_.empty()) check_shard_as();
     if (!errors_.empty()) return {};
+    if (reproducible != nullptr && reproducible->get<bool>()) gspmd::make_reproducible(*built_.program);
     return std::move(built_);
   }
 

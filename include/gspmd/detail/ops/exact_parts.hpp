@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ops/barrier.hpp"
+#include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
+#include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+/// Numbers cut into parts that are added without a rounding, in any order and however many at a time.
+///
+/// Elements are divided by a power of two that none of them is above, and part k of each is its nearest multiple of a grid, the same for all:
+///
+///   q[k] = (r + c) - c,  c = 1.5 * 2^52 * grid[k]      doubles near c are the multiples of grid[k]
+///   r    = r - q[k]                                    exact, at most half of the grid: that the next part has it
+///
+/// A double holds 2^53 steps of the grid, so n terms of at most 2^53 / n steps each have sums that are all doubles. This is the extraction of
+/// Rump, Ogita and Oishi (Accurate floating-point summation, 2008) by one largest element, as Demmel and Nguyen have it (Fast reproducible
+/// floating-point summation, 2013, 4); for products it is the splitting of Ozaki, Ogita, Oishi and Rump (2012), which Mukunoki, Ogita and
+/// Ozaki make a reproducible one (2019). Nothing is multiplied where a rounding counts: a fused multiply-add changes no bit.
+namespace gspmd::detail {
+
+/// How many parts, and how many steps of a part's grid, 2^bits, its largest element has.
+struct exact_cut {
+  int parts = 1, bits = 1;
+
+  /// Where the grid of part k ends: it is 2^-digit(k).
+  [[nodiscard]] constexpr int digit(int k) const { return (k + 1) * (bits + 1) - 1; }
+};
+
+constexpr int log2_from_above(std::int64_t n) {
+  int log2 = 0;
+  while (log2 < 62 && (std::int64_t{1} << log2) < n) ++log2;
+  return log2;
+}
+/// 2^e, where it is a double and no smaller than the least normal one.
+constexpr double power_of_two(int e) {
+  double x = 1;
+  for (; e > 0; --e) x *= 2;
+  for (; e < 0; ++e) x /= 2;
+  return x;
+}
+constexpr int digits_of(dtype type) { return type == dtype::f64 ? 53 : type == dtype::f32 ? 24 : type == dtype::f16 ? 11 : 8; }
+
+/// Of a sum: what no part has, of all terms together, is at most 2^-digits of the largest element.
+constexpr exact_cut cut_of_sum(std::int64_t terms, int digits) {
+  const int log2 = log2_from_above(terms);
+  exact_cut cut{1, 53 - log2 < 51 ? 53 - log2 : 51};
+  while (log2 + 1 - cut.parts * (cut.bits + 1) > -digits) ++cut.parts;
+  return cut;
+}
+/// Of a sum of products, of which those of parts i and j with i + j < parts are computed: what is left out is at most `terms` times
+/// 2^-digits of the product of the largest elements. All products with one i + j have one grid, and are added exactly too.
+constexpr exact_cut cut_of_products(std::int64_t terms, int digits) {
+  const int log2 = log2_from_above(terms);
+  for (exact_cut cut;; ++cut.parts) {
+    cut.bits = (53 - log2 - log2_from_above(cut.parts)) / 2;
+    // parts + 1 products of parts are the largest ones that are left out; powers of two are up to twice the largest elements
+    if (log2_from_above(cut.parts + 2) + 2 - cut.parts * (cut.bits + 1) <= -digits) return cut;
+  }
+}
+/// More terms than this leave too few digits for a part.
+inline constexpr std::int64_t most_exact_terms = std::int64_t{1} << 40;
+
+/// The facts of the identity on a sum of parts. What follows adds sums of several grids and rounds: devices add up theirs before.
+struct exact_total : barrier_op {
+  static constexpr operator_class meets(const node&, monoid) { return {}; }
+};
+struct exact_sum_op : exact_total {
+  static constexpr const char* name = "exact_sum";
+};
+struct exact_product_op : exact_total {
+  static constexpr const char* name = "exact_product";
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    b.program().fail(
+        n.at, "grad", mistake::no_derivative,
+        "goes through a product that is reproducible already; take the gradient within: reproducible([](...) { ... grad(...) })");
+  }
+};
+template <class Op>
+constexpr int add_exact_total(graph& g, int x, location at) {
+  if (x < 0) return -1;
+  const node& from = g.nodes[static_cast<std::size_t>(x)];
+  node n;
+  n.op = code_of<Op>;
+  n.type = from.type;
+  n.shape = from.shape;
+  n.at = at;
+  n.operands.push_back(x);
+  return g.add(n);
+}
+
+/// A float tensor in parts.
+struct exact_operand {
+  vec<int> parts;          // double, of the tensor's shape
+  int scale = -1;          // double, of the dims that are kept: what the parts are to be multiplied by
+  int further_scale = -1;  // the same, after that; -1: nothing
+  int is_finite = -1;      // bool, of the dims that are kept
+  int if_not = -1;         // double, of the dims that are kept: what a sum is that is not finite
+};
+
+/// Cuts `x`, whose elements along `dims` are divided by one number, that of the largest of them.
+class exact_parts {
+ public:
+  constexpr exact_parts(graph& g, int x, dim_mask dims, location at) : g_(g), at_(at), dims_(dims), x_(x) {
+    const node& from = g.nodes[static_cast<std::size_t>(x)];
+    type_ = from.type;
+    shape_ = from.shape;
+    for (int d = 0; d < shape_.count; ++d)
+      if ((dims & dim_bit(d)) == 0) kept_.push_back(static_cast<std::int8_t>(d));
+  }
+
+  constexpr exact_operand cut(const exact_cut& how, bool is_sum) {
+    exact_operand result;
+    const term largest = is_sum ? largest_of_sum(result) : as_double(reduced(term::of(opcode::abs, term(g_, x_, at_))));
+    const bool is_wide = type_ == dtype::f64;
+    term m = term::of(opcode::maximum, largest, largest.number(is_wide ? 0x1p-1022 : 0x1p-149));
+    term x = as_double(term(g_, x_, at_));
+    if (is_wide) {  // so that neither the largest element times 2^53 nor one over it is beyond the doubles
+      const auto chosen = [&](double if_large, double if_small) {
+        const term small = pick(term::of(opcode::compare_lt, m, m.number(0x1p-400)), m.number(if_small), m.number(1));
+        return pick(term::of(opcode::compare_gt, m, m.number(0x1p600)), m.number(if_large), small);
+      };
+      const term before = chosen(0x1p-600, 0x1p500);
+      result.further_scale = chosen(0x1p600, 0x1p-500).id();
+      x = x * spread(before);
+      m = m * before;
+    }
+    const term scale = power_from_above(m);
+    result.scale = scale.id();
+    term left = x * spread(scale.number(1) / scale);
+    for (int k = 0; k < how.parts && !g_.failed(); ++k) {
+      const term c = left.number(1.5 * power_of_two(52 - how.digit(k)));
+      term part = (left + c) - c;
+      // The gradient goes through the last part alone.
+      if (k + 1 < how.parts) {
+        part = term::of(opcode::stop_gradient, part);
+        left = left - part;
+      }
+      result.parts.push_back(part.id());
+    }
+    return result;
+  }
+
+ private:
+  [[nodiscard]] static constexpr term pick(term pred, term a, term b) { return term::of(opcode::select, pred, a, b); }
+  [[nodiscard]] constexpr term as_double(term x) const {
+    const auto to = [&](term from, dtype type) {
+      return term(g_, add_elementwise(g_, opcode::convert, {from.id()}, at_, type), at_);
+    };
+    if (type_ == dtype::f64) return x;
+    return to(is_narrow(type_) ? to(x, dtype::f32) : x, dtype::f64);
+  }
+  [[nodiscard]] constexpr term reduced(term x) const {
+    const term all(g_, dims_ == 0 ? x.id() : add_reduce(g_, x.id(), dims_, monoid::maximum, at_), at_);
+    return term::of(opcode::stop_gradient, all);
+  }
+  [[nodiscard]] constexpr term spread(term x) const {
+    return {g_, kept_.count == shape_.count ? x.id() : add_broadcast(g_, x.id(), shape_, kept_, at_), at_};
+  }
+  /// The largest size, from the largest and the least element: of a sum that has infinities their sum is what it is.
+  constexpr term largest_of_sum(exact_operand& result) const {
+    const term x(g_, x_, at_);
+    const term above = as_double(reduced(x)), below = as_double(reduced(-x));
+    const term largest = term::of(opcode::maximum, above, below);
+    result.is_finite = term::of(opcode::compare_le, largest, largest.number(0x1.fffffffffffffp1023)).id();
+    result.if_not = (above - below).id();
+    return largest;
+  }
+  /// The least power of two that is not less than m > 0 (Rump, Ogita and Oishi 2008, 3.6).
+  [[nodiscard]] static constexpr term power_from_above(term m) {
+    const term p = m * m.number(0x1p53);
+    const term power = (p + m) - p;
+    return pick(term::of(opcode::compare_eq, power, power.number(0)), m, power);
+  }
+
+  graph& g_;
+  location at_;
+  dim_mask dims_;
+  int x_;
+  dtype type_ = dtype::f32;
+  extents shape_;
+  inline_vec<std::int8_t, max_rank> kept_;
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: reproducible: the function is called with as many arguments as it is given
+#include <gspmd/gspmd.hpp>
+#include <gspmd/reproducible.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>>;
+
+constexpr auto product = [](value x, value w) { return x * w; };
+constexpr auto program = [](auto x) {
+#ifdef FIXED
+  return reproducible(product)(x, x);
+#else
+  return reproducible(product)(x);  // <- here
+#endif
+};
+using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>>;
+
+int main() {
+  array<float> x({64, 32});
+  auto y = run<step>(simulated{}, x);
+  return y[0] > 0;
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: reproducible: the function returns values: one, or a tuple or struct of them
+#include <gspmd/gspmd.hpp>
+#include <gspmd/reproducible.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>>;
+
+constexpr auto twice = [](value x) { return x + x; };
+constexpr auto program = [](auto x) {
+#ifdef FIXED
+  return reproducible(twice)(x);
+#else
+  return reproducible([](value) { return 2.0; })(x);  // <- here
+#endif
+};
+using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>>;
+
+int main() {
+  array<float> x({64, 32});
+  auto y = run<step>(simulated{}, x);
+  return y[0] > 0;
+}

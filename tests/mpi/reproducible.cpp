@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// ranks: 1 2 3 4
+// two nodes: 4
+// group: run
+// Reproducible functions have over MPI, whatever the ranks and nodes and the way of the collectives, the bits of one device.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <tuple>
+#include <vector>
+
+#include "gspmd/comm/mpi.hpp"
+#include "gspmd/dynamic.hpp"
+#include "gspmd/gspmd.hpp"
+#include "gspmd/reproducible.hpp"
+
+TEST_CASE("reproducible over mpi: the bits of one device") {
+  using namespace gspmd;
+  const auto f = [](value x, value w) {
+    const value y = tanh(einsum<"ab,bc->ac">(x, w) * 1e-3);
+    return std::tuple{sum(x), sum(x, 0), einsum<"ab,ac->bc">(x, y), grad(mean(y * y), w), cumsum(x, 0), softmax(y, 0)};
+  };
+  constexpr std::int64_t rows = 501, columns = 46, features = 9;
+  std::vector<double> x(rows * columns), w(columns * features);
+  for (auto* const t : {&x, &w})
+    for (std::size_t i = 0; i < t->size(); ++i)
+      (*t)[i] = std::ldexp(std::sin(1.7 * static_cast<double>(i)), static_cast<int>(i * 7 % 13) - 6);
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const auto planned = [&](auto program, int devices, const std::vector<std::string>& by) {
+    return dynamic::compile(program, dynamic::mesh({{"a", devices}}), dynamic::in<double>({rows, columns}, by),
+                            dynamic::in<double>({columns, features}));
+  };
+  const std::vector<const void*> inputs{x.data(), w.data()};
+  const auto want = planned(reproducible(f), 1, {"", ""}).run_pointers(self{}, inputs);
+  const auto plain = planned(f, 1, {"", ""}).run_pointers(self{}, inputs);
+  int plain_differs = 0;
+  const auto same = [](const auto& a, const auto& b) {
+    return a.bytes.size() == b.bytes.size() && std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0;
+  };
+  for (const std::vector<std::string>& by : {std::vector<std::string>{"a", ""}, std::vector<std::string>{"", "a"}})
+    for (const mpi_options& options : {mpi_options{}, mpi_options{.shared_memory = false}, mpi_options{.small_shard_bytes = 0}}) {
+      const auto got = planned(reproducible(f), ranks, by).run_pointers(mpi{MPI_COMM_WORLD, options}, inputs);
+      for (std::size_t k = 0; k < want.size(); ++k) {
+        CAPTURE(k);
+        CHECK(same(got[k], want[k]));
+      }
+      const auto other = planned(f, ranks, by).run_pointers(mpi{MPI_COMM_WORLD, options}, inputs);
+      for (std::size_t k = 0; k < want.size(); ++k) plain_differs += same(other[k], plain[k]) ? 0 : 1;
+    }
+  CHECK((plain_differs > 0) == (ranks > 1));
+}
