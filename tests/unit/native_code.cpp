@@ -17,6 +17,8 @@
 #include "gspmd/dynamic/native_code.hpp"
 #include "gspmd/gspmd.hpp"
 
+#include "support/golden_folder.hpp"
+
 // The loops of programs of run time, compiled by the system's compiler: the results are the interpreter's, and without a compiler
 // programs run as before.
 
@@ -53,7 +55,7 @@ dynamic::native_options into(const std::string& cache) {
   o.flags = "-O1";
 #endif
   o.cache = cache;
-  o.include = std::string(GSPMD_TEST_DIR) + "/../include";
+  o.include = test::golden_folder() + "../../include";
   return o;
 }
 
