@@ -9,7 +9,15 @@
 #include "gspmd/tree.hpp"
 
 namespace gspmd {
+template <class T>
+class strided_view;
+
 namespace detail {
+
+template <class X>
+inline constexpr bool is_strided_view = false;
+template <class T>
+inline constexpr bool is_strided_view<strided_view<T>> = true;
 
 /// Whether a container has one dim, as far as its type says.
 ///
@@ -58,7 +66,12 @@ namespace detail {
 
 template <class Leaf>
 consteval bool accept_container() {
-  static_assert(is_row_major<std::remove_cvref_t<Leaf>>,
+  using plain = std::remove_cvref_t<Leaf>;
+  static_assert(!is_strided_view<plain>,
+                "gspmd: a strided_view is not taken here; give it to run(program, ...) or to a strided_session "
+                "(gspmd/strided/session.hpp), or of a compiled step to run<step>, scatter<step, K> or strided_step "
+                "(gspmd/strided.hpp)");
+  static_assert(is_strided_view<plain> || is_row_major<plain>,
                 "gspmd: a container of several dims must say that it is row-major; give a strided_view of it "
                 "(gspmd/strided.hpp), a pointer "
                 "or a span of its elements in that order, or specialise gspmd::is_row_major for it");

@@ -278,6 +278,48 @@ TEST_CASE("whole arrays by strides, on every mesh") {
   CHECK(refused_into(std::tuple{to, sums_to}) == "accepted");
 }
 
+TEST_CASE("whole results over arguments, which other devices may not have cut yet") {
+  constexpr std::int64_t n = 96;
+  constexpr auto turned = [](auto u) { return transpose(u, {1, 0}); };
+  using rows_of_4 = compile<turned, mesh<axis<"x", 4>>, in<double, dims<n, n>, split<"x", _>>>;
+  const auto program = dynamic::compile(turned, dynamic::mesh({{"x", 4}}), dynamic::in<double>({n, n}, {"x", ""}));
+  const auto numbers = counted(static_cast<std::size_t>(n * n));
+  const auto check = [&](std::int64_t from, std::int64_t to, auto run_over) {
+    int wrong = 0;
+    for (int again = 0; again < 8; ++again) {
+      std::vector<double> x(static_cast<std::size_t>(n * (n + 1)));
+      std::copy(numbers.begin(), numbers.end(), x.begin() + from);
+      run_over(strided_view(x.data() + to, {n, n}), strided_view(x.data() + from, {n, n}));
+      for (std::int64_t i = 0; i < n * n; ++i)
+        wrong += x[static_cast<std::size_t>(to + i)] != numbers[static_cast<std::size_t>(i % n * n + i / n)];
+    }
+    CHECK_EQ(wrong, 0);
+  };
+  const auto by_step = [](const auto& y, const auto& x) { run_into<rows_of_4>(threads{}, y, x); };
+  const auto by_pointer = [](const auto& y, const auto& x) { run_into<rows_of_4>(threads{}, y, x.data()); };
+  const auto at_run_time = [&](const auto& y, const auto& x) { run_into(program, threads{}, y, x); };
+  for (const auto& [from, to] : {std::pair<std::int64_t, std::int64_t>{0, 0}, {0, n / 2}, {n / 2, 0}}) {
+    check(from, to, by_step);
+    check(from, to, by_pointer);
+    check(from, to, at_run_time);
+  }
+  // without a race: which results wait, whatever the strides of an argument; one row of many has a stride of any length
+  std::vector<double> x(static_cast<std::size_t>(n * n)), y(x);
+  const auto waits = [&](const detail::strided_memory& input) {
+    const detail::strided_results places(rows_of_4::view, {input}, strided_view(y.data(), {n, n}));
+    return places.pointers()[0] != y.data();
+  };
+  CHECK(!waits(detail::dense_memory(x.data(), {n, n})));
+  CHECK(waits(detail::dense_memory(y.data(), {n, n})));
+  CHECK(waits({y.data() + n * n - 1, {n, n}, {0, 0}}));
+  CHECK(waits({y.data() + 5, {n, n}, {0, 1}}));
+  CHECK(!waits({x.data() + 5, {n, n}, {0, 1}}));
+  using one_row = compile<[](auto u) { return u * 2; }, mesh<axis<"x", 4>>, in<double, dims<1, 8>, split<_, "x">>>;
+  std::iota(x.begin(), x.end(), 0.0);
+  run_into<one_row>(threads{}, strided_view(x.data(), {1, 8}, {0, 1}), strided_view(x.data() + 3, {1, 8}, {0, 0}));
+  CHECK(std::vector<double>(x.begin(), x.begin() + 9) == std::vector<double>{6, 6, 6, 6, 6, 6, 6, 6, 8});
+}
+
 TEST_CASE("shards by strides: padded blocks, columns, what a device holds") {
   const auto x = counted(28), z = counted(28);
   array<double> u({7, 4}), v({7, 4});
@@ -448,6 +490,40 @@ TEST_CASE("programs compiled at run time") {
                  "run: input 1 is [7,4] and the view given is [4,7]"));
   CHECK(refused(u, v, y, s) == "accepted");
   CHECK(std::ranges::equal(y, next));
+
+  // sharded_arrays beside views
+  const auto shards = dynamic::scatter(comm, p, 1, listed(v));
+  auto kept = dynamic::make_result<double>(comm, p, 0);
+  sharded_array<double> empty;
+  const auto& constant_shards = kept;
+  CHECK(refused(u, shards, kept, s) == "accepted");
+  CHECK(std::ranges::equal(kept.shard(), next));
+  CHECK(contains(refused(u, empty, kept, s), "step: input 1 is given an empty sharded_array"));
+  CHECK(contains(refused(u, shards, constant_shards, s), "step: output 0 is written and the shard given is const"));
+  CHECK(contains(refused(u, shards, shards, s), "step: output 0 is written and the shard given is const"));
+  CHECK(contains(refused(u, shards, kept, kept), "step: output 1 is f64[7] and the sharded_array given is f64[7,4]"));
+}
+
+TEST_CASE("a second caller is refused before it touches the copies of the first one") {
+  strided_session* running = nullptr;
+  std::string said;
+  std::vector<double> x(8, 1.0), y(8, -1.0), other(8, -1.0);
+  const strided_view from(x.data(), {4}, {2}), to(y.data(), {4}, {2}), elsewhere(other.data(), {4}, {2});
+  const auto again = [&](double element) {
+    simulated_communicator comm(1);
+    if (running != nullptr) said = refusal([&] { (*running)(comm, from, elsewhere); });
+    return element + 1;
+  };
+  const auto program =
+      dynamic::compile([&](value u) { return map(again, u); }, dynamic::mesh({{"x", 1}}), dynamic::in<double>({4}));
+  strided_session s(program);
+  running = &s;
+  simulated_communicator comm(1);
+  s(comm, from, to);
+  CHECK(contains(said, "this object is running already"));
+  CHECK(y == std::vector<double>{2, -1, 2, -1, 2, -1, 2, -1});
+  CHECK(other == std::vector<double>(8, -1.0));
+  CHECK_EQ(s.copied_bytes(), 2 * 4 * 8);
 }
 
 TEST_CASE("results that interleave") {

@@ -96,6 +96,12 @@ TEST_CASE("a step takes and gives balanced blocks, wherever they lie") {
   simulated_communicator all(4);
   std::vector<double> memory(10);
   CHECK(contains(refusal([&] { to_step<step, 0>(all, theirs, strided_view(memory.data(), {2, 5})); }), "holds 4 devices"));
+  simulated_communicator one(1);
+  const sharded_array<double> y(1, *step::view.mesh, step::view.value(step::view.outputs[0]));
+  CHECK(contains(refusal([&] {
+                   from_step(one, y, theirs, strided_view(memory.data(), {2, 5}));
+                 }),
+                 "the mesh has 4 devices but the communicator has 1 rank"));
 }
 
 TEST_CASE("a step takes blocks of another code directly, as its other arguments are") {
@@ -139,6 +145,19 @@ TEST_CASE("a step takes blocks of another code directly, as its other arguments 
                      s(comm, placed_view(others, strided_view(u.data(), {1, 1})), rows_of_v, block_out, sums);
                    }),
                    "placed_step: the block of device"));
+    // two results in the same memory
+    const auto own = layout_of_output<two, 1>(balanced{});
+    const auto held = static_cast<std::int64_t>(own.held(me, 0).size());
+    const auto overlap = [&](const auto& sums_given) {
+      return contains(refusal([&] { s(comm, block, rows_of_v, block_out, sums_given); }),
+                      "placed_step: outputs 0 and 1 are given memory that overlaps");
+    };
+    CHECK(overlap(placed_view(own, strided_view(next.data(), {held}))));
+    CHECK(overlap(strided_view(next.data(), {held})));
+    CHECK(overlap(next.data()));
+    std::fill(sums.begin(), sums.end(), 0);
+    s(comm, block, rows_of_v, block_out, placed_view(own, strided_view(sums.data(), {held})));
+    CHECK(sums[0] == 100 * (5 * number(mine.begin, 0) + 10));
   });
 }
 
@@ -174,6 +193,9 @@ TEST_CASE("ghost layers get what others hold, corners too; what lies outside sta
   CHECK_EQ(rows.bytes_sent(0, 8), 4 * 8);
   CHECK_EQ(rows.bytes_sent(1, 8), 2 * 4 * 8);
   CHECK_EQ(rows.messages_sent(1), 2);
+  CHECK(contains(refusal([&] { static_cast<void>(rows.bytes_sent(3, 8)); }),
+                 "ghost_exchange: device 3 is asked for and the mesh has 3 devices"));
+  CHECK(contains(refusal([&] { static_cast<void>(rows.messages_sent(-1)); }), "ghost_exchange: device -1 is asked for"));
   const ghost_exchange round(placed_layout(line, {9, 4}, layouts::split({{0}, {}})), {1, 1}, {true, true});
   CHECK_EQ(round.bytes_sent(0, 8), 2 * 6 * 8);  // corners too; the sides are its own
   const placed_layout cyclic(line, {9, 4}, layouts::split({{0}, {}}), block_cyclic<1>{});

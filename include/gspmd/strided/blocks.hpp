@@ -57,6 +57,7 @@ template <communicator Comm, class T, placement... P>
 void from_step(Comm& comm, const sharded_array<T>& from, const placed_layout<P...>& layout, const strided_view<T>& mine) {
   detail::require_one_device("from_step", comm.local_count());
   const auto& tables = layout.tables();
+  require_devices(comm, static_cast<int>(tables.mesh.device_count()));
   detail::require_block_shape("from_step", tables, comm.device(0), mine.shape(), detail::extents(tables.global.count, 0));
   if (!detail::has_own_elements(detail::memory_of(mine)))
     throw error("from_step: several indices of the view given have the same element: " + mine.text());

@@ -16,17 +16,7 @@
 #include "gspmd/row_major.hpp"
 
 /// Where the elements of other libraries' containers lie, found by what the containers offer: none of the libraries is included.
-namespace gspmd {
-template <class T>
-class strided_view;
-}  // namespace gspmd
-
 namespace gspmd::detail {
-
-template <class X>
-inline constexpr bool is_strided_view = false;
-template <class T>
-inline constexpr bool is_strided_view<strided_view<T>> = true;
 
 constexpr void add_dim(extents& list, std::int64_t n) {
   if (list.count == max_rank) throw error("strided_view: a tensor has at most 32 dims");

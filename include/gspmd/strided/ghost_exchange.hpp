@@ -26,7 +26,7 @@ namespace gspmd {
 ///
 /// Layers may be wider than a neighbour's block. Parts must be runs of the dim: contiguous, balanced or ragged. Each device needs an object
 /// of its own; after the first call nothing is allocated in proportion to the blocks. Throws gspmd::error: other than a width for each dim,
-/// a negative one, parts that are no runs, a view of another shape.
+/// a negative one, parts that are no runs, a view of another shape, a device that the mesh has not.
 class ghost_exchange {
  public:
   template <placement... P>
@@ -59,18 +59,25 @@ class ghost_exchange {
   }
   /// The bytes that a device sends, and to how many others.
   [[nodiscard]] std::int64_t bytes_sent(int device, std::int64_t bytes_per_elem) const {
+    check_device(device);
     std::int64_t elems = 0;
     for (std::int64_t k = 0; k < tables_.mesh.device_count(); ++k)
       if (k != device) elems += detail::elements(boxes(device, k));
     return elems * bytes_per_elem;
   }
   [[nodiscard]] int messages_sent(int device) const {
+    check_device(device);
     int count = 0;
     for (std::int64_t k = 0; k < tables_.mesh.device_count(); ++k) count += k != device && !boxes(device, k).empty();
     return count;
   }
 
  private:
+  void check_device(int device) const {
+    if (device < 0 || device >= tables_.mesh.device_count())
+      throw error("ghost_exchange: device " + std::to_string(device) + " is asked for and the mesh has " +
+                  detail::counted(static_cast<int>(tables_.mesh.device_count()), "device") + "; devices count from 0");
+  }
   template <class Comm, class T>
   void fill(Comm& comm, const strided_view<T>* blocks, std::size_t count) {
     static_assert(!std::is_const_v<T>, "gspmd: ghost_exchange: ghost layers are written and the view given is of const elements");

@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "gspmd/detail/edge/view_exchange.hpp"
+#include "gspmd/detail/transport/exclusive_use.hpp"
 #include "gspmd/strided/blocks.hpp"
 #include "gspmd/strided/step.hpp"
 
@@ -52,11 +54,15 @@ class placed_step {
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
     using given = std::tuple<std::remove_cvref_t<Shards>...>;
+    const auto used = use_.take();
     bytes_sent_ = 0;
     [&]<std::size_t... K>(std::index_sequence<K...>) {
       // braces: collectives in the order of the arguments
       std::tuple<decltype(bring<detail::leaves_before<given, K>()>(comm, shards))...> all{
           bring<detail::leaves_before<given, K>()>(comm, shards)...};
+      std::array<given_result, Step::output_count> results;
+      (list_results<detail::leaves_before<given, K>()>(results, shards), ...);
+      check_results(results);
       std::apply([&](auto&... each) { step_(comm, each...); }, all);
       (take_back<detail::leaves_before<given, K>()>(comm, shards), ...);
     }(std::index_sequence_for<Shards...>{});
@@ -76,10 +82,42 @@ class placed_step {
     detail::aligned_bytes dense;
   };
 
+  struct given_result {
+    detail::strided_memory memory;
+    bool is_placed = false;
+  };
+
   template <std::size_t K>
   static const detail::planned_value& value() {
     if constexpr (K < Step::input_count) return Step::view.value(Step::view.inputs[K]);
     else return Step::view.value(Step::view.outputs[K - Step::input_count]);
+  }
+
+  /// The memory of the results among the leaves of an argument, the first of which is leaf `K`.
+  template <std::size_t K, class Given>
+  static void list_results(std::array<given_result, Step::output_count>& results, const Given& given) {
+    std::size_t k = K;
+    detail::for_each_leaf(given, [&]<class Leaf>(const Leaf& leaf) {
+      const auto n = k++ - Step::input_count;
+      if (n >= results.size()) return;  // an input, or one too many
+      if constexpr (detail::is_placed_view<Leaf>) results[n] = {detail::memory_of(leaf.block()), true};
+      else if constexpr (detail::is_strided_view<Leaf>) results[n].memory = detail::memory_of(leaf);
+      else results[n].memory = detail::dense_memory(detail::begin_of(leaf), Step::view.value(Step::view.outputs[n]).local);
+    });
+  }
+  /// Throws gspmd::error: the result of a placed_view lies on another one. (Of the others the step knows it.)
+  static void check_results(const std::array<given_result, Step::output_count>& results) {
+    const auto bytes = [](std::size_t n) { return detail::bytes_of(Step::view.value(Step::view.outputs[n]).type); };
+    const auto is_known = [](const detail::strided_memory& m) { return m.data != nullptr && detail::has_own_elements(m); };
+    for (std::size_t a = 0; a < results.size(); ++a)
+      for (std::size_t b = 0; b < a; ++b) {
+        const auto &x = results[a], &y = results[b];
+        if ((!x.is_placed && !y.is_placed) || !is_known(x.memory) || !is_known(y.memory)) continue;
+        if (detail::shared_elements::any(x.memory, bytes(a), y.memory, bytes(b)))
+          throw error("placed_step: outputs " + std::to_string(b) + " and " + std::to_string(a) +
+                      " are given memory that overlaps, or that cannot be told from such since their strides differ; every "
+                      "output needs memory of its own");
+      }
   }
 
   /// A pointer to the shard of leaf `K` in the place of a placed_view.
@@ -140,6 +178,7 @@ class placed_step {
   strided_step<Step> step_;
   std::array<leaf, leaf_count> leaves_;
   std::int64_t bytes_sent_ = 0;
+  detail::exclusive_use use_;
 };
 
 }  // namespace gspmd

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "gspmd/detail/edge/strided_memory.hpp"
+#include "gspmd/detail/transport/exclusive_use.hpp"
 #include "gspmd/dynamic/program.hpp"
+#include "gspmd/dynamic/step.hpp"
 #include "gspmd/strided/whole.hpp"
 
 /// Programs that are compiled at run time on memory of the caller's, wherever its elements lie.
@@ -57,19 +59,23 @@ std::vector<dynamic::any_array> run(const dynamic::program& program, const Backe
 template <class Backend, class Results, class... Arguments>
 void run_into(const dynamic::program& program, const Backend& backend, const Results& results, const Arguments&... arguments) {
   auto [inputs, outputs] = detail::before_launch(backend, [&] {
-    return std::pair(detail::strided_inputs(program.view(), arguments...), detail::strided_results(program.view(), results));
+    auto given = detail::strided_inputs(program.view(), arguments...);
+    detail::strided_results places(program.view(), given, results);
+    return std::pair(std::move(given), std::move(places));
   });
   detail::run_strided(program, backend, inputs, outputs.pointers());
   outputs.put_back();
 }
 
 /// A session whose shards are typed and checked, and may be strided_views: strided_step for a program that is compiled at run time. Shards
-/// are views, of the local extents or of just what the device holds, contiguous ranges of as many elements as a shard has, or pointers.
+/// are views, of the local extents or of just what the device holds, sharded_arrays, contiguous ranges of as many elements as a shard has,
+/// or pointers.
 ///
 ///     strided_session s(program);
 ///     s(comm, strided_view(u, {n + 2, m + 2}).interior({1, 1}), strided_view(next, {n + 2, m + 2}).interior({1, 1}));
 ///
-/// Threads: as session. Throws gspmd::error: another number of shards, another type, shape or number of elements; what a session throws.
+/// Threads: as session. Throws gspmd::error: another number of shards, another type, shape, sharding or number of elements; what a session
+/// throws.
 class strided_session {
  public:
   explicit strided_session(const dynamic::program& p) : program_(p), session_(p) {}
@@ -77,6 +83,7 @@ class strided_session {
   /// Runs on the device of `comm`, which holds one: the shards of all inputs, then of all outputs. Collective.
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
+    const auto used = use_.take();
     const auto& plan = program_.view();
     if (comm.local_count() != 1) detail::throw_several_devices(static_cast<std::size_t>(comm.local_count()));
     copies_.begin(plan, comm.device(0));
@@ -107,12 +114,20 @@ class strided_session {
       check<typename plain::element>(k, v);
       given_.push_back(copies_.take(k, detail::memory_of(leaf)));
     } else {
-      if constexpr (std::is_pointer_v<plain>) {
+      if constexpr (detail::is_sharded_array<plain>) {
+        using element = typename plain::element;
+        if (leaf.local_count() == 0)
+          detail::throw_leaf(plan, k,
+                             "is given an empty sharded_array, never filled or moved from; make it with scatter or make_result");
+        check<std::conditional_t<std::is_const_v<Leaf>, const element, element>>(k, v);
+        detail::check_sharded(plan, program_.mesh_info(), k, 1, leaf.local_count(), leaf.planned(), leaf.mesh());
+        given_.push_back(leaf.data());
+      } else if constexpr (std::is_pointer_v<plain>) {
         check<std::remove_pointer_t<plain>>(k, v);
         given_.push_back(leaf);
       } else {
         static_assert(detail::dense_by_itself<Leaf>,
-                      "gspmd: strided_session: a shard is a strided_view, a contiguous range or a pointer");
+                      "gspmd: strided_session: a shard is a strided_view, a sharded_array, a contiguous range or a pointer");
         check<std::remove_pointer_t<decltype(std::data(leaf))>>(k, v);
         detail::require_dense(leaf);
         if (static_cast<std::int64_t>(std::size(leaf)) != detail::elements(v.local))
@@ -146,6 +161,7 @@ class strided_session {
   detail::dense_copies copies_;
   std::vector<const void*> given_;
   std::vector<void*> results_;
+  detail::exclusive_use use_;
 };
 
 }  // namespace gspmd

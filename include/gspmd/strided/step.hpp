@@ -9,6 +9,7 @@
 
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/edge/strided_memory.hpp"
+#include "gspmd/detail/transport/exclusive_use.hpp"
 #include "gspmd/strided/whole.hpp"
 
 namespace gspmd {
@@ -41,6 +42,7 @@ class strided_step {
   /// Runs the step: see compile::operator(). Groups are of strided_views only, or of none. Collective.
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
+    const auto used = use_.take();
     using given = std::tuple<std::remove_cvref_t<Shards>...>;
     constexpr auto leaves = detail::leaf_count<given>();
     if constexpr (leaves == Step::input_count + Step::output_count) {
@@ -88,6 +90,7 @@ class strided_step {
 
   Step step_;
   detail::dense_copies copies_;
+  detail::exclusive_use use_;
 };
 
 }  // namespace gspmd

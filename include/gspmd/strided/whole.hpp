@@ -73,12 +73,13 @@ std::vector<strided_memory> strided_inputs(const plan_view& plan, const Argument
   return all;
 }
 
-/// Where the whole results of a program go: to the views of the caller's, or, until all is there, to dense arrays.
+/// Where the whole results of a program go: to the views of the caller's, or, until all devices have run, to dense arrays. Those are of
+/// results that are not dense, and of results in the memory of an input, which other devices may not have cut yet.
 class strided_results {
  public:
   template <class Results>
-  strided_results(const plan_view& plan, const Results& results) : plan_(&plan) {
-    for_each_leaf(results, [&]<class Leaf>(const Leaf& leaf) { add(leaf); });
+  strided_results(const plan_view& plan, const std::vector<strided_memory>& inputs, const Results& results) : plan_(&plan) {
+    for_each_leaf(results, [&]<class Leaf>(const Leaf& leaf) { add(leaf, inputs); });
     if (views_.size() != plan.outputs.size())
       throw error("run_into: the program has " + counted(static_cast<int>(plan.outputs.size()), "result") +
                   " and the call gives memory for " + std::to_string(views_.size()));
@@ -98,7 +99,7 @@ class strided_results {
 
  private:
   template <class Leaf>
-  void add(const Leaf& leaf) {
+  void add(const Leaf& leaf, const std::vector<strided_memory>& inputs) {
     if constexpr (!is_strided_view<Leaf>) {
       static_assert(is_strided_view<Leaf>, "gspmd: run_into: give a strided_view for each result");
     } else {
@@ -116,7 +117,7 @@ class strided_results {
       views_.push_back(memory_of(leaf));
       if (!has_own_elements(views_.back()))
         throw error(where + " is written, and several indices of the view given have the same element: " + leaf.text());
-      if (views_.back().is_dense()) {
+      if (views_.back().is_dense() && !lies_in_any(k, inputs)) {
         pointers_.push_back(leaf.data());
       } else {
         copies_.emplace_back(elements(leaf.shape()) * static_cast<std::int64_t>(sizeof(typename Leaf::element)),
@@ -124,6 +125,13 @@ class strided_results {
         pointers_.push_back(copies_.back().get());
       }
     }
+  }
+  [[nodiscard]] bool lies_in_any(std::size_t k, const std::vector<strided_memory>& inputs) const {
+    if (k >= plan_->outputs.size()) return false;  // refused, once all are counted
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (shared_elements::in_one_range(views_[k], elem_bytes(k), inputs[i], bytes_of(plan_->value(plan_->inputs[i]).type)))
+        return true;
+    return false;
   }
   [[nodiscard]] std::int64_t elem_bytes(std::size_t k) const { return bytes_of(plan_->value(plan_->outputs[k]).type); }
 
@@ -195,15 +203,17 @@ auto run(const Backend& backend, const Arguments&... arguments) {
 }
 
 /// Runs a compiled program once and writes its whole results where `results` says: a strided_view, or a tuple or struct of as many as the
-/// program returns. What is dense and row-major there is written in place; else a dense array is copied once. Arguments are those of run,
-/// strided_views or not. With mpi every rank gets the whole results. Throws gspmd::error: what run throws; another shape or type,
+/// program returns. What is dense and row-major there, and no memory of an argument, is written in place; else a dense array is copied once
+/// all devices have run, so that results may lie over arguments. Arguments are those of run, strided_views or not. With mpi every rank gets the whole results. Throws gspmd::error: what run throws; another shape or type,
 /// results that share elements.
 ///
 ///     run_into<step>(threads{}, strided_view(y), strided_view(x), w);
 template <class Step, class Backend, class Results, class... Arguments>
 void run_into(const Backend& backend, const Results& results, const Arguments&... arguments) {
   auto [inputs, outputs] = detail::before_launch(backend, [&] {
-    return std::pair(detail::strided_inputs(Step::view, arguments...), detail::strided_results(Step::view, results));
+    auto given = detail::strided_inputs(Step::view, arguments...);
+    detail::strided_results places(Step::view, given, results);
+    return std::pair(std::move(given), std::move(places));
   });
   detail::run_strided<Step>(backend, inputs, outputs.pointers());
   outputs.put_back();

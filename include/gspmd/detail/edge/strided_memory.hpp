@@ -51,10 +51,8 @@ inline bool has_own_elements(const strided_memory& m) {
 class shared_elements {
  public:
   static bool any(const strided_memory& a, std::int64_t elem_bytes, const strided_memory& b, std::int64_t b_elem_bytes) {
-    if (elements(a.shape) == 0 || elements(b.shape) == 0) return false;
-    const auto apart =
-        static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(b.data) - reinterpret_cast<std::uintptr_t>(a.data));
-    if (apart >= span(a, elem_bytes) || -apart >= span(b, b_elem_bytes)) return false;
+    if (!in_one_range(a, elem_bytes, b, b_elem_bytes)) return false;
+    const auto apart = bytes_between(a, b);
     if (elem_bytes != b_elem_bytes || a.shape.count != b.shape.count || apart % elem_bytes != 0) return true;
     shared_elements looked;
     for (int d = 0; d < a.shape.count; ++d) {
@@ -66,10 +64,20 @@ class shared_elements {
     return looked.meet(0, apart / elem_bytes);
   }
 
+  /// Whether the bytes from the first element of one to its last one meet those of the other, elements that several indices share or not.
+  static bool in_one_range(const strided_memory& a, std::int64_t elem_bytes, const strided_memory& b, std::int64_t b_elem_bytes) {
+    if (elements(a.shape) == 0 || elements(b.shape) == 0) return false;
+    const auto apart = bytes_between(a, b);
+    return apart < span(a, elem_bytes) && -apart < span(b, b_elem_bytes);
+  }
+
  private:
   struct dim {
     std::int64_t stride, a, b;
   };
+  static std::int64_t bytes_between(const strided_memory& a, const strided_memory& b) {
+    return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(b.data) - reinterpret_cast<std::uintptr_t>(a.data));
+  }
   static std::int64_t span(const strided_memory& m, std::int64_t elem_bytes) {
     std::int64_t last = 0;
     for (int d = 0; d < m.shape.count; ++d) last += (m.shape[d] - 1) * m.strides[d];

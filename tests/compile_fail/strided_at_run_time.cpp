@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// alone: yes
+// mistakes: 2
+// expect: gspmd: a strided_view is not taken here; give it to run(program, ...) or to a strided_session
+#include <vector>
+
+#include <gspmd/comm/simulated.hpp>
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/strided/session.hpp>
+
+using namespace gspmd;
+
+int main() {
+  const auto program = dynamic::compile([](value u) { return u * 2; }, dynamic::mesh({{"x", 1}}), dynamic::in<double>({3, 4}));
+  std::vector<double> x(12);
+  const strided_view given(x.data(), {3, 4}, column_major);
+  simulated_communicator comm(1);
+#ifdef FIXED
+  const auto &dense = x, &dense_too = x;
+#else
+  const strided_view<const double> dense = given;
+  const auto& dense_too = given;
+#endif
+  const auto shards = dynamic::scatter(comm, program, 0, dense);  // <- here
+  const auto y = program.run(self{}, dense_too);                  // <- here
+  return run(program, self{}, given).size() == y.size() && shards.local_count() == 1 ? 0 : 1;
+}
