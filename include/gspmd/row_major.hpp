@@ -64,10 +64,13 @@ consteval bool accept_container() {
                 "or a span of its elements in that order, or specialise gspmd::is_row_major for it");
   return true;
 }
-/// The same for all leaves of a group. Asked where the user's line is still known, before what stands on it is compiled.
+/// The same for all leaves of a group, those in vectors too. Asked where the user's line is still known, before what stands on it is
+/// compiled.
 template <class Tree>
 consteval bool accept_containers() {
-  if constexpr (is_leaf<Tree>) {
+  if constexpr (is_list<Tree>) {
+    return accept_containers<typename Tree::value_type>();
+  } else if constexpr (is_leaf<Tree>) {
     return accept_container<Tree>();
   } else {
     return []<std::size_t... P>(std::index_sequence<P...>) {
