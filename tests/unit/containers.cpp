@@ -18,6 +18,7 @@
 #include "gspmd/layouts/placed_array.hpp"
 #include "support/eigen_if_there.hpp"
 #include "support/error_of.hpp"
+#include "support/mdspan_like.hpp"
 
 using namespace gspmd;
 
@@ -75,6 +76,12 @@ static_assert(detail::accept_containers<std::vector<std::vector<says_rank_1>>>()
 static_assert(detail::accept_containers<std::vector<std::pair<std::vector<float>, const float*>>>());
 static_assert(detail::accept_containers<double[4][6]>());
 
+// and the extents that containers know
+template <class C>
+detail::extents extents_in(const C& c) {
+  return detail::known_extents(c).value();
+}
+
 /// A view of rows that lie apart, as Kokkos has them.
 struct row_view : says_rank_1 {
   std::vector<float> elements;
@@ -117,6 +124,20 @@ TEST_CASE("in vectors too, and in vectors of them") {
   simulated_communicator comm(2);
   CHECK(contains(refusal([&] { static_cast<void>(scatter(comm, p, 0, nested)); }), no_gaps));
   CHECK_EQ(p.run(simulated{}, std::vector{dense, dense})[0].data<float>()[3], 6);
+}
+
+TEST_CASE("the extents that containers know") {
+  float x[2][3] = {};
+  CHECK(extents_in(x) == detail::extents{2, 3});
+  CHECK(extents_in(array<float>({2, 3})) == detail::extents{2, 3});
+  CHECK(extents_in(with_rows()) == detail::extents{3, 4});
+  CHECK(extents_in(with_shape()) == detail::extents{3, 4});
+  CHECK(extents_in(views::kokkos_like<float>(&x[0][0], 2, 3, 3, 1)) == detail::extents{2, 3});
+  CHECK(extents_in(views::mdspan_like<float, 2>(&x[0][0], {2, 3}, {3, 1})) == detail::extents{2, 3});
+  CHECK(extents_in(views::multi_array_like<float>{&x[0][0], {2, 3}, {3, 1}, {0, 0}}) == detail::extents{2, 3});
+  CHECK(extents_in(views::xtensor_like<float>{&x[0][0], {2, 3}, {3, 1}}) == detail::extents{2, 3});
+  CHECK_FALSE(detail::known_extents(std::vector<float>(6)));
+  CHECK_FALSE(detail::known_extents(&x[0][0]));
 }
 
 #if HAS_EIGEN
