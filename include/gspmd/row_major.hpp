@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -77,10 +80,13 @@ consteval bool accept_container() {
                 "or a span of its elements in that order, or specialise gspmd::is_row_major for it");
   return true;
 }
-/// The same for all leaves of a group. Asked where the user's line is still known, before what stands on it is compiled.
+/// The same for all leaves of a group, those in vectors too. Asked where the user's line is still known, before what stands on it is
+/// compiled.
 template <class Tree>
 consteval bool accept_containers() {
-  if constexpr (is_leaf<Tree>) {
+  if constexpr (is_list<Tree>) {
+    return accept_containers<typename Tree::value_type>();
+  } else if constexpr (is_leaf<Tree>) {
     return accept_container<Tree>();
   } else {
     return []<std::size_t... P>(std::index_sequence<P...>) {
@@ -98,6 +104,43 @@ struct flat_array {
   [[nodiscard]] const element* data() const { return reinterpret_cast<const element*>(&rows); }
   [[nodiscard]] static constexpr std::size_t size() { return sizeof(Array) / sizeof(element); }
 };
+
+/// The extents of an array or a container, as far as it knows them: `size()` alone says none. What a library calls a vector has one.
+template <class C>
+constexpr std::optional<extents> known_extents(const C& container) {
+  extents shape;
+  [[maybe_unused]] const auto add = [&](auto count, auto extent_at) {
+    const auto n = static_cast<std::size_t>(count);
+    if (n > static_cast<std::size_t>(max_rank)) return false;
+    for (std::size_t d = 0; d < n; ++d) shape.push_back(static_cast<std::int64_t>(extent_at(d)));
+    return true;
+  };
+  bool is_known = true;
+  if constexpr (std::is_array_v<C>) {
+    is_known = []<std::size_t... D>(extents& list, std::index_sequence<D...>) {
+      if constexpr (sizeof...(D) > static_cast<std::size_t>(max_rank)) return false;
+      else return (list.push_back(static_cast<std::int64_t>(std::extent_v<C, D>)), ..., true);
+    }(shape, std::make_index_sequence<std::rank_v<C>>{});
+  } else if constexpr (requires { container.shape().count; }) {  // gspmd
+    shape = container.shape();
+  } else if constexpr (requires { container.rows(), container.cols(); }) {  // Eigen
+    if constexpr (requires { std::bool_constant<static_cast<bool>(C::IsVectorAtCompileTime)>{}; }) {
+      if (C::IsVectorAtCompileTime) return extents{static_cast<std::int64_t>(container.rows() * container.cols())};
+    }
+    shape = {static_cast<std::int64_t>(container.rows()), static_cast<std::int64_t>(container.cols())};
+  } else if constexpr (requires { container.extent(0), C::rank(); }) {  // mdspan's family
+    is_known = add(C::rank(), [&](std::size_t d) { return container.extent(d); });
+  } else if constexpr (requires { container.extent(0), static_cast<std::size_t>(C::rank); }) {  // Kokkos
+    is_known = add(C::rank, [&](std::size_t d) { return container.extent(d); });
+  } else if constexpr (requires { container.num_dimensions(), container.shape()[0]; }) {  // Boost
+    is_known = add(container.num_dimensions(), [&](std::size_t d) { return container.shape()[d]; });
+  } else if constexpr (requires { std::size(container.shape()), container.shape()[0]; }) {  // xtensor
+    is_known = add(std::size(container.shape()), [&](std::size_t d) { return container.shape()[d]; });
+  } else {
+    is_known = false;
+  }
+  return is_known ? std::optional(shape) : std::nullopt;
+}
 
 /// Throws gspmd::error: a container with gaps between its elements.
 template <class C>

@@ -8,14 +8,17 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gspmd/gspmd.hpp>
 
 #include "gspmd/dynamic.hpp"
+#include "gspmd/dynamic/step.hpp"
 #include "gspmd/layouts/placed_array.hpp"
 #include "support/eigen_if_there.hpp"
 #include "support/error_of.hpp"
+#include "support/mdspan_like.hpp"
 
 using namespace gspmd;
 
@@ -67,6 +70,18 @@ static_assert(!is_row_major<multi_array> && !is_row_major<with_shape> && !is_row
               !is_row_major<with_rows>);
 static_assert(is_row_major<tensor<layout::row_major>> && !is_row_major<tensor<layout::column_major>>);
 
+// the gate asks what stands in vectors and groups too; what it refuses, tests/compile_fail/column_major_list.cpp
+static_assert(detail::accept_containers<std::vector<tensor<layout::row_major>>>());
+static_assert(detail::accept_containers<std::vector<std::vector<says_rank_1>>>());
+static_assert(detail::accept_containers<std::vector<std::pair<std::vector<float>, const float*>>>());
+static_assert(detail::accept_containers<double[4][6]>());
+
+// and the extents that containers know
+template <class C>
+detail::extents extents_in(const C& c) {
+  return detail::known_extents(c).value();
+}
+
 /// A view of rows that lie apart, as Kokkos has them.
 struct row_view : says_rank_1 {
   std::vector<float> elements;
@@ -95,6 +110,34 @@ TEST_CASE("a container with gaps between its elements is refused") {
   CHECK(contains(refusal([&] { static_cast<void>(one::input_shard<0>(apart)); }), no_gaps));
   const auto p = dynamic::compile(same, dynamic::mesh({{"x", 2}}), dynamic::in<float>({2, 2}));
   CHECK(contains(refusal([&] { static_cast<void>(p.run(simulated{}, apart)); }), no_gaps));
+}
+
+TEST_CASE("in vectors too, and in vectors of them") {
+  const row_view dense{{}, {0, 1, 2, 3}}, apart{{}, {0, 9, 1, 9, 2, 9, 3, 9}};
+  constexpr auto sum = [](auto a, auto b) { return a + b; };
+  using both = compile<sum, pair_mesh, in<float, dims<2, 2>, split<"x", _>>, in<float, dims<2, 2>, split<"x", _>>>;
+  const std::vector<std::vector<row_view>> nested{{dense}, {apart}};
+  CHECK(contains(refusal([&] { static_cast<void>(run<both>(simulated{}, std::vector{dense, apart})); }), no_gaps));
+  CHECK(contains(refusal([&] { static_cast<void>(run<both>(simulated{}, nested)); }), no_gaps));
+  const auto p = dynamic::compile(sum, dynamic::mesh({{"x", 2}}), dynamic::in<float>({2, 2}), dynamic::in<float>({2, 2}));
+  CHECK(contains(refusal([&] { static_cast<void>(p.run(simulated{}, nested)); }), no_gaps));
+  simulated_communicator comm(2);
+  CHECK(contains(refusal([&] { static_cast<void>(scatter(comm, p, 0, nested)); }), no_gaps));
+  CHECK_EQ(p.run(simulated{}, std::vector{dense, dense})[0].data<float>()[3], 6);
+}
+
+TEST_CASE("the extents that containers know") {
+  float x[2][3] = {};
+  CHECK(extents_in(x) == detail::extents{2, 3});
+  CHECK(extents_in(array<float>({2, 3})) == detail::extents{2, 3});
+  CHECK(extents_in(with_rows()) == detail::extents{3, 4});
+  CHECK(extents_in(with_shape()) == detail::extents{3, 4});
+  CHECK(extents_in(views::kokkos_like<float>(&x[0][0], 2, 3, 3, 1)) == detail::extents{2, 3});
+  CHECK(extents_in(views::mdspan_like<float, 2>(&x[0][0], {2, 3}, {3, 1})) == detail::extents{2, 3});
+  CHECK(extents_in(views::multi_array_like<float>{&x[0][0], {2, 3}, {3, 1}, {0, 0}}) == detail::extents{2, 3});
+  CHECK(extents_in(views::xtensor_like<float>{&x[0][0], {2, 3}, {3, 1}}) == detail::extents{2, 3});
+  CHECK_FALSE(detail::known_extents(std::vector<float>(6)));
+  CHECK_FALSE(detail::known_extents(&x[0][0]));
 }
 
 #if HAS_EIGEN

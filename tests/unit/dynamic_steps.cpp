@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <complex>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -221,6 +222,46 @@ TEST_CASE("buffers, pointers, C arrays and shards of compiled steps") {
   CHECK(results[0] == std::array<double, 4>{2, 3, 4, 5});
   CHECK(results[1][1] == 4);
   CHECK(sums == std::array{15.0, 15.0});
+}
+
+TEST_CASE("one dim is as good as the shape, and another shape is refused") {
+  const auto same = [](value v) { return v + 0.0; };
+  const auto p = dynamic::compile(same, dynamic::mesh({{"x", 1}}), dynamic::in<double>({6, 4}));
+  simulated_communicator comm(1);
+  double flat[24], rows[6][4], turned[4][6] = {};
+  for (int i = 0; i < 24; ++i) flat[i] = rows[i / 4][i % 4] = i;
+  const std::vector<double> list(std::begin(flat), std::end(flat));
+  const array<double> one_dim = counting<double>({24}, 0), across({4, 6});
+  dynamic::step s(p);
+  const auto sent_back = [&](const auto& given) {
+    auto x = scatter(comm, p, 0, given);
+    array<double> y({6, 4});
+    s(comm, x, y);
+    double again[24];
+    s(comm, given, again);
+    return std::equal(y.begin(), y.end(), again) && y[23] == again[23] ? y[23] : -99;
+  };
+  CHECK_EQ(sent_back(flat), 23);
+  CHECK_EQ(sent_back(rows), 23);
+  CHECK_EQ(sent_back(list), 23);
+  CHECK_EQ(sent_back(std::span<const double>(list)), 23);
+  CHECK_EQ(sent_back(one_dim), one_dim[23]);
+
+  const std::string in_scatter = "scatter: input 0 is f64[6,4] and the array given is ";
+  CHECK_EQ(refusal([&] { scatter(comm, p, 0, turned); }), in_scatter + "f64[4,6]");
+  CHECK_EQ(refusal([&] { scatter(comm, p, 0, across); }), in_scatter + "f64[4,6]");
+  const double few[23] = {};
+  CHECK_EQ(refusal([&] { scatter(comm, p, 0, few); }), in_scatter + "f64[23]");
+
+  const auto in_step = [](const std::string& leaf, const std::string& given) {
+    return "step: " + leaf + " is f64[6,4], whose shards are f64[6,4] with 24 elements, and the buffer given is " + given +
+           "; every device allocates the local extents, padding included";
+  };
+  CHECK_EQ(refusal([&] { s(comm, turned, flat); }), in_step("input 0", "f64[4,6]"));
+  CHECK_EQ(refusal([&] { s(comm, std::as_const(turned), flat); }), in_step("input 0", "f64[4,6]"));
+  CHECK_EQ(refusal([&] { s(comm, across, flat); }), in_step("input 0", "f64[4,6]"));
+  CHECK_EQ(refusal([&] { s(comm, rows, turned); }), in_step("output 0", "f64[4,6]"));
+  CHECK_EQ(refusal([&] { s(comm, few, flat); }), in_step("input 0", "f64[23]"));
 }
 
 TEST_CASE("shards go from program to program, from layouts of one's own too") {

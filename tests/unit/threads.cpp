@@ -313,6 +313,27 @@ TEST_CASE("threads: ranks that meet in different collectives get an error that n
   }
 }
 
+TEST_CASE("threads: an exchange whose devices disagree on a block reads nothing and says both sizes") {
+  for (const std::int64_t received : {std::int64_t{1}, std::int64_t{100'000'000}}) {  // far behind the peer's buffer
+    const auto text = failure_of(3, [&](auto& comm) {
+      const int me = comm.device(0);
+      std::vector<double> from(6, me + 1.0), to(6, 0.0);
+      std::vector<std::int64_t> sent(3, 2), expected(3, 2);
+      const double* in = from.data();
+      double* out = to.data();
+      const std::int64_t* const sent_at = sent.data();
+      const std::int64_t* const expected_at = expected.data();
+      comm.exchange(&in, &sent_at, &out, &expected_at);
+      if (to != std::vector<double>{1, 1, 2, 2, 3, 3}) throw gspmd::error("other blocks arrived");
+      if (me == 2) expected[1] = received;
+      comm.exchange(&in, &sent_at, &out, &expected_at);
+    });
+    CHECK(text ==
+          "gspmd: on rank 2: the ranks disagree on an exchange of blocks: rank 1 sends 16 bytes to rank 2, which receives " +
+              std::to_string(8 * received) + " bytes; all must give the same layouts and widths");
+  }
+}
+
 TEST_CASE("threads: ranks that each call something else") {
   const auto mesh = mesh_of({4});
   for (int round = 0; round < 50; ++round) {

@@ -95,12 +95,16 @@ class threads_communicator {
   }
 
   /// Every device sends every device a block of its own size: of in[0], sent[0][k] elements go to device k, one block after the
-  /// other; received[0][k] elements from device k arrive in out[0]. Collective over all devices.
+  /// other; received[0][k] elements from device k arrive in out[0]. Collective over all devices. Throws gspmd::error, and reads nothing
+  /// more, where a device sends another number of elements than is received of it.
   template <class T>
   void exchange(const T* const* in, const std::int64_t* const* sent, T* const* out, const std::int64_t* const* received) {
     auto& all = everyone();
     static constexpr detail::meeting_subject subject{2 + sizeof(T), nullptr, nullptr, nullptr, describe_exchange};
     const auto parity = meet(all, subject, in[0], const_cast<std::int64_t*>(sent[0]));  // peers only read it
+    for (int k = 0; k < device_count(); ++k)
+      if (const auto comes = static_cast<const std::int64_t*>(all.lane(k, parity).out)[rank_]; comes != received[0][k])
+        stop_all(subject, detail::different_blocks(k, comes, rank_, received[0][k], sizeof(T)));
     T* to = out[0];
     for (int k = 0; k < device_count(); ++k) {
       const auto& lane = all.lane(k, parity);

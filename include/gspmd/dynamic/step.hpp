@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -42,14 +43,25 @@ inline const planned_value& leaf_of(const plan_view& plan, std::size_t leaf) {
   return plan.value(leaf < inputs ? plan.inputs[leaf] : plan.outputs[leaf - inputs]);
 }
 
-/// A tensor that somebody gives, as far as its type says what it is.
+/// A tensor that somebody gives, as far as it says what it is.
 struct given_tensor {
   dtype type;
-  const extents* shape = nullptr;
+  std::optional<extents> shape;
   std::int64_t elems = -1;  // -1: a pointer does not know
 
+  template <class Leaf>
+  given_tensor(dtype t, const Leaf& leaf) : type(t), shape(known_extents(leaf)) {
+    if (shape) elems = elements(*shape);
+    else if constexpr (std::is_array_v<Leaf>) elems = static_cast<std::int64_t>(flat_array<Leaf>::size());
+    else if constexpr (!std::is_pointer_v<Leaf>) elems = static_cast<std::int64_t>(std::size(leaf));
+  }
+
+  /// Whether it may be a tensor of this type and shape. What has one dim is a row of elements, of whatever shape.
+  [[nodiscard]] bool fits(dtype wanted, const extents& of_shape) const {
+    return type == wanted && (elems < 0 || elems == elements(of_shape)) && (!shape || shape->count == 1 || *shape == of_shape);
+  }
   [[nodiscard]] std::string words() const {
-    if (shape != nullptr) return words_of_tensor(type, *shape);
+    if (shape) return words_of_tensor(type, *shape);
     return name_of(type) +
            (elems < 0 ? std::string() : " with " + std::to_string(elems) + (elems == 1 ? " element" : " elements"));
   }
@@ -58,16 +70,14 @@ struct given_tensor {
 /// Throws unless a whole tensor is what a leaf is. `what`: `scatter: ... and the array given is`.
 [[gnu::noinline]] inline void check_whole(const plan_view& plan, std::size_t leaf, const given_tensor& given) {
   const auto& v = leaf_of(plan, leaf);
-  if (given.type == v.type && (given.shape == nullptr || *given.shape == v.global) &&
-      (given.elems < 0 || given.elems == elements(v.global)))
-    return;
+  if (given.fits(v.type, v.global)) return;
   throw error("scatter: " + words_of_leaf(plan, leaf) + " is " + words_of_tensor(v.type, v.global) + " and the array given is " +
               given.words());
 }
 /// The same of a buffer for the shard of a device.
 [[gnu::noinline]] inline void check_buffer(const plan_view& plan, std::size_t leaf, const given_tensor& given) {
   const auto& v = leaf_of(plan, leaf);
-  if (given.type == v.type && (given.elems < 0 || given.elems == elements(v.local))) return;
+  if (given.fits(v.type, v.local)) return;
   throw error("step: " + words_of_leaf(plan, leaf) + " is " + words_of_tensor(v.type, v.global) + ", whose shards are " +
               words_of_tensor(v.type, v.local) + " with " + std::to_string(elements(v.local)) +
               " elements, and the buffer given is " + given.words() +
@@ -121,19 +131,7 @@ auto scattered(const held_devices& devices, const std::shared_ptr<const dynamic:
   using T = element_given<Leaf>;
   static_assert(is_element<T> && !own_element<T>,
                 "gspmd: scatter: the elements given are none of a program that is made at run time");
-  given_tensor given{dtype_of<T>()};
-  [[maybe_unused]] extents dims;
-  if constexpr (std::is_array_v<Leaf>) {
-    [&]<std::size_t... D>(std::index_sequence<D...>) {
-      (dims.push_back(static_cast<std::int64_t>(std::extent_v<Leaf, D>)), ...);
-    }(std::make_index_sequence<std::rank_v<Leaf>>{});
-    given.shape = &dims;
-  } else if constexpr (requires { leaf.shape().count; }) {
-    given.shape = &leaf.shape();
-  } else if constexpr (!std::is_pointer_v<Leaf>) {
-    given.elems = static_cast<std::int64_t>(std::size(leaf));
-  }
-  check_whole(p->view(), k, given);
+  check_whole(p->view(), k, given_tensor(dtype_of<T>(), leaf));
   if constexpr (std::is_pointer_v<Leaf>)
     if (leaf == nullptr && elements(leaf_of(p->view(), k).global) > 0)
       throw error("scatter: " + words_of_leaf(p->view(), k) + " is given no memory: the pointer is null");
@@ -174,8 +172,8 @@ namespace dynamic {
 ///
 ///     auto x = scatter(comm, program, 0, pixels);   auto w = scatter(comm, program, 1, weights);
 ///
-/// Throws gspmd::error: another element type, shape or number of elements than the input's, which is named; no such input; another number
-/// of devices.
+/// Throws gspmd::error: another element type, shape or number of elements than the input's, which is named (what has one dim or does not
+/// know its extents needs as many elements); no such input; another number of devices.
 template <communicator Comm, class Whole>
 auto scatter(const Comm& comm, const program& p, std::size_t first, const Whole& whole) {
   static_assert(detail::accept_containers<Whole>());
@@ -233,8 +231,9 @@ class step {
 
   /// Runs the program on the devices of `comm`: takes the shards of the inputs, then of the outputs, one by one or in groups, vectors
   /// too. A shard is a sharded_array, of `scatter`, `make_result` or a compiled step, or, where `comm` holds one device, a pointer or a
-  /// contiguous range of dense row-major elements of the local shape. Collective. After the first call nothing is allocated. Outputs must
-  /// not overlap inputs nor each other, but output `k` may be the memory of input `i` if program().may_overwrite(k, i).
+  /// contiguous range of dense row-major elements, of the local shape or of one dim. Collective. After the first call nothing is
+  /// allocated. Outputs must not overlap inputs nor each other, but output `k` may be the memory of input `i` if
+  /// program().may_overwrite(k, i).
   ///
   /// Throws gspmd::error, which names the input or output, its type and shape: another number of tensors; another type, shape or sharding;
   /// no memory, an empty array, an output that may not be written; memory that overlaps; whatever goes wrong on a device.
@@ -277,18 +276,14 @@ class step {
                     "gspmd: step: give a sharded_array, a contiguous range or a pointer for each tensor, or groups of them");
       static_assert(std::is_pointer_v<plain> || detail::accept_container<plain>());
       if (held != 1) detail::throw_several_devices(static_cast<std::size_t>(held));
-      detail::given_tensor tensor{detail::dtype_of<detail::element_given<plain>>()};
+      detail::check_buffer(plan, leaf,
+                           detail::given_tensor(detail::dtype_of<detail::element_given<plain>>(), std::as_const(given)));
       if constexpr (std::is_pointer_v<plain>) {
-        detail::check_buffer(plan, leaf, tensor);
         put_at(leaf, 0, given);
       } else if constexpr (std::rank_v<plain> > 1) {
-        tensor.elems = static_cast<std::int64_t>(detail::flat_array<plain>::size());
-        detail::check_buffer(plan, leaf, tensor);
         put_at(leaf, 0, reinterpret_cast<std::conditional_t<std::is_const_v<Given>, const void*, void*>>(&given));
       } else {
         detail::require_dense(given);
-        tensor.elems = static_cast<std::int64_t>(std::size(given));
-        detail::check_buffer(plan, leaf, tensor);
         if constexpr (detail::is_shard<plain>) check_view(leaf, given);
         put_at(leaf, 0, std::data(given));
       }

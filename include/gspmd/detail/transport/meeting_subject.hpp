@@ -141,6 +141,16 @@ inline meeting_subject subject_of(const mesh_shape& mesh, const ring& r) {
          (first ? others_subject : subject) + "; all must call the same steps in the same order";
 }
 
+/// The error text where `from` sends `to` a block of another size than `to` receives.
+[[gnu::cold]] inline std::string different_blocks(int from, std::int64_t sent, int to, std::int64_t received,
+                                                  std::size_t elem_bytes) {
+  const auto bytes = [elem_bytes](std::int64_t n) {
+    return std::to_string(n * static_cast<std::int64_t>(elem_bytes)) + " bytes";
+  };
+  return "the ranks disagree on an exchange of blocks: rank " + std::to_string(from) + " sends " + bytes(sent) + " to rank " +
+         std::to_string(to) + ", which receives " + bytes(received) + "; all must give the same layouts and widths";
+}
+
 /// The error text where `rank` is waited for and comes to no collective any more.
 [[gnu::cold]] inline std::string never_comes(int rank) {
   return "waits in a collective for rank " + std::to_string(rank) +
