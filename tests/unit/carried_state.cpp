@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -211,6 +212,76 @@ TEST_CASE("three programs share their state: the first one cuts it, the loop lea
            "step: input 0 is f32[7,5] that lies as [data, _] and the sharded_array given as [_, _]; annotate both alike, or "
            "bring it over "
            "with to_step");
+}
+
+namespace {
+
+template <class T>
+struct dense {
+  BOOST_HANA_DEFINE_STRUCT(dense, (T, weight), (T, bias));
+};
+constexpr optimizer::with_master_weights<optimizer::momentum> halving{
+    {.rate = 0.5, .weight_decay = 0.5, .decays = [](const optimizer::parameter& p) { return p.name != "bias"; }}};
+using half_in = in<bf16, dims<4>>;
+using dense_in = record<dense, half_in, half_in>;
+constexpr auto halve = [](auto w, auto state, auto by) { return halving.update(w, by, state).params; };
+
+}  // namespace
+
+TEST_CASE("a mask of weight decay by name is asked about narrow parameters, not about the floats that stand for them") {
+  const std::vector<bf16> one(4, bf16(1.0F)), zero(4, bf16(0.0F));
+  const std::vector<float> wide(4, 1.0F), no(4, 0.0F);
+  const std::int32_t count = 0;
+  const auto check = [](float weight, float bias) {
+    CHECK(weight == 0.75F);
+    CHECK(bias == 1.0F);
+  };
+  const auto check_built = [&](bool are_members) {
+    dynamic::builder b(dynamic::mesh({{"x", 2}}));
+    const auto in = dynamic::in<bf16>({4}, {"x"});
+    dense<value> w{};
+    if (are_members) {
+      w = dynamic::inputs(b, dense<dynamic::input>{in, in});
+    } else {
+      w.weight = b.input(in);
+      w.bias = b.input(in);
+      b.name(w.weight, "weight");
+      b.name(w.bias, "bias");
+    }
+    const auto state = optimizer::state_inputs(b, halving, w);
+    const dense<value> by{b.input(in), b.input(in)};
+    dynamic::outputs(b, halving.update(w, by, state).params);
+    const auto r = b.compile().run_pointers(
+        simulated{}, {one.data(), one.data(), wide.data(), wide.data(), no.data(), no.data(), &count, zero.data(), zero.data()});
+    check(static_cast<float>(r[0].data<bf16>()[3]), static_cast<float>(r[1].data<bf16>()[3]));
+  };
+  check_built(false);
+  check_built(true);
+  using step = compile<halve, mesh<axis<"x", 2>>, dense_in, optimizer::state_of<decltype(halving), dense_in>, dense_in>;
+  const auto filled = [](auto number) {
+    array<decltype(number)> a({4});
+    a.fill(number);
+    return a;
+  };
+  const auto of = [&](auto number) { return dense<array<decltype(number)>>{filled(number), filled(number)}; };
+  using wide_pair = dense<array<float>>;
+  const optimizer::master_state<wide_pair, optimizer::momentum_state<wide_pair, array<std::int32_t>>> state{
+      of(1.0F), {of(0.0F), array<std::int32_t>({})}};
+  const auto next = run<step>(simulated{}, of(bf16(1.0F)), state, of(bf16(0.0F)));
+  check(static_cast<float>(next.weight[3]), static_cast<float>(next.bias[3]));
+}
+
+TEST_CASE("inputs that are members of structs have the members' names, as those of a record") {
+  dynamic::builder b(dynamic::mesh({{"x", 2}}));
+  const auto in = dynamic::in<float>({4});
+  const auto w = dynamic::inputs(b, std::vector<dense<dynamic::input>>{{in, in}, {in, in}});
+  const auto pair = dynamic::inputs(b, std::tuple{in, dense<dynamic::input>{in, in}});
+  const auto name = [](value v) { return std::string(v.node().at.name()); };
+  CHECK(name(w[1].weight) == "weight");
+  CHECK(name(w[1].bias) == "bias");
+  CHECK(w[1].bias.node().at.number() == 3);
+  CHECK(name(std::get<0>(pair)).empty());
+  CHECK(name(std::get<1>(pair).bias) == "bias");
 }
 
 TEST_CASE("a state that stands for other parameters is refused") {

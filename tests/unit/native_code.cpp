@@ -226,6 +226,22 @@ TEST_CASE("without a compiler, a directory or headers, programs run as they do w
   CHECK(cache.libraries() == 0);
 }
 
+TEST_CASE("a relative path to the headers that leads nowhere from where the program runs is said to be one") {
+  const std::string header = "/gspmd/dynamic/native_code.hpp";
+  std::string why;
+  try {
+    static_cast<void>(detail::include_of("nowhere/include" + header));
+  } catch (const detail::native_refusal& refusal) {
+    why = refusal.why;
+  }
+  CHECK(why ==
+        "gspmd's headers are not found: the program was compiled with the relative path `nowhere/include` to them, which leads "
+        "nowhere from where it runs; name their directory in GSPMD_INCLUDE, or in native_options::include");
+  const auto known = fs::canonical(test::golden_folder() + "../../include").string();
+  CHECK(detail::include_of(known + header) == known);
+  CHECK(detail::include_of(fs::relative(known).string() + header) == known);
+}
+
 TEST_CASE("loops that call functions of the user's are left out of native code") {
   const own_directory cache;
   const float limit = 2;

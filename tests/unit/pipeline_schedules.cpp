@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -309,6 +310,81 @@ TEST_CASE("groups in which integers go along, and a schedule of one's own") {
   CHECK(detail::tick_table(one_at_a_time{}).depth() == 2);  // of stage 1 an x; of stage 0 a gradient; and what nobody reads
 }
 
+namespace {
+
+/// GPipe with the works of stage 1 changed: `add` after the first `keep` of them.
+struct changed_schedule {
+  std::int64_t stages = 2, microbatches = 2, rounds = 1, keep = 0;
+  std::vector<pipeline_work> add = {};
+  [[nodiscard]] detail::text misfit() const { return {}; }
+  [[nodiscard]] std::vector<pipeline_work> works(std::int64_t s) const {
+    auto all = detail::there_and_back(stages, microbatches, rounds);
+    if (s != 1) return all;
+    all.resize(static_cast<std::size_t>(keep));
+    all.insert(all.end(), add.begin(), add.end());
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a schedule that has not each pass once is refused") {
+  const auto there = pipeline_pass::forward, back = pipeline_pass::backward;
+  const auto refused = [](const changed_schedule& schedule, const char* part) {
+    const auto holds = [part](const auto& f) {
+      std::string text = "accepted";
+      try {
+        f();
+      } catch (const error& e) {
+        text = e.what();
+      }
+      INFO(text);
+      CHECK(text.find(part) != std::string::npos);
+    };
+    holds([&] { static_cast<void>(timetable(schedule)); });
+    if (schedule.rounds != 1 || schedule.stages != 2 || schedule.microbatches < 1) return;
+    holds([&] {
+      const auto f = [=](value w, value x) { return std::get<1>(pipeline_step<"stage">(layer, squares, schedule)(w, x, x)); };
+      const auto xs = dynamic::in<double>({schedule.microbatches, 2, 3});
+      static_cast<void>(dynamic::compile(f, dynamic::mesh({{"stage", 2}}), dynamic::in<double>({2, 3, 3}), xs));
+    });
+  };
+  CHECK(timetable(changed_schedule{.keep = 4}).ticks() == timetable(gpipe{2, 2}).ticks());
+  refused({.keep = 3},
+          "timetable: stage 1 never goes backward with microbatch 0; let works(stage) have each pass of each microbatch once");
+  refused({.keep = 0, .add = {{there, 0}, {back, 0}}}, "timetable: stage 1 never goes forward with microbatch 1");
+  refused({.keep = 4, .add = {{back, 1}}}, "timetable: stage 1 goes backward with microbatch 1 twice; let works(stage)");
+  refused({.keep = 2, .add = {{back, 1}, {back, 1}}},
+          "timetable: stage 1 goes backward with microbatch 1 twice; let works(stage)");
+  refused({.keep = 4, .add = {{there, 2}}},
+          "stage 1 goes forward with microbatch 2 in round 0, and there are 2 microbatches and 1 rounds; count both from 0");
+  refused({.keep = 4, .add = {{there, -1}}}, "stage 1 goes forward with microbatch -1 in round 0");
+  refused({.keep = 4, .add = {{back, 0, 1}}}, "stage 1 goes backward with microbatch 0 in round 1, and there are 2");
+  refused({.rounds = 2, .keep = 7},
+          "stage 1 never goes backward with microbatch 0 in round 0; let works(stage) have each pass of "
+          "each microbatch and round once");
+  refused({.rounds = 2, .keep = 8, .add = {{there, 1, 1}}}, "stage 1 goes forward with microbatch 1 in round 1 twice");
+  refused({.rounds = 0}, "the schedule has 2 stages, 2 microbatches and 0 rounds; give 1 or more of each");
+  refused({.microbatches = 0}, "the schedule has 2 stages, 0 microbatches and 1 rounds; give 1 or more of each");
+  refused({.microbatches = -3}, "the schedule has 2 stages, -3 microbatches and 1 rounds; give 1 or more of each");
+  refused({.stages = 0}, "the schedule has 0 stages, 2 microbatches and 1 rounds; give 1 or more of each");
+  const auto in_step = [](const changed_schedule& schedule) {
+    try {
+      const auto f = [=](value w, value x) { return std::get<1>(pipeline_step<"stage">(layer, squares, schedule)(w, x, x)); };
+      static_cast<void>(
+          dynamic::compile(f, dynamic::mesh({{"stage", 2}}), dynamic::in<double>({2, 3, 3}), dynamic::in<double>({2, 2, 3})));
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  for (const auto& schedule : {changed_schedule{.rounds = 0}, changed_schedule{.microbatches = 0}}) {
+    const auto text = in_step(schedule);
+    INFO(text);
+    CHECK(text.find(": the schedule has 2 stages") != std::string::npos);
+  }
+}
+
 TEST_CASE("mistakes in steps by a schedule are one sentence") {
   const auto refused = [](auto schedule, auto loss) {
     try {
@@ -330,4 +406,23 @@ TEST_CASE("mistakes in steps by a schedule are one sentence") {
         "20000 microbatches on 2 stages in 1 rounds, more than 32768 passes");
   holds(refused(one_forward_one_backward{2, 4}, [](value y, value) { return sum(y, 1); }),
         "the loss of a microbatch is f64[2]; return a float of rank 0");
+  const auto of_complex = [](auto schedule) {
+    try {
+      const auto far = [](value y, value t) { return mean(real(y * t)); };
+      const auto f = [=](value w, value x) {
+        return std::get<1>(
+            pipeline_step<"stage">([](value v, value h) { return einsum<"bd,df->bf">(h, v); }, far, schedule)(w, x, x));
+      };
+      static_cast<void>(dynamic::compile(f, dynamic::mesh({{"stage", 2}}), dynamic::in<std::complex<double>>({2, 3, 3}),
+                                         dynamic::in<std::complex<double>>({4, 2, 3})));
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  const char* const complex_data =
+      "the data is c128[4,2,3], and a stage that gets complex numbers has no gradient "
+      "here; give real and imaginary parts as two tensors of a group";
+  holds(of_complex(one_forward_one_backward{2, 4}), complex_data);
+  holds(of_complex(eager_one_forward_one_backward{2, 4}), complex_data);
 }

@@ -241,13 +241,13 @@ TEST_CASE("updates by parts: where they pay, and where the user wants none") {
   const dynamic::mesh four({{"data", 4}});
   const auto said = built(four.on(slow_messages), [](auto&, auto&) {});
   CHECK(contains(said,
-                 "input 0 f64[512,1024]: updated as [data, _] and gathered, 1 state stays split; that saves 157.3 us of the "
+                 "input 0 (w1) f64[512,1024]: updated as [data, _] and gathered, 1 state stays split; that saves 157.3 us of the "
                  "update, and sends 0.0 us longer\n"));
-  CHECK(contains(said, "input 1 f64[1024]: updated whole: in parts it saves 0.3 us of the update, and sends "));
-  CHECK(contains(said, "input 2 f64[1024,3]: updated whole: in parts it saves 0.9 us of the update, and sends "));
+  CHECK(contains(said, "input 1 (b1) f64[1024]: updated whole: in parts it saves 0.3 us of the update, and sends "));
+  CHECK(contains(said, "input 2 (w2) f64[1024,3]: updated whole: in parts it saves 0.9 us of the update, and sends "));
   const auto kept = built(four, [](auto&, auto& w) { keep_update_whole(w.w1); });
-  CHECK(contains(kept, "input 0 f64[512,1024]: updated whole, as keep_update_whole says\n"));
-  CHECK(contains(kept, "input 1 f64[1024]: updated as [data] and gathered"));
+  CHECK(contains(kept, "input 0 (w1) f64[512,1024]: updated whole, as keep_update_whole says\n"));
+  CHECK(contains(kept, "input 1 (b1) f64[1024]: updated as [data] and gathered"));
   const auto small = [] {
     dynamic::builder b(dynamic::mesh({{"data", 2}}));
     const value w = b.input(dynamic::in<float>({8}, {""})), s = b.input(dynamic::in<float>({1}, {""}));

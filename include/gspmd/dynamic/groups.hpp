@@ -1,18 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/tree.hpp"
 
+namespace gspmd::detail {
+
+/// Gives the inputs that are members of structs the members' names, as a `record` does.
+template <class Tree>
+void name_members(dynamic::builder& b, const Tree& tree) {
+  if constexpr (is_list<Tree>) {
+    for (const auto& each : tree) name_members(b, each);
+  } else if constexpr (!is_leaf<Tree>) {
+    [&]<std::size_t... K>(std::index_sequence<K...>) {
+      const auto one = [&]<std::size_t P>(std::integral_constant<std::size_t, P>) {
+        const auto& member = part<P>(tree);
+        if constexpr (!std::is_same_v<part_type<P, Tree>, value>) name_members(b, member);
+        else if constexpr (user_struct<Tree>)
+          b.name(member, boost::hana::first(boost::hana::at_c<P>(boost::hana::accessors<Tree>())).c_str());
+      };
+      (one(std::integral_constant<std::size_t, K>{}), ...);
+    }(std::make_index_sequence<part_count<Tree>()>{});
+  }
+}
+
+}  // namespace gspmd::detail
+
 namespace gspmd::dynamic {
 
-/// Inputs for a group of them, in order: the same group of values. A group is a struct declared with Hana, an array, a vector, a tuple, or one
-/// of these in another.
+/// Inputs for a group of them, in order: the same group of values. A group is a struct declared with Hana, whose members give their inputs
+/// their names, an array, a vector, a tuple, or one of these in another.
 ///
 ///     const auto w = dynamic::inputs(b, std::vector<layer<dynamic::input>>{{dynamic::in<float>({n, n}), dynamic::in<float>({n})}});
 template <class Tree>
 auto inputs(builder& b, const Tree& tree) {
-  return transform_leaves([&b](const input& i) { return b.input(i, location::input(b.input_count())); }, tree);
+  auto made = transform_leaves([&b](const input& i) { return b.input(i, location::input(b.input_count())); }, tree);
+  detail::name_members(b, made);
+  return made;
 }
 
 /// Makes all values of a group outputs, in order; that of an optimizer's update, say.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -48,13 +50,20 @@ inline std::string native_cache() {
   if (auto home = first_set({"HOME"}); !home.empty()) return home + "/.cache/gspmd";
   throw native_refusal{"there is no directory for compiled loops: set GSPMD_CACHE, or native_options::cache"};
 }
-/// The directory of the headers, from the place of this one.
-inline std::string own_include() {
-  if (auto given = first_set({"GSPMD_INCLUDE"}); !given.empty()) return given;
-  const std::string here = __FILE__, end = "/gspmd/dynamic/native_code.hpp";
+/// The directory of the headers, from the place of this one as the compiler was given it. A relative one is looked for from where the program runs.
+inline std::string include_of(const std::string& here) {
+  const std::string end = "/gspmd/dynamic/native_code.hpp";
   const auto directory = here.size() > end.size() ? here.substr(0, here.size() - end.size()) : std::string(".");
+  if (here.substr(0, 1) != "/" && access((directory + end).c_str(), R_OK) != 0)
+    throw native_refusal{"gspmd's headers are not found: the program was compiled with the relative path `" + directory +
+                         "` to them, which leads nowhere from where it runs; name their directory in GSPMD_INCLUDE, or in "
+                         "native_options::include"};
   std::unique_ptr<char, void (*)(void*)> path(realpath(directory.c_str(), nullptr), std::free);
   return path == nullptr ? directory : std::string(path.get());
+}
+inline std::string own_include() {
+  if (auto given = first_set({"GSPMD_INCLUDE"}); !given.empty()) return given;
+  return include_of(__FILE__);
 }
 
 /// The native code of a program: what its sessions share.

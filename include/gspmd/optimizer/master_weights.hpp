@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "gspmd/optimizer/update.hpp"
 
@@ -43,7 +45,7 @@ namespace optimizer {
 ///
 /// init(params) begins with the parameters as they are. Floats that are wide already are moved as they are, and are in the state twice.
 ///
-/// In a step that shards its weight updates (weight_update.hpp) the floats and the moments stay in parts, and what is gathered is narrow: half
+/// A mask of weight decay is asked about the parameters, by their names. In a step that shards its weight updates (weight_update.hpp) the floats and the moments stay in parts, and what is gathered is narrow: half
 /// the bytes of floats (Xu et al. 2020, 4.2). Errors: those of the optimizer.
 template <class Optimizer>
 struct with_master_weights {
@@ -60,7 +62,12 @@ struct with_master_weights {
     updated<Params, State> next{params, state};
     using wanted = decltype(init(params, at));
     if constexpr (gspmd::detail::is_update<Params, Grads, State, wanted>()) {
-      const auto moved = of.update(state.master, gspmd::detail::as_wide_floats<false>(grads, at), state.state, given_rate, at);
+      std::vector<std::string_view> names;  // the floats have none of their own
+      for (const value* const p : gspmd::detail::leaves_in(next.params))
+        names.push_back(p->is_valid() ? std::string_view(p->node().at.name()) : std::string_view());
+      Optimizer named = of;
+      if constexpr (requires { named.decays.names; }) named.decays.names = &names;
+      const auto moved = named.update(state.master, gspmd::detail::as_wide_floats<false>(grads, at), state.state, given_rate, at);
       next.state.master = moved.params;
       next.state.state = moved.state;
       const auto before = gspmd::detail::leaves_in(next.params), after = gspmd::detail::leaves_in(next.state.master);

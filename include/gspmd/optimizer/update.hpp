@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
@@ -37,7 +38,21 @@ struct parameter {
 ///
 ///     optimizer::adamw{.weight_decay = 0.1, .decays = optimizer::matrices}
 ///     optimizer::adamw{.weight_decay = 0.1, .decays = [](const optimizer::parameter& p) { return p.name != "bias"; }}
-using decay_mask = bool (*)(const parameter&);
+struct decay_mask {
+  using function = bool (*)(const parameter&);
+  function decays = nullptr;
+  /// The names of the parameters, by their numbers, where others are moved in their stead (with_master_weights).
+  const std::vector<std::string_view>* names = nullptr;
+
+  constexpr decay_mask() = default;
+  template <std::convertible_to<function> F>
+  constexpr decay_mask(F f) : decays(f) {}  // NOLINT(google-explicit-constructor)
+
+  [[nodiscard]] constexpr bool operator()(parameter p) const {
+    if (names != nullptr && p.number < names->size()) p.name = (*names)[p.number];
+    return decays == nullptr || decays(p);
+  }
+};
 
 /// Tensors of two dims and more: biases and scales of norms do not decay.
 constexpr bool matrices(const parameter& p) { return p.rank >= 2; }
@@ -168,8 +183,8 @@ class parameter_update {
     }
   }
   /// The weight decay of the parameter that `each` is at.
-  [[nodiscard]] constexpr double decay(double of_all, optimizer::decay_mask decays) const {
-    return decays == nullptr || decays(now_) ? of_all : 0;
+  [[nodiscard]] constexpr double decay(double of_all, const optimizer::decay_mask& decays) const {
+    return decays(now_) ? of_all : 0;
   }
   /// Whether these are floats; the mistake is recorded if not.
   [[nodiscard]] constexpr bool is_float(value p, std::size_t k = 0) const {

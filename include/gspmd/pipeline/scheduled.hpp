@@ -40,7 +40,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
       return refused;
     } else {
       graph* const g = graph_of(weights, xs, targets);
-      if (g == nullptr || !this->fits(*g, weights, xs)) return refused;
+      if (g == nullptr || !this->fits_step(*g, weights, xs)) return refused;
       for (const value& t : leaves_of(targets)) this->check_dim(t, 0, this->schedule.microbatches, "the target", "microbatches");
       resolved_sharding stages;
       axis_mask axes = 0;

@@ -90,12 +90,25 @@ struct stages_on {
   template <class Weights, class Data>
   constexpr bool fits(graph& g, const Weights& weights, const Data& xs) const {
     if (const text what = schedule.misfit(); !what.empty()) g.fail(at, op, mistake::extent, what);
+    else if (const text none = misfit_of("the schedule", schedule.stages, schedule.microbatches, schedule.rounds); !none.empty())
+      g.fail(at, op, mistake::extent, none);
     for (const value& w : leaves_of(weights)) {
       check_dim(w, 0, schedule.stages, "a weight", "stages");
       if (schedule.rounds > 1) check_dim(w, 1, schedule.rounds, "a weight", "rounds");
     }
     for (const value& x : leaves_of(xs)) check_dim(x, 0, schedule.microbatches, "the data", "microbatches");
     return !g.failed();
+  }
+  /// Of pipeline_step, which writes products of the data and its gradients, whose sums are floats.
+  template <class Weights, class Data>
+  constexpr bool fits_step(graph& g, const Weights& weights, const Data& xs) const {
+    for (const value& x : leaves_of(xs))
+      if (x.is_valid() && is_complex(x.type()) && !g.failed())
+        g.fail(at, op, mistake::type,
+               text("the data is ") << name_of(x.type()) << shape_text(x.shape())
+                                    << ", and a stage that gets complex numbers has no gradient here; give real and imaginary "
+                                       "parts as two tensors of a group");
+    return !g.failed() && fits(g, weights, xs);
   }
 
   template <class Number>

@@ -34,7 +34,7 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
       return refused;
     } else {
       graph* const g = graph_of(weights, xs, targets);
-      if (g == nullptr || !this->fits(*g, weights, xs)) return refused;
+      if (g == nullptr || !this->fits_step(*g, weights, xs)) return refused;
       for (const value& t : leaves_of(targets)) this->check_dim(t, 0, this->schedule.microbatches, "the target", "microbatches");
       return g->failed() ? refused : run(*g, weights, xs, targets);
     }

@@ -29,7 +29,11 @@ class pipeline_timetable {
  public:
   constexpr pipeline_timetable(std::int64_t microbatches, std::int64_t rounds, pipeline_ticks each,
                                const std::vector<std::vector<pipeline_work>>& orders)
-      : microbatches_(microbatches), rounds_(rounds), each_(each), stages_(orders.size()), ends_(2 * parts(), -1) {
+      : microbatches_(microbatches), rounds_(rounds), each_(each), stages_(orders.size()) {
+    if (const auto what = detail::misfit_of("the schedule", static_cast<std::int64_t>(orders.size()), microbatches, rounds);
+        !what.empty())
+      throw error("timetable: " + std::string(what.view()));
+    ends_.resize(2 * parts(), -1);
     std::vector<std::size_t> next(orders.size(), 0);
     std::vector<std::int64_t> free(orders.size(), 0);
     for (bool goes_on = true; goes_on;) {
@@ -37,6 +41,7 @@ class pipeline_timetable {
       for (std::size_t s = 0; s < orders.size(); ++s)
         while (next[s] < orders[s].size()) {
           const pipeline_work w = orders[s][next[s]];
+          if (!is_one(w) || ends_[place(w.pass, w.microbatch, part_of(w, s))] >= 0) refuse(orders);
           const std::int64_t ready = ready_at(w, s);
           if (ready < 0) break;
           const std::int64_t begin = std::max(ready, free[s]);
@@ -48,10 +53,9 @@ class pipeline_timetable {
           goes_on = true;
         }
     }
+    // Passes that are done are some of the schedule's, each once: as many are all.
     for (std::size_t s = 0; s < orders.size(); ++s)
-      if (next[s] < orders[s].size())
-        throw error("timetable: stage " + std::to_string(s) +
-                    " waits for a pass that waits for it; order passes so that each follows those it needs");
+      if (next[s] < orders[s].size() || 2 * parts() != next[s] * orders.size()) refuse(orders);
   }
 
   [[nodiscard]] constexpr std::int64_t ticks() const { return total_; }
@@ -111,6 +115,38 @@ class pipeline_timetable {
 
  private:
   [[nodiscard]] constexpr std::size_t parts() const { return static_cast<std::size_t>(microbatches_ * rounds_) * stages_.size(); }
+  /// Whether the schedule has such a microbatch and such a round.
+  [[nodiscard]] constexpr bool is_one(const pipeline_work& w) const {
+    return w.microbatch >= 0 && w.microbatch < microbatches_ && w.round >= 0 && w.round < rounds_;
+  }
+  /// Throws what is wrong with an order: a pass that is none of the schedule's, is there twice or not at all, or comes before one it needs.
+  [[noreturn]] void refuse(const std::vector<std::vector<pipeline_work>>& orders) const {
+    const auto stage = [](std::size_t s) { return "timetable: stage " + std::to_string(s); };
+    const auto passes = [&](std::size_t s, const pipeline_work& w, const char* often) {
+      return stage(s) + often + (w.pass == pipeline_pass::forward ? " goes forward" : " goes backward") + " with microbatch " +
+             std::to_string(w.microbatch) + (rounds_ > 1 ? " in round " + std::to_string(w.round) : "");
+    };
+    const std::string remedy =
+        "; let works(stage) have each pass of each microbatch" + std::string(rounds_ > 1 ? " and round" : "") + " once";
+    for (std::size_t s = 0; s < orders.size(); ++s) {
+      std::vector<int> times(2 * parts(), 0);
+      for (const auto& w : orders[s]) {
+        if (!is_one(w))
+          throw error(passes(s, w, "") + (rounds_ > 1 ? "" : " in round " + std::to_string(w.round)) + ", and there are " +
+                      std::to_string(microbatches_) + " microbatches and " + std::to_string(rounds_) +
+                      " rounds; count both from 0");
+        if (++times[place(w.pass, w.microbatch, part_of(w, s))] > 1) throw error(passes(s, w, "") + " twice" + remedy);
+      }
+      for (const auto pass : {pipeline_pass::forward, pipeline_pass::backward})
+        for (std::int64_t m = 0; m < microbatches_; ++m)
+          for (std::int64_t r = 0; r < rounds_; ++r)
+            if (const pipeline_work w{pass, m, r}; times[place(pass, m, part_of(w, s))] == 0)
+              throw error(passes(s, w, " never") + remedy);
+    }
+    std::size_t waits = 0;
+    while (waits + 1 < orders.size() && stages_[waits].size() == orders[waits].size()) ++waits;
+    throw error(stage(waits) + " waits for a pass that waits for it; order passes so that each follows those it needs");
+  }
   [[nodiscard]] constexpr std::int64_t part_of(const pipeline_work& w, std::size_t s) const {
     return w.round * static_cast<std::int64_t>(stages_.size()) + static_cast<std::int64_t>(s);
   }
@@ -141,7 +177,8 @@ class pipeline_timetable {
 
 /// Returns when each stage does what, by `schedule` (gpipe, circular, one_forward_one_backward, interleaved, or a struct of yours like them):
 /// each stage does its works in their order, each as soon as what it needs is there. Throws gspmd::error, and does not compile as a
-/// constant: a schedule without stages, microbatches or rounds, an order in which stages wait for each other.
+/// constant: a schedule without stages, microbatches or rounds, a stage that has not each pass of each microbatch and round once, an order in
+/// which stages wait for each other.
 ///
 ///     static_assert(timetable(one_forward_one_backward{.stages = 4, .microbatches = 16}).activations(0) == 4);
 ///     std::puts(timetable(circular{.stages = 4, .microbatches = 4, .rounds = 2}).drawing().c_str());
