@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -140,6 +141,32 @@ int differing_outputs(std::size_t& chains) {
   return wrong;
 }
 
+/// `v` is read row by row and then, by a later step of each block, whole; `w` has its size.
+constexpr auto read_both_ways = [](auto x, auto g) {
+  const auto along = [](auto a) { return expand_dims(a, 1); };
+  const auto v = einsum<"ab,b->a">(x, g);
+  const auto q = sum(x * along(v), 1);
+  const auto y = x * along(q) + expand_dims(v, 0);
+  const auto w = sum(exponential(y - along(reduce(y, monoid::maximum, {1}))), 1);
+  return einsum<"ab,b->a">(x, w);
+};
+std::vector<double> read_both_ways_by_hand(const std::vector<float>& x, const std::vector<float>& g) {
+  const std::size_t n = g.size();
+  std::vector<double> v(n), w(n), out(n), y(n);
+  for (std::size_t a = 0; a < n; ++a)
+    for (std::size_t b = 0; b < n; ++b) v[a] += static_cast<double>(x[a * n + b]) * static_cast<double>(g[b]);
+  for (std::size_t a = 0; a < n; ++a) {
+    double q = 0;
+    for (std::size_t b = 0; b < n; ++b) q += static_cast<double>(x[a * n + b]) * v[a];
+    for (std::size_t b = 0; b < n; ++b) y[b] = static_cast<double>(x[a * n + b]) * q + v[b];
+    const double most = *std::max_element(y.begin(), y.end());
+    for (const double e : y) w[a] += std::exp(e - most);
+  }
+  for (std::size_t a = 0; a < n; ++a)
+    for (std::size_t b = 0; b < n; ++b) out[a] += static_cast<double>(x[a * n + b]) * w[b];
+  return out;
+}
+
 std::size_t blocked = 0, several_dims = 0, overlapping = 0;
 
 /// All rows at once against a few rows at a time.
@@ -234,6 +261,34 @@ TEST_CASE("rows by blocks have the bits of rows alone") {
   CHECK(blocked > 30);
   CHECK(several_dims > 3);
   CHECK(overlapping > 0);
+}
+
+TEST_CASE("what a block reads whole keeps its memory until the last block") {
+  constexpr std::int64_t n = 384;
+  draws r{std::mt19937_64(7)};
+  auto x = numbers<float>(r, n * n), g = numbers<float>(r, n);
+  for (auto& e : x) e *= 0.125F;
+  const auto want = read_both_ways_by_hand(x, g);
+  const auto check = [&](const char* path, const auto& got) {
+    double wrong = 0, largest = 0;
+    for (std::size_t a = 0; a < want.size(); ++a) {
+      wrong = std::max(wrong, std::abs(static_cast<double>(got[a]) - want[a]));
+      largest = std::max(largest, std::abs(want[a]));
+    }
+    CHECK_MESSAGE(wrong < 1e-4 * largest, path, ": ", wrong, " of ", largest);
+  };
+  const auto p = dynamic::compile(read_both_ways, one, dynamic::in<float>({n, n}), dynamic::in<float>({n}));
+  CHECK(count<kernels::rows_begin>(p) == 1);
+  std::vector<float> out(static_cast<std::size_t>(n));
+  const auto bytes = p.run_pointers(simulated{}, {x.data(), g.data()})[0].bytes;
+  std::memcpy(out.data(), bytes.data(), out.size() * sizeof(float));
+  check("run time", out);
+  array<float> rows{n, n}, weights({n});
+  std::copy(x.begin(), x.end(), rows.begin());
+  std::copy(g.begin(), g.end(), weights.begin());
+  const auto got =
+      run<compile<read_both_ways, mesh<axis<"x", 1>>, in<float, dims<n, n>>, in<float, dims<n>>>>(simulated{}, rows, weights);
+  check("compiled", std::vector<float>(got.begin(), got.end()));
 }
 
 TEST_CASE("compiled programs do the steps of a row one after the other") {
