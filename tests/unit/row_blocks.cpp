@@ -247,6 +247,14 @@ TEST_CASE("rows are gone through once, by blocks") {
   CHECK(count<kernels::rows_begin>(small) == 0);
   const auto columns = dynamic::compile([](auto x) { return softmax(x, 0); }, one, dynamic::in<float>(shape));
   CHECK(count<kernels::rows_begin>(columns) == 0);
+  // The first loop reads an element of `g` for each row, the second one for each column too: `x - g` is stored, not computed again.
+  const auto both = dynamic::compile(
+      [](auto x, auto g) {
+        const auto away = x - expand_dims(g, 1);
+        return away * expand_dims(sum(away * away, 1), 1) + expand_dims(g, 0);
+      },
+      one, dynamic::in<float>({1024, 1024}), dynamic::in<float>({1024}));
+  CHECK(count<kernels::rows_begin>(both) == 1);
   // The exchange between stands between blocks, not inside.
   const auto split = dynamic::compile([](auto x) { return softmax(x, 1); }, two, dynamic::in<float>(shape, {"", "x"}));
   CHECK(count<kernels::combine>(split) == 2);

@@ -49,6 +49,7 @@ class row_blocker {
       run_of_steps r = grow(i);
       bool is_worth = is_worth_it(r);
       if (is_worth && row_recomputer(s_, last_).run(r.begin, r.end)) {
+        find_uses();
         r = grow(i);
         is_worth = is_worth_it(r);
       }
