@@ -72,8 +72,20 @@ class row_recomputer {
     if (rows != 1) return false;
     for (int reader = step + 1; reader < end; ++reader)
       for (int o = 0; o < plan_.steps[reader].operands.count; ++o)
-        if (reads(reader, o, v) && !reads_densely(reader, o, own.loop)) return false;
+        if (reads(reader, o, v) && (!reads_densely(reader, o, own.loop) || reads_other_rows(reader, step, made))) return false;
     return true;
+  }
+  /// Whether `reader` goes through the rows of what `maker` loads for an operator in another way, so that it could not do both by rows.
+  [[nodiscard]] constexpr bool reads_other_rows(int reader, int maker, const scalar_op& made) const {
+    for (const int a : made.args) {
+      const scalar_op& from = op(maker, a);
+      if (!from.is_load()) continue;
+      for (int k = 0; k < group(reader).ops.count; ++k) {
+        const scalar_op& o = op(reader, k);
+        if (o.is_load() && reads(reader, o.slot, operand(maker, from.slot)) && o.strides[0] != from.strides[0]) return true;
+      }
+    }
+    return false;
   }
   [[nodiscard]] constexpr bool reads_densely(int step, int slot, const extents& loop) const {
     if (!fuses(step) || !(group(step).loop == loop) || group(step).margins.count > 0) return false;

@@ -49,6 +49,7 @@ class row_blocker {
       run_of_steps r = grow(i);
       bool is_worth = is_worth_it(r);
       if (is_worth && row_recomputer(s_, last_).run(r.begin, r.end)) {
+        find_uses();
         r = grow(i);
         is_worth = is_worth_it(r);
       }
@@ -244,14 +245,26 @@ class row_blocker {
       ++i;
     }
   }
+  /// Whether some step of each block reads all of a value, those rows too that blocks before it have been through.
+  [[nodiscard]] constexpr bool is_read_whole(int v, const run_of_steps& r, const vec<plan_step>& before) const {
+    for (int i = r.begin; i < r.end; ++i) {
+      row_work own;
+      for (int k = 0; k < before[i].operands.count; ++k) {
+        if (root(slot(before[i].operands, k)) != v) continue;
+        if (own.rows == 0) own = work_of(before[i]);
+        if (own.read[k] == 0) return true;
+      }
+    }
+    return false;
+  }
   /// Whether a value that the steps read is read for the last time, row by row, before anything is written that could lie there, or by
-  /// the step that writes it, in place.
+  /// the step that writes it, in place. No step reads it whole.
   [[nodiscard]] constexpr bool is_given_up(int v, const run_of_steps& r, const vec<plan_step>& before) const {
     const auto bytes = bytes_of_value(v, elements(plan_.values[v].local));
     int forms = 0;
     for (const auto& t : r.touched)
       if (t.root == v) forms += t.elems == elements(plan_.values[v].local) ? 1 : 2;
-    if (forms != 1) return false;
+    if (forms != 1 || is_read_whole(v, r, before)) return false;
     for (int i = r.end; i-- > r.begin;) {
       const plan_step& s = before[i];
       bool reads = false, writes = false;
