@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -226,20 +228,119 @@ TEST_CASE("without a compiler, a directory or headers, programs run as they do w
   CHECK(cache.libraries() == 0);
 }
 
-TEST_CASE("a relative path to the headers that leads nowhere from where the program runs is said to be one") {
-  const std::string header = "/gspmd/dynamic/native_code.hpp";
-  std::string why;
-  try {
-    static_cast<void>(detail::include_of("nowhere/include" + header));
-  } catch (const detail::native_refusal& refusal) {
-    why = refusal.why;
+TEST_CASE("headers that are not those of the program are refused, and leave no wrong numbers") {
+  const own_directory place;
+  const auto include = place.path + "/in clude's \"copy\"";  // no shell reads it
+  fs::create_directories(include + "/gspmd");
+  const auto own = test::golden_folder() + "../../include/gspmd/";
+  fs::copy(own + "detail", include + "/gspmd/detail", fs::copy_options::recursive);
+  for (const std::string name : {"error.hpp", "version.hpp"}) fs::copy(own + name, include + "/gspmd/" + name);
+  auto o = into(place.path + "/ca che's \"own\"");
+  o.include = include;
+  {
+    const dynamic::native_code code(few_on(2), o);
+    INFO(code.why_not());
+    CHECK(code.is_used());
   }
-  CHECK(why ==
-        "gspmd's headers are not found: the program was compiled with the relative path `nowhere/include` to them, which leads "
-        "nowhere from where it runs; name their directory in GSPMD_INCLUDE, or in native_options::include");
-  const auto known = fs::canonical(test::golden_folder() + "../../include").string();
-  CHECK(detail::include_of(known + header) == known);
-  CHECK(detail::include_of(fs::relative(known).string() + header) == known);
+  const auto edit = [&](const std::string& header, const std::string& from, const std::string& to) {
+    const auto path = include + "/gspmd/" + header;
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    auto edited = text.str();
+    const auto at = edited.find(from);
+    REQUIRE(at != std::string::npos);
+    std::ofstream(path) << edited.replace(at, from.size(), to);
+    check_refused(o, "the headers in `" + include + "` are not those this program was compiled with");
+    std::ofstream(path) << text.str();
+  };
+  edit("detail/ir/opcode.hpp", "add,\n  subtract,\n  multiply,", "add,\n  multiply,\n  subtract,");
+  edit("detail/ir/opcode.hpp", "  maximum,\n", "  largest,\n");  // a name that is gone
+  edit("detail/ir/types.hpp", "{ f32, f64, s32, s64,", "{ f64, f32, s32, s64,");
+  edit("detail/kernels/fused_static.hpp", "  void** to;\n  std::int64_t* to_step;\n", "  std::int64_t* to_step;\n  void** to;\n");
+  edit("detail/kernels/fused_row.hpp", "static_cast<dtype>(word >> 8 & 15)", "static_cast<dtype>(word >> 12 & 15)");
+  edit("version.hpp", "define GSPMD_VERSION ", "define GSPMD_VERSION 1");
+  const dynamic::native_code code(few_on(2), o);
+  CHECK(code.was_cached());
+}
+
+TEST_CASE("headers are never looked for where the program runs") {
+  CHECK(detail::include_of("/nowhere/include/gspmd/dynamic/native_code.hpp") == "/nowhere/include");
+  for (const std::string header :
+       {"include/gspmd/dynamic/native_code.hpp", "./gspmd/dynamic/native_code.hpp", "gspmd/dynamic/native_code.hpp",
+        "/gspmd/dynamic/native_code.hpp", "gspmd.hpp", "/a/header/that/has/all/of/them/gspmd.hpp", ""}) {
+    std::string why;
+    try {
+      (void)detail::include_of(header);
+    } catch (const detail::native_refusal& refusal) {
+      why = refusal.why;
+    }
+    INFO(header);
+    CHECK(why.find("set GSPMD_INCLUDE or native_options::include") != std::string::npos);
+  }
+}
+
+TEST_CASE("a directory that others can replace is no cache") {
+  const own_directory place;
+  fs::create_directory(place.path + "/mine");
+  REQUIRE(chmod((place.path + "/mine").c_str(), 0700) == 0);
+  fs::create_symlink(place.path + "/mine", place.path + "/link");
+  for (const std::string end : {"", "/", "///", "/.", "/./"})
+    check_refused(into(place.path + "/link" + end), "is not a directory of yours that nobody else may read or write");
+  fs::create_directories(place.path + "/shared/below");
+  for (const ::mode_t mode : {0777U, 0775U}) {
+    REQUIRE(chmod((place.path + "/shared").c_str(), mode) == 0);
+    check_refused(into(place.path + "/shared/cache"), "others may write in `" + fs::canonical(place.path).string() + "/shared`");
+    check_refused(into(place.path + "/shared/below/cache/"), "others may write in `");
+  }
+  fs::create_symlink(place.path + "/shared/below", place.path + "/way");
+  check_refused(into(place.path + "/way/cache"), "others may write in `");
+  CHECK(detail::require_own_directory(place.path + "/mine//") == fs::canonical(place.path).string() + "/mine");
+  REQUIRE(chmod((place.path + "/shared").c_str(), 01777) == 0);
+  CHECK(detail::require_own_directory(place.path + "/way/cache") == fs::canonical(place.path).string() + "/shared/below/cache");
+}
+
+TEST_CASE("a compiler that is killed, or fails in silence, is named as such") {
+  const own_directory place;
+  const auto compiler = [&](const std::string& name, const std::string& end) {
+    const auto path = place.path + '/' + name;
+    std::ofstream(path) << "#!/bin/sh\ncase $1 in --version) echo 1; exit 0;; esac\n" << end << '\n';
+    REQUIRE(chmod(path.c_str(), 0700) == 0);
+    auto o = into(place.path + "/cache");
+    o.compiler = path;
+    return o;
+  };
+  check_refused(compiler("killed", "kill -9 $$"), "killed` does not compile the loops: killed by signal 9");
+  check_refused(compiler("silent", "exit 3"), "silent` does not compile the loops: it ended with status 3");
+}
+
+TEST_CASE("another include path, or another Boost, is another key") {
+  const own_directory place;
+  fs::create_directory(place.path + "/boost");
+  const auto key_of = [&](const std::string& words) {
+    detail::native_key key;
+    detail::add_other_headers("/nowhere", {words}, key);
+    return key.text();
+  };
+  const auto with = [&](const char* name) {
+    const char* const before = std::getenv(name);
+    const std::string kept = before == nullptr ? "" : before;
+    setenv(name, place.path.c_str(), 1);
+    const auto key = key_of("c++");
+    if (before == nullptr) unsetenv(name);
+    else setenv(name, kept.c_str(), 1);
+    return key;
+  };
+  const auto plain = key_of("c++"), by_path = with("CPATH"), by_other = with("CPLUS_INCLUDE_PATH"),
+             by_flag = key_of("-I" + place.path);
+  CHECK(by_path != plain);
+  CHECK(by_other != plain);
+  CHECK(by_path != by_other);
+  CHECK(by_flag == plain);  // flags are in the key as they are
+  std::ofstream(place.path + "/boost/version.hpp") << "#define BOOST_VERSION 1\n";
+  CHECK(key_of("c++") == plain);
+  CHECK(with("CPATH") != by_path);
+  CHECK(with("CPLUS_INCLUDE_PATH") != by_other);
+  CHECK(key_of("-I" + place.path) != by_flag);
 }
 
 TEST_CASE("loops that call functions of the user's are left out of native code") {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -30,8 +28,10 @@ struct native_options {
   /// of the session without native code; a processor that adds and multiplies at once, where the program does not, may change some.
   std::string flags = "-O3 -march=native";
   /// A directory of the user's own, mode 0700, made where it is missing; else GSPMD_CACHE, else gspmd in XDG_CACHE_HOME or ~/.cache.
+  /// It stands below none that others may write in, unless that is sticky as /tmp is.
   std::string cache;
-  /// The directory that has gspmd/core.hpp; else GSPMD_INCLUDE, else the one from which the program was compiled.
+  /// The directory that has gspmd/core.hpp; else GSPMD_INCLUDE, else the one from which the program was compiled, where that was
+  /// named by an absolute path. With headers that differ from the program's in what both know, no code is made.
   std::string include;
 };
 
@@ -39,31 +39,26 @@ struct native_options {
 
 namespace detail {
 
-inline std::string first_set(std::initializer_list<const char*> names) {
-  for (const char* const n : names)
-    if (const char* const value = std::getenv(n); value != nullptr && *value != 0) return value;
-  return {};
-}
 inline std::string native_cache() {
   if (auto own = first_set({"GSPMD_CACHE"}); !own.empty()) return own;
   if (auto caches = first_set({"XDG_CACHE_HOME"}); !caches.empty()) return caches + "/gspmd";
   if (auto home = first_set({"HOME"}); !home.empty()) return home + "/.cache/gspmd";
   throw native_refusal{"there is no directory for compiled loops: set GSPMD_CACHE, or native_options::cache"};
 }
-/// The directory of the headers, from the place of this one as the compiler was given it. A relative one is looked for from where the program runs.
-inline std::string include_of(const std::string& here) {
+/// The directory of the headers, from the place of this one. A path that is relative to where the compiler ran says nothing here:
+/// from the directory that the program runs in it may lead to files of anybody's.
+inline std::string include_of(const std::string& header) {
   const std::string end = "/gspmd/dynamic/native_code.hpp";
-  const auto directory = here.size() > end.size() ? here.substr(0, here.size() - end.size()) : std::string(".");
-  if (here.substr(0, 1) != "/" && access((directory + end).c_str(), R_OK) != 0)
-    throw native_refusal{"gspmd's headers are not found: the program was compiled with the relative path `" + directory +
-                         "` to them, which leads nowhere from where it runs; name their directory in GSPMD_INCLUDE, or in "
-                         "native_options::include"};
-  std::unique_ptr<char, void (*)(void*)> path(realpath(directory.c_str(), nullptr), std::free);
+  if (header.size() <= end.size() || header.front() != '/' || header.compare(header.size() - end.size(), end.size(), end) != 0)
+    throw native_refusal{"the directory of gspmd's headers is not known, since the program was compiled with `" + header +
+                         "`: set GSPMD_INCLUDE or native_options::include"};
+  const auto directory = header.substr(0, header.size() - end.size());
+  const std::unique_ptr<char, void (*)(void*)> path(realpath(directory.c_str(), nullptr), std::free);
   return path == nullptr ? directory : std::string(path.get());
 }
 inline std::string own_include() {
-  if (auto given = first_set({"GSPMD_INCLUDE"}); !given.empty()) return given;
-  return include_of(__FILE__);
+  const auto given = first_set({"GSPMD_INCLUDE"});
+  return given.empty() ? include_of(__FILE__) : given;
 }
 
 /// The native code of a program: what its sessions share.
@@ -76,7 +71,7 @@ struct native_loops {
   native_loops(const plan_view& plan, const dynamic::native_options& o) : native_loops(native_source(plan), o) {}
   native_loops(native_source given, const dynamic::native_options& o)
       : source(std::move(given)),
-        library(source.text, native_source::header, o.include.empty() ? own_include() : o.include,
+        library(source.text, native_source::headers(), o.include.empty() ? own_include() : o.include,
                 !o.compiler.empty()                       ? o.compiler
                 : first_set({"GSPMD_CXX", "CXX"}).empty() ? std::string("c++")
                                                           : first_set({"GSPMD_CXX", "CXX"}),

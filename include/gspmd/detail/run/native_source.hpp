@@ -5,12 +5,15 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "gspmd/detail/kernels/fused_static.hpp"
 #include "gspmd/detail/run/loop_reduction_step.hpp"
+#include "gspmd/detail/run/native_library.hpp"
 #include "gspmd/detail/run/padding.hpp"
+#include "gspmd/version.hpp"
 
 /// The fused loops of a plan as C++: the same functions that the static path compiles for them, named by their rows (fused_row.hpp). So
 /// they compute what it computes.
@@ -18,7 +21,7 @@ namespace gspmd::detail {
 
 struct native_source {
   static constexpr std::size_t functions_per_loop = 3;  // compute, stream, accumulate; see static_program.hpp
-  static constexpr const char* header = "gspmd/detail/kernels/fused_static.hpp";
+  static std::vector<std::string> headers() { return {"gspmd/detail/kernels/fused_static.hpp", "gspmd/version.hpp"}; }
   static constexpr std::size_t most_ops = 255;  // a word has 8 bits for an operand
 
   std::string text;
@@ -42,7 +45,8 @@ struct native_source {
       if (loop == computes_any_length.size()) computes_any_length.push_back(length.rest < 0);
       loop_of_step.back() = static_cast<int>(loop);
     }
-    text = std::string("#include \"") + header + "\"\nusing namespace gspmd::detail;\n";
+    for (const auto& header : headers()) text += "#include \"" + header + "\"\n";
+    text += "using namespace gspmd::detail;\n" + conditions_text();
     for (std::size_t r = 0; r < rows.size(); ++r) text += "using row" + std::to_string(r) + " = " + rows[r] + ";\n";
     text +=
         "extern \"C\" {\n__attribute__((visibility(\"default\"))) int gspmd_simd_bytes = simd_bytes;\n"
@@ -52,6 +56,74 @@ struct native_source {
   }
 
  private:
+  /// Everything that the program and what is compiled must agree about: the numbers and memory that pass between them. The headers
+  /// may have been upgraded, or edited, since the program was compiled.
+  static std::string conditions_text() {
+    std::string text = std::string("#line 1 \"") + native_library::conditions + "\"\n";
+    const auto require = [&text](const std::string& value, auto is) {
+      text += "static_assert(" + value + " == " + std::to_string(is) + ");\n";
+    };
+    const auto enumerator = [](const std::string& name) {
+      const bool is_keyword = name == "not" || name == "and" || name == "or" || name == "xor";
+      return is_keyword ? name + '_' : name;
+    };
+    require("GSPMD_VERSION", GSPMD_VERSION);
+    for (int k = 0; k < enumerated_count; ++k) require("int(opcode::" + enumerator(name_of(static_cast<opcode>(k))) + ")", k);
+    for (int k = 0; k < static_cast<int>(element_type_count); ++k)
+      require(std::string("int(gspmd::dtype::") + name_of(static_cast<dtype>(k)) + ")", k);
+    for (int k = 0; k <= static_cast<int>(monoid::or_); ++k)
+      require("int(gspmd::monoid::" + enumerator(name_of(static_cast<monoid>(k))) + ")", k);
+    require("sizeof(scalar_op)", sizeof(scalar_op));
+    require("sizeof(fused_margin)", sizeof(fused_margin));
+    require("sizeof(fused_rows)", sizeof(fused_rows));
+    require("sizeof(partial_reductions)", sizeof(partial_reductions));
+    const auto require_place = [&](const std::string& member, std::size_t is) {
+      require("__builtin_offsetof(" + member + ")", is);
+    };
+    require_place("fused_rows, from", offsetof(fused_rows, from));
+    require_place("fused_rows, from_step", offsetof(fused_rows, from_step));
+    require_place("fused_rows, index", offsetof(fused_rows, index));
+    require_place("fused_rows, index_step", offsetof(fused_rows, index_step));
+    require_place("fused_rows, to", offsetof(fused_rows, to));
+    require_place("fused_rows, to_step", offsetof(fused_rows, to_step));
+    require_place("partial_reductions, now", offsetof(partial_reductions, now));
+    require_place("partial_reductions, neutral", offsetof(partial_reductions, neutral));
+    require_place("partial_reductions, run", offsetof(partial_reductions, run));
+    require_place("partial_reductions, left", offsetof(partial_reductions, left));
+    require_place("partial_reductions, is_whole", offsetof(partial_reductions, is_whole));
+    require_place("partial_reductions, end_run", offsetof(partial_reductions, end_run));
+    require_place("partial_reductions, context", offsetof(partial_reductions, context));
+    require("for_each_index_step", for_each_index_step);
+    return text + words_conditions_text() + "#line 1 \"gspmd-loops\"\n";
+  }
+  /// The words of a row that has something of everything are read as they were written.
+  static std::string words_conditions_text() {
+    auto load = scalar_op::load(dtype::f64, 0);
+    load.strides = extents(1, 5);
+    auto iota = scalar_op::constant(dtype::s32, 0, 0);
+    iota.op = opcode::iota;
+    auto compared = scalar_op::constant(dtype::pred, 0, 0);
+    compared.op = opcode::compare_lt;
+    compared.operand_type = dtype::f64;
+    compared.args = {0, 1};
+    const scalar_op ops[] = {load, scalar_op::constant(dtype::f64, 1.5, 0), scalar_op::constant(dtype::s64, 0, -7), iota,
+                             compared};
+    const fused_store stores[] = {{4, 0}};
+    return "namespace gspmd_conditions {\nusing known_row = " +
+           row_text({extents(1, 8), span(ops, std::size(ops)), span(stores, 1)}, {8, 8, false}) +
+           ";\nconstexpr auto& known = known_row::ops;\n"
+           "static_assert(known_row::loop.count == 1 && known_row::loop[0] == 8 && known_row::rest == 8 && "
+           "!known_row::in_pieces);\n"
+           "static_assert(known[0].op == opcode::parameter && known[0].type == gspmd::dtype::f64 && known[0].strides[0] == 5);\n"
+           "static_assert(known[1].op == opcode::constant && known[1].real == 1.5);\n"
+           "static_assert(known[2].type == gspmd::dtype::s64 && known[2].integer == -7);\n"
+           "static_assert(known[3].op == opcode::iota && known[3].dim == 0);\n"
+           "static_assert(known[4].op == opcode::compare_lt && known[4].type == gspmd::dtype::pred);\n"
+           "static_assert(known[4].operand_type == gspmd::dtype::f64 && known[4].args.count == 2);\n"
+           "static_assert(known[4].args[0] == 0 && known[4].args[1] == 1);\n"
+           "static_assert(std::size(known_row::stores) == 1 && known_row::stores[0].op == 4);\n}\n";
+  }
+
   /// The arguments of fused_row; as row_of_group has them, of the group that freeze() takes.
   struct length_of_row {
     std::int64_t elems, rest;
