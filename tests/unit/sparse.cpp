@@ -18,6 +18,7 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/sparse.hpp>
 
+#include "../../examples/cg/poisson.hpp"
 #include "support/error_of.hpp"
 
 using namespace gspmd;
@@ -434,6 +435,11 @@ TEST_CASE("sparse_matrix: a device has at most 2^31 - 1 of everything, and each 
   CHECK(in_room(each) == halo);
   each.to_each = huge;
   CHECK(in_room(each) == halo);
+}
+TEST_CASE("examples/cg: a residual that is not a number is an error, not a loop without end") {
+  CHECK(error_of([] { cg::check_residual(1e300, 3); }) == "no error");
+  CHECK(contains(error_of([] { cg::check_residual(std::nan(""), 3); }), "|r|^2 is nan after 3 trips"));
+  CHECK(contains(error_of([] { cg::check_residual(HUGE_VAL, 3); }), "|r|^2 is inf after 3 trips"));
 }
 
 TEST_CASE("sparse_matrix: mistakes in a program") {
