@@ -98,6 +98,7 @@ int solve(const options& o, const runner& run) {
   for (int count = 0;;) {
     const double rr = *now[3].data<double>();
     count += *now[4].data<std::int32_t>();
+    check_residual(rr, count);
     const double done = std::clamp(std::log(rr / first) / std::log(goal / first), 0.0, 1.0);
     const auto marks = static_cast<std::size_t>(done * 30);
     std::printf("\r[%s%s] trip %d, |r| / |b| = %.1e", std::string(marks, '#').c_str(), std::string(30 - marks, '.').c_str(),

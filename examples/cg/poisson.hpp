@@ -3,11 +3,13 @@
 #pragma once
 
 #include <gspmd/dynamic/program.hpp>
+#include <gspmd/error.hpp>
 
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <numbers>
 #include <string>
 #include <vector>
@@ -73,6 +75,12 @@ inline constexpr const char* options_text =
     "  --out FILE     the picture of the solution, PGM (cg.pgm next to the program)\n";
 options parse(int argc, char** argv, bool takes_devices);
 
+/// Throws gspmd::error where |r|^2 is not finite: no trip is made where it is compared with NaN, so that their number would not grow.
+inline void check_residual(double rr, int trips) {
+  if (!(rr < std::numeric_limits<double>::infinity()))
+    throw gspmd::error("conjugate gradients: |r|^2 is " + std::to_string(rr) + " after " + std::to_string(trips) +
+                       " trips; give a matrix that is positive definite and finite numbers");
+}
 /// Solves it by conjugate gradients, shows the progress, writes the picture, checks the solution. 0 if it is right.
 int solve(const options& o, const runner& run);
 

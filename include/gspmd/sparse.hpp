@@ -138,12 +138,14 @@ constexpr value multiplied(const sparse_value<Axis>& a, value x, location at) {
 
 /// y = A x: [columns] gives [rows], of blocks [columns, b] gives [rows, b], split over the axis over which the rows are.
 ///
-/// Each device sends the elements of x that others read of it, once each, and no others: for each distance between devices that talk one
-/// collective_permute between these, of as many elements as the most of such a pair; where all talk to all, and permutes
-/// would save less than an eighth, one all_to_all. `a.layout.bytes(sizeof(T))` are the bytes that a device sends, which the plan has too. A 5-point
-/// Laplacian sends the lines at both borders. Then a row adds up its entries of the device's own columns in their order, and after them
-/// those of others' columns, so that the last bits depend on the number of devices. Its flops are not counted. x that lies otherwise is brought
-/// to the split first.
+/// Each device sends the elements of x that others read of it, once each, and padding: for each distance between devices that talk there is one
+/// collective_permute between these, of as many elements as the most of such a pair; of more than 64 devices all take part in it. Where all talk to
+/// all, or there are more than 64 devices, and permutes would save less than an eighth, it is one all_to_all of as many elements for
+/// each device as the most of any pair; so it is of more than 256 distances, however much permutes would save. `a.layout.bytes(sizeof(T))` are the
+/// bytes that a device sends, which the plan has too. A 5-point Laplacian sends the lines at both borders.
+///
+/// Then a row adds up its entries of the device's own columns in their order, and after them those of others' columns, so that the last bits
+/// depend on the number of devices. Its flops are not counted. x that lies otherwise is brought to the split first.
 ///
 /// Gradients by x (A^T dy) and by a.entries. Errors: x of another shape or type, a matrix made for another number of devices. Source: PETSc's
 /// MatAIJ (Balay et al. 1997), whose two parts of a row these are.

@@ -18,6 +18,7 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/sparse.hpp>
 
+#include "../../examples/cg/poisson.hpp"
 #include "support/error_of.hpp"
 
 using namespace gspmd;
@@ -280,6 +281,52 @@ TEST_CASE("sparse_matrix: more than 64 devices") {
   CHECK(step.traffic().bytes == 2 * 8);
 }
 
+/// The first row has `of_second` columns of device 1 and one of each other device; each row has its diagonal and the first column. So
+/// every distance between devices talks.
+compressed<double> arrow(int64_t devices, int64_t of_second) {
+  compressed<double> a{devices * of_second, devices * of_second};
+  for (int64_t r = 0; r < a.rows; ++r) {
+    a.add(r, 3);
+    if (r > 0) a.add(0, -1);
+    else
+      for (int64_t c = of_second; c < a.columns; ++c)
+        if (c / of_second == 1 || c % of_second == 0) a.add(c, 2);
+    a.end_row();
+  }
+  return a;
+}
+TEST_CASE("sparse_matrix: an arrow on 66 devices, of which one sends most, sends by 65 distances what is read") {
+  const auto a = arrow(66, 4);
+  const auto m = a.on(66);
+  CHECK(m.layout().to_each == 0);
+  CHECK(m.layout().exchange_count == 65);
+  CHECK(m.layout().halo() == 64 + 4);  // of one all_to_all 66 * 4
+  CHECK(m.layout().bytes(8) == (64 + 4) * 8);
+  CHECK(m.layout().bytes(8) == a.bytes(66));
+  const auto x = some<double>(a.columns, 3), y = some<double>(a.rows, 1);
+  const auto step = dynamic::compile(
+      [](auto matrix, auto v, auto w) {
+        return std::tuple{multiply(matrix, v), multiply_transposed(matrix, w)};
+      },
+      dynamic::mesh({{"x", 66}}), m.input<"x">(), dynamic::in<double>({a.columns}, {"x"}), dynamic::in<double>({a.rows}, {"x"}));
+  const auto found = step.run(simulated{}, m.parts(), x, y);
+  CHECK(numbers<double>(found[0]) == a.times(x));
+  CHECK(numbers<double>(found[1]) == a.transposed_times(y));
+  CHECK(step.traffic().bytes == 2 * m.layout().bytes(8));
+}
+TEST_CASE("sparse_matrix: of more than 64 devices permutes that save nothing, and more distances than 256, are one all_to_all") {
+  const auto even = arrow(66, 1).on(66).layout();
+  CHECK(even.to_each == 1);
+  CHECK(even.bytes(8) == 65 * 8);
+  const auto full = arrow(257, 2), wide = arrow(258, 2);
+  const auto last = sparse_layout_of(full.rows, full.columns, full.row_start, full.column, 257),
+             more = sparse_layout_of(wide.rows, wide.columns, wide.row_start, wide.column, 258);
+  CHECK(last.exchange_count == 256);
+  CHECK(last.bytes(8) == (255 + 2) * 8);
+  CHECK(more.to_each == 2);
+  CHECK(more.bytes(8) == 257 * 2 * 8);
+}
+
 TEST_CASE("sparse_matrix: beside another axis, and x that lies otherwise") {
   const auto a = random_matrix<double, std::int32_t>(10, 12, 1, 3, 99);
   const auto m = a.on(2);
@@ -346,6 +393,53 @@ TEST_CASE("sparse_matrix: what is wrong with a matrix is one error that names th
   CHECK(made({0, 3}, {0, 1}, 1) == "gspmd: sparse_matrix: row 0 ends at 3, and there are 2 entries");
   CHECK(made({0, 2}, {0, 1}, 1) == "gspmd: sparse_matrix: 2 entries have 2 values, and 3 are given");
   CHECK(made({0}, {}, 0) == "gspmd: sparse_matrix: a matrix has at least one row, and this one has 0");
+}
+TEST_CASE("sparse_matrix: a device has at most 2^31 - 1 of everything, and each error says of what") {
+  const std::vector<int> starts{0, 1};
+  const std::vector<int64_t> columns{0};
+  const std::vector<double> values{1};
+  const auto layout_of = [&](int64_t rows, int64_t of_columns, int64_t devices) {
+    return error_of([&] { sparse_layout_of(rows, of_columns, starts, columns, devices); });
+  };
+  const int64_t limit = 0x7fffffff;
+  CHECK(layout_of(1, limit, 1) == "no error");
+  CHECK(layout_of(1, limit + 1, 1) ==
+        "gspmd: sparse_matrix: 2147483648 columns over 1 devices are 2147483648 on each, and one has at "
+        "most 2147483647; split them over more devices");
+  CHECK(layout_of(1, 3 * limit, 3) == "no error");
+  CHECK(contains(layout_of(1, 3 * limit + 1, 3), "6442450942 columns over 3 devices are 2147483648 on each"));
+  const int64_t huge = 0x7fffffffffffffff;
+  CHECK(contains(layout_of(1, huge, 2), "9223372036854775807 columns over 2 devices are 4611686018427387904 on each"));
+  CHECK(contains(layout_of(huge, 1, 2), "9223372036854775807 rows over 2 devices are 4611686018427387904 on each"));
+  CHECK(sparse_layout{.rows = huge, .columns = huge, .devices = 2}.local_columns() == huge / 2 + 1);
+
+  // So it is of the room that a layout has, before any of it is taken.
+  const auto in_room = [&](const sparse_layout& room) {
+    return error_of([&] { sparse_matrix<double>(room, starts, columns, values); });
+  };
+  sparse_layout room = sparse_layout_of(1, 4, starts, columns, 2);
+  CHECK(in_room(room) == "no error");
+  sparse_layout entries = room, permutes = room, each = room;
+  entries.entries = limit + 1;
+  CHECK(in_room(entries) ==
+        "gspmd: sparse_matrix: the rows of a device have 2147483648 entries, and one has at most 2147483647; split the "
+        "rows over more devices");
+  const auto halo =
+      "gspmd: sparse_matrix: a device is sent more than 2147483647 elements of x; order the rows so that devices read less of "
+      "each other's columns";
+  permutes.exchange_count = 2;
+  permutes.exchanges[0] = {1, limit, 3};
+  permutes.exchanges[1] = {2, 1, 3};
+  CHECK(in_room(permutes) == halo);
+  each.to_each = limit / 2 + 1;
+  CHECK(in_room(each) == halo);
+  each.to_each = huge;
+  CHECK(in_room(each) == halo);
+}
+TEST_CASE("examples/cg: a residual that is not a number is an error, not a loop without end") {
+  CHECK(error_of([] { cg::check_residual(1e300, 3); }) == "no error");
+  CHECK(contains(error_of([] { cg::check_residual(std::nan(""), 3); }), "|r|^2 is nan after 3 trips"));
+  CHECK(contains(error_of([] { cg::check_residual(HUGE_VAL, 3); }), "|r|^2 is inf after 3 trips"));
 }
 
 TEST_CASE("sparse_matrix: mistakes in a program") {

@@ -28,7 +28,7 @@ constexpr void for_each_halo_row(const HaloRows& rows, F&& f) {
 }
 
 /// Calls `f` with the rows of a block as a constant, for 1 to 4 where all that is read and written lies densely, so that the loops over a block are
-/// unrolled and places are no products; else with 0.
+/// unrolled and places are no products; else with 0. The last stride of a `local_block` is 1, whatever its tensor: the others decide.
 template <class Values, class F, class... Vectors>
 constexpr void with_block(const Values& values, F&& f, const Vectors&... vectors) {
   const auto b = values.extent(1);

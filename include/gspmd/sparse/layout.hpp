@@ -28,7 +28,7 @@ struct sparse_exchange {
 /// Rows and columns are those of blocks of `block` x `block` numbers. Device d has rows d r to (d + 1) r - 1, r being rows / devices rounded up,
 /// and of x the same share of the columns.
 struct sparse_layout {
-  static constexpr std::size_t most_exchanges = 64;
+  static constexpr std::size_t most_exchanges = 256;  // a constant has an array of them
 
   std::int64_t rows = 0, columns = 0, devices = 1, block = 1;
   std::int64_t entries = 1;    ///< the most entries of a device's rows
@@ -37,8 +37,8 @@ struct sparse_layout {
   std::size_t exchange_count = 0;
   std::int64_t to_each = 0;  ///< if it is not 0: one all_to_all of so many elements for each device, in the place of permutes
 
-  [[nodiscard]] constexpr std::int64_t local_rows() const { return (rows + devices - 1) / devices; }
-  [[nodiscard]] constexpr std::int64_t local_columns() const { return (columns + devices - 1) / devices; }
+  [[nodiscard]] constexpr std::int64_t local_rows() const { return share(rows); }
+  [[nodiscard]] constexpr std::int64_t local_columns() const { return share(columns); }
   /// The elements (blocks) of x that a device is sent at most; 1 where none is.
   [[nodiscard]] constexpr std::int64_t halo() const {
     std::int64_t sum = to_each * devices;
@@ -68,6 +68,7 @@ struct sparse_layout {
   }
 
  private:
+  [[nodiscard]] constexpr std::int64_t share(std::int64_t of) const { return of / devices + (of % devices != 0 ? 1 : 0); }
   [[nodiscard]] constexpr std::int64_t place_by(std::int64_t by) const {
     std::int64_t at = 0;
     for (std::size_t k = 0; k < exchange_count; at += exchanges[k++].most)
@@ -81,6 +82,24 @@ namespace detail {
 [[noreturn]] inline void refuse_sparse(const std::string& text) { throw error("sparse_matrix: " + text); }
 constexpr void require_sparse(bool holds, const char* text, std::int64_t given) {
   if (!holds) refuse_sparse(text + std::to_string(given));
+}
+
+/// Places in the parts of a device are 32-bit numbers.
+inline constexpr std::int64_t most_sparse_places = 0x7fffffff;
+constexpr void check_sparse_share(const char* what, std::int64_t all, std::int64_t devices, std::int64_t each) {
+  if (each > most_sparse_places)
+    refuse_sparse(std::to_string(all) + ' ' + what + " over " + std::to_string(devices) + " devices are " + std::to_string(each) +
+                  " on each, and one has at most " + std::to_string(most_sparse_places) + "; split them over more devices");
+}
+constexpr void check_sparse_room(const sparse_layout& l) {
+  if (l.entries > most_sparse_places)
+    refuse_sparse("the rows of a device have " + std::to_string(l.entries) + " entries, and one has at most " +
+                  std::to_string(most_sparse_places) + "; split the rows over more devices");
+  bool fits = l.to_each <= most_sparse_places / l.devices;  // each of the numbers first: their sum might overflow
+  for (std::size_t k = 0; k < l.exchange_count; ++k) fits = fits && l.exchanges[k].most <= most_sparse_places;
+  if (!fits || l.halo() > most_sparse_places)
+    refuse_sparse("a device is sent more than " + std::to_string(most_sparse_places) +
+                  " elements of x; order the rows so that devices read less of each other's columns");
 }
 
 /// The pattern of a matrix whose row pointers and columns were checked: which columns each device reads of others.
@@ -107,6 +126,7 @@ class sparse_pattern {
           ++pairs;
         }
     choose(most, senders, pairs);
+    check_sparse_room(layout_);
   }
 
   [[nodiscard]] constexpr const sparse_layout& layout() const { return layout_; }
@@ -141,8 +161,10 @@ class sparse_pattern {
     require_sparse(layout_.columns > 0, "a matrix has at least one column, and this one has ", layout_.columns);
     require_sparse(layout_.devices > 0, "rows are split over at least one device, and not over ", layout_.devices);
     require_sparse(layout_.block > 0, "blocks have at least one row, and not ", layout_.block);
+    check_sparse_share("rows", layout_.rows, layout_.devices, layout_.local_rows());
+    check_sparse_share("columns", layout_.columns, layout_.devices, layout_.local_columns());
     const auto starts = static_cast<std::int64_t>(std::size(row_start_)), count = static_cast<std::int64_t>(std::size(column_));
-    if (starts != layout_.rows + 1)
+    if (starts - 1 != layout_.rows)
       refuse_sparse(std::to_string(layout_.rows) + " rows have " + std::to_string(layout_.rows + 1) + " row pointers, and " +
                     std::to_string(starts) + " are given");
     require_sparse(begin_of(0) == 0, "row 0 begins at 0, and its row pointer is ", begin_of(0));
@@ -175,14 +197,11 @@ class sparse_pattern {
     std::sort(own.begin(), own.end());
     own.erase(std::unique(own.begin(), own.end()), own.end());
     const auto entries = begin_of(first_row(d + 1)) - begin_of(first_row(d));
-    constexpr std::int64_t limit = 0x7fffffff;
-    if (entries > limit || c + static_cast<std::int64_t>(own.size()) > limit)
-      refuse_sparse("row " + std::to_string(first_row(d)) + " and those behind it on its device have " + std::to_string(entries) +
-                    " entries; split the rows over more devices: one has at most " + std::to_string(limit));
     layout_.entries = std::max(layout_.entries, entries);
     layout_.halo_rows = std::max(layout_.halo_rows, rows);
   }
-  /// Permutes between those that talk, or where all talk to all and that would send no less, one all_to_all.
+  /// Permutes between those that talk, or one all_to_all: where all send to all and permutes would save less than an eighth, and where there
+  /// would be more permutes than a layout has room for. Of more than 64 devices all send in each permute, which is a rotation.
   constexpr void choose(const std::vector<std::int64_t>& most, const std::vector<std::uint64_t>& senders, std::int64_t pairs) {
     const auto n = layout_.devices;
     std::int64_t sum = 0, largest = 0, used = 0;
@@ -192,7 +211,7 @@ class sparse_pattern {
       if (m > 0) ++used;
     }
     if (used > static_cast<std::int64_t>(sparse_layout::most_exchanges) ||
-        (n > 2 && pairs == n * (n - 1) && 8 * sum >= 7 * (n - 1) * largest)) {
+        (n > 2 && (n > 64 || pairs == n * (n - 1)) && 8 * sum >= 7 * (n - 1) * largest)) {
       layout_.to_each = largest;
       return;
     }

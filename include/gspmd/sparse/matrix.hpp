@@ -24,10 +24,10 @@ namespace gspmd {
 /// Row r has entries row_start[r] to row_start[r + 1] - 1, each a column and a value, in any order; those of one column add up. Of blocks
 /// (`block` = b) rows, columns and entries are those of blocks, an entry has b x b values, row-major, and x and y are [columns, b] and [rows, b].
 /// Row pointers and columns are of any integral type, in any container that is contiguous. Nothing of them is kept but what parts() gives:
-/// for each device, as many entries as the fullest has.
+/// for each device, as many entries as the fullest has. Each process makes the whole matrix, with the parts of all devices.
 ///
-/// Throws gspmd::error: row pointers that decrease or end elsewhere, a column outside, values that are not as many; more than 2^31 - 1 entries
-/// on a device.
+/// Throws gspmd::error: row pointers that decrease or end elsewhere, a column outside, values that are not as many; more than 2^31 - 1 rows,
+/// columns or entries on a device, or elements of x that it is sent.
 template <class T>
 class sparse_matrix {
  public:
@@ -94,6 +94,7 @@ class sparse_matrix {
       for (std::int64_t from = 0; from < room.devices; ++from)
         fit(("elements from device " + std::to_string(from) + " to device " + std::to_string(d)).c_str(),
             static_cast<std::int64_t>(pattern.needs_from(d, from).size()), room.room(from, d));
+    detail::check_sparse_room(room);
     layout_ = room;
   }
 
