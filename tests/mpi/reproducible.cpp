@@ -69,9 +69,8 @@ TEST_CASE("maxima over mpi: a NaN stays one, however large the reduce_scatter") 
     if (j % 5 == 3) x[place] = -inf;
   }
   for (const monoid kind : {monoid::maximum, monoid::minimum}) {
-    const auto p =
-        dynamic::compile([&](value v) { return reshard(reduce(v, kind, 0), split<"a">{}); }, dynamic::mesh({{"a", ranks}}),
-                         dynamic::in<float>({ranks, columns}, {"a", ""}));
+    const auto p = dynamic::compile([&](value v) { return reshard(reduce(v, kind, 0), split<"a">{}); },
+                                    dynamic::mesh({{"a", ranks}}), dynamic::in<float>({ranks, columns}, {"a", ""}));
     const auto want = p.run_pointers(simulated{}, {x.data()});
     const auto got = p.run_pointers(mpi{MPI_COMM_WORLD, {.shared_memory = false}}, {x.data()});
     int differ = 0;
