@@ -85,15 +85,20 @@ struct reproducible_function {
 /// How: x is cut into parts that are multiples of a grid, a power of two that follows from the largest element, and parts have as few digits that
 /// doubles hold every sum of them: no addition rounds, so that none needs an order (Demmel and Nguyen 2013; for products Ozaki et al. 2012). With p digits, 24 of a
 /// float, and n terms, what is lost of a sum is at most 2^-p of the largest element, before one rounding to the result's type, and of a product
-/// n 2^-p of the largest elements' product: bounds that are below those of a plain sum. Elements along other dims than
-/// those summed have a largest element of their own; those of a convolution, cumsum, sum_pool and scatter_add have one for the tensor.
+/// n 2^-p of the largest elements' product. Elements along other dims than those summed have a largest element of their own; those of a
+/// convolution, cumsum, sum_pool and scatter_add have one for the tensor.
+///
+/// Warning: elements that are smaller than 2^-p of that largest one may be lost, also in results in which it does not stand or is multiplied
+/// by 0. The product [1e30, 1] . [0, 1] of floats is 0, and so is the 1 of a cumsum of [1, 1e30]. A plain product, convolution, cumsum, pool
+/// or scatter keeps them: scale rows of such sizes before, or leave those operators outside.
 ///
 /// A sum has k parts: 1 for up to 2^14 floats, 2 to 2^27; 2 for up to 2^18 doubles, 3 to 2^27. It reads x twice, the first time for the largest
 /// and the least element, and sends 2 elements and k doubles in the place of 1 element, in two messages in the place of one. A product of
 /// floats has 2 parts and takes 3 products of doubles, one of doubles 3 parts (4 from 2^13 terms on) and 6 products (10); operands are held
 /// as k tensors of doubles, and k doubles are sent in the place of 1 element, beside the largest elements of rows and columns.
 ///
-/// A sum of infinities is as always, and of a product whose operands have one the row and column are NaN. A sum of zeros is +0. Errors: `f` has a manual
+/// An infinity or a NaN is in the sums that it is added to, and in no others, as always. Of a product whose operands have one the row and
+/// column are NaN, and of a convolution the whole result. A sum of zeros is +0. Errors: `f` has a manual
 /// region or stands in one, or in a program of explicit axes; operators whose bits depend on the plan and that are not sums: products of elements
 /// (reduce by multiply), attention, fft, functions of your own (local_op, reduce_by); floats that are given as terms; more than 2^40 terms;
 /// at compile time: no arguments, or one that is no value. A header that includes this one is not compiled with -ffast-math. The loop that a

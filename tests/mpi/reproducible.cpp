@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -51,4 +53,31 @@ TEST_CASE("reproducible over mpi: the bits of one device") {
       for (std::size_t k = 0; k < want.size(); ++k) plain_differs += same(other[k], plain[k]) ? 0 : 1;
     }
   CHECK((plain_differs > 0) == (ranks > 1));
+}
+
+TEST_CASE("maxima over mpi: a NaN stays one, however large the reduce_scatter") {
+  using namespace gspmd;
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const std::int64_t columns = 9000;
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> x(static_cast<std::size_t>(columns * ranks), 1.0F);
+  for (std::int64_t j = 0; j < columns; ++j) {
+    const auto place = static_cast<std::size_t>(j + j % ranks * columns);
+    if (j % 5 == 1) x[place] = std::numeric_limits<float>::quiet_NaN();
+    if (j % 5 == 2) x[place] = inf;
+    if (j % 5 == 3) x[place] = -inf;
+  }
+  for (const monoid kind : {monoid::maximum, monoid::minimum}) {
+    const auto p = dynamic::compile([&](value v) { return reshard(reduce(v, kind, 0), split<"a">{}); },
+                                    dynamic::mesh({{"a", ranks}}), dynamic::in<float>({ranks, columns}, {"a", ""}));
+    const auto want = p.run_pointers(simulated{}, {x.data()});
+    const auto got = p.run_pointers(mpi{MPI_COMM_WORLD, {.shared_memory = false}}, {x.data()});
+    int differ = 0;
+    for (std::int64_t j = 0; j < columns; ++j) {
+      const float a = got[0].data<float>()[j], b = want[0].data<float>()[j];
+      differ += (j % 5 == 1 ? std::isnan(a) : a == b) ? 0 : 1;
+    }
+    CHECK(differ == 0);
+  }
 }

@@ -272,6 +272,101 @@ TEST_CASE("reproducible: zeros, infinities, and what is no number") {
 
 namespace {
 
+using limits_of_float = std::numeric_limits<float>;
+
+/// The results of `f`, plainly, and then reproducibly on 1, 2 and 3 devices.
+template <class T = float>
+std::vector<std::vector<T>> results_of(const std::function<value(value)>& f, const std::vector<T>& x,
+                                       const std::vector<int64_t>& shape) {
+  std::vector<std::vector<T>> all;
+  const auto add = [&](const std::function<value(value)>& g, int devices) {
+    std::vector<std::string> by(shape.size());
+    by[0] = "a";
+    const auto p = dynamic::compile(g, dynamic::mesh({{"a", devices}}), dynamic::in<T>(shape, by));
+    const auto out = p.run_pointers(simulated{}, {x.data()});
+    const auto* const begin = out[0].template data<T>();
+    all.emplace_back(begin, begin + out[0].bytes.size() / sizeof(T));
+  };
+  add(f, 1);
+  for (const int devices : {1, 2, 3}) add([&](value v) { return reproducible(f)(v); }, devices);
+  return all;
+}
+bool are_same(const std::vector<float>& a, const std::vector<float>& b) {
+  bool same = a.size() == b.size();
+  for (std::size_t i = 0; same && i < a.size(); ++i) same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
+  return same;
+}
+void check_as_plain(const std::function<value(value)>& f, const std::vector<float>& x, const std::vector<int64_t>& shape,
+                    const std::vector<float>& want) {
+  for (const auto& got : results_of(f, x, shape)) CHECK(are_same(got, want));
+}
+
+}  // namespace
+
+TEST_CASE("reproducible: an infinity or a NaN is in the results that it is added to, and in no other") {
+  constexpr float inf = limits_of_float::infinity(), nan = limits_of_float::quiet_NaN();
+  const auto running = [](value x) { return cumsum(x, 0); };
+  check_as_plain(running, {1, 2, inf, 4, 5}, {5}, {1, 3, inf, inf, inf});
+  check_as_plain(running, {1, 2, -inf, 4, inf, 5}, {6}, {1, 3, -inf, -inf, nan, nan});
+  check_as_plain(running, {1, nan, 4}, {3}, {1, nan, nan});
+  const auto pairs = [](value x) { return sum_pool(x, {2}, {1}); };
+  check_as_plain(pairs, {1, 2, inf, 4, 5, 6, nan}, {7}, {3, inf, inf, 9, 11, nan});
+  // The rows are 0, 5, 3, 1, 6, 4: two of the updates lie outside of the table of 5, are dropped, and are the largest of all.
+  const auto added = [](value x) {
+    const value i = iota<int>(x, {6}, 0) * 5;
+    return segment_sum(x, i - i / 7 * 7, 5);
+  };
+  check_as_plain(added, {1, inf, 2, 3, 1e30F, 4}, {6}, {1, 3, 0, 2, 4});
+  check_as_plain(added, {1, nan, 2, inf, 1e30F, nan}, {6}, {1, inf, 0, 2, nan});
+}
+
+namespace {
+
+std::vector<double> gradient_outside(const std::vector<double>& x, double dy, int kind) {
+  const auto n = static_cast<int64_t>(x.size());
+  const auto p = dynamic::compile(
+      [&](value v) {
+        const value s = kind == 0 ? reproducible_sum(v) : reproducible([](value u) { return cumsum(u, 0); })(v);
+        return grad(kind == 0 ? s * dy : sum(s) * dy, v);
+      },
+      dynamic::mesh({{"a", 2}}), dynamic::in<double>({n}, {"a"}));
+  const auto out = p.run_pointers(simulated{}, {x.data()});
+  return {out[0].data<double>(), out[0].data<double>() + n};
+}
+
+}  // namespace
+
+TEST_CASE("reproducible: a gradient from outside has all its digits, whatever the size of what was summed") {
+  for (const double size : {0.0, 1e-320, 1e-300, 1.0, 1e300})
+    for (const double dy : {1.0, 1e-16, 1e-200 / 3, 1e200 / 3}) {
+      CAPTURE(size);
+      CAPTURE(dy);
+      CHECK(gradient_outside({size, 0, size, -size}, dy, 0) == std::vector<double>(4, dy));
+      CHECK(gradient_outside({size, 0, size, -size}, dy, 1) == std::vector<double>{4 * dy, 3 * dy, 2 * dy, dy});
+    }
+  CHECK(gradient_outside({1, std::numeric_limits<double>::infinity(), 2}, 0.5, 0) == std::vector<double>(3, 0.5));
+}
+
+TEST_CASE("reproducible: what is reproducible already is left as it is") {
+  const auto f = [](value x, value w) {
+    const value y = einsum<"ab,bc->ac">(x, w);
+    return std::tuple{sum(x), y, cumsum(x, 0), einsum<"ab,ab->b">(x, x)};
+  };
+  const auto planned = [&](auto g) {
+    return dynamic::compile(g, dynamic::mesh({{"a", 3}}), dynamic::in<double>({rows, columns}, {"a", ""}),
+                            dynamic::in<double>({columns, features}));
+  };
+  const auto once = planned(reproducible(f)),
+             twice = planned(reproducible([&](value x, value w) { return reproducible(f)(x, w); }));
+  CHECK(once.traffic().bytes == twice.traffic().bytes);
+  CHECK(once.traffic().messages == twice.traffic().messages);
+  const auto x = numbers(rows * columns, 1), w = numbers(columns * features, 2);
+  const auto a = once.run_pointers(simulated{}, {x.data(), w.data()}), b = twice.run_pointers(simulated{}, {x.data(), w.data()});
+  for (std::size_t k = 0; k < a.size(); ++k) CHECK(std::memcmp(a[k].bytes.data(), b[k].bytes.data(), a[k].bytes.size()) == 0);
+}
+
+namespace {
+
 template <class T>
 void check_product(int64_t n, int sizes) {
   constexpr long double unit = std::numeric_limits<T>::epsilon() / 2;

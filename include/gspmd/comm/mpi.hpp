@@ -53,8 +53,7 @@ struct mpi_options {
 ///
 /// Reductions in groups that lie on one node go through shared memory, and combine in the order of the members as those of
 /// the other backends do; across nodes so do those of a few values (16 KiB of all members; a reduce_scatter of up to 32 of them), and
-/// all_reduces of maxima and minima. For larger sums MPI chooses the order, one for all members; for a larger reduce_scatter also what
-/// the maximum of a NaN is.
+/// maxima and minima of floats: that of a NaN is NaN. For larger sums MPI chooses the order, one for all members.
 /// Works on duplicates of the communicator it is given, which report errors instead of ending the program; they arrive
 /// as gspmd::error with MPI's text. MPI_THREAD_SINGLE is enough: one thread at a time uses it and the steps that run on it, the
 /// one that MPI may be called from. With MPI_THREAD_MULTIPLE several threads may each use one, made of a communicator of their own. One communicator per group of axes is made when that

@@ -7,6 +7,7 @@
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/detail/ops/reshard.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 /// Numbers cut into parts that are added without a rounding, in any order and however many at a time.
@@ -93,6 +94,32 @@ constexpr int add_exact_total(graph& g, int x, location at) {
   return g.add(n);
 }
 
+/// The identity on operand 0, which has the gradient of operand 1: what is computed between the two has no derivative of its own. It
+/// divides by powers of two and multiplies by them again, and a gradient that went through both would be beyond the doubles in between.
+struct exact_link_op : shard_alike_op {
+  static constexpr const char* name = "exact_link";
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    int dy = b.dy().id();
+    if (dy < 0) return;
+    if (const dtype type = b.at(n.operands[1]).type; b.at(dy).type != type)
+      dy = add_elementwise(b.program(), opcode::convert, {dy}, n.at, type);
+    b.send(1, dy);
+  }
+};
+constexpr int add_exact_link(graph& g, int x, int derived_from, location at) {
+  if (x < 0 || derived_from < 0) return -1;
+  const node& from = g.nodes[static_cast<std::size_t>(x)];
+  node n;
+  n.op = code_of<exact_link_op>;
+  n.type = from.type;
+  n.shape = from.shape;
+  n.at = at;
+  n.operands.push_back(x);
+  n.operands.push_back(derived_from);
+  return g.add(n);
+}
+
 /// A float tensor in parts.
 struct exact_operand {
   vec<int> parts;          // double, of the tensor's shape
@@ -113,12 +140,35 @@ class exact_parts {
       if ((dims & dim_bit(d)) == 0) kept_.push_back(static_cast<std::int8_t>(d));
   }
 
-  constexpr exact_operand cut(const exact_cut& how, bool is_sum) {
+  /// Of a sum by rows, whose results that are not finite stand in `if_not`.
+  constexpr exact_operand cut_rows(const exact_cut& how) {
     exact_operand result;
-    const term largest = is_sum ? largest_of_sum(result) : as_double(reduced(term::of(opcode::abs, term(g_, x_, at_))));
+    const term largest = largest_of_sum(result);
+    cut(result, how, as_double(term(g_, x_, at_)), largest, true, -1);
+    return result;
+  }
+  /// Of a sum without rows. Elements that are not finite are in the first part as they are: what they are added to is as in every other
+  /// sum, in whatever order. `is_added`: bool; elements where it is not are added to nothing, and count for nothing. -1: all are added.
+  constexpr exact_operand cut_all(const exact_cut& how, int is_added) {
+    exact_operand result;
+    const term x(g_, x_, at_);
+    const term is_finite = term::of(opcode::compare_eq, x - x, x.number(0));
+    const term counts = is_added < 0 ? is_finite : term::of(opcode::and_, is_finite, term(g_, is_added, at_));
+    const term finite = pick(counts, x, x.number(0));
+    cut(result, how, as_double(finite), as_double(reduced(term::of(opcode::abs, finite))), true, is_finite.id());
+    return result;
+  }
+  constexpr exact_operand cut_factor(const exact_cut& how) {
+    exact_operand result;
+    const term x(g_, x_, at_);
+    cut(result, how, as_double(x), as_double(reduced(term::of(opcode::abs, x))), false, -1);
+    return result;
+  }
+
+ private:
+  constexpr void cut(exact_operand& result, const exact_cut& how, term x, term largest, bool is_sum, int is_finite) {
     const bool is_wide = type_ == dtype::f64;
     term m = term::of(opcode::maximum, largest, largest.number(is_wide ? 0x1p-1022 : 0x1p-149));
-    term x = as_double(term(g_, x_, at_));
     if (is_wide) {  // so that neither the largest element times 2^53 nor one over it is beyond the doubles
       const auto chosen = [&](double if_large, double if_small) {
         const term small = pick(term::of(opcode::compare_lt, m, m.number(0x1p-400)), m.number(if_small), m.number(1));
@@ -140,12 +190,12 @@ class exact_parts {
         part = term::of(opcode::stop_gradient, part);
         left = left - part;
       }
+      const term whole = as_double(term(g_, x_, at_));
+      if (k == 0 && is_finite >= 0) part = pick(term(g_, is_finite, at_), part, term::of(opcode::stop_gradient, whole));
+      if (is_sum && k + 1 == how.parts) part = term(g_, add_exact_link(g_, part.id(), whole.id(), at_), at_);
       result.parts.push_back(part.id());
     }
-    return result;
   }
-
- private:
   [[nodiscard]] static constexpr term pick(term pred, term a, term b) { return term::of(opcode::select, pred, a, b); }
   [[nodiscard]] constexpr term as_double(term x) const {
     const auto to = [&](term from, dtype type) {

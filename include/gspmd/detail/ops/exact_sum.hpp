@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "gspmd/detail/ops/concatenate.hpp"
 #include "gspmd/detail/ops/convolution.hpp"
@@ -70,6 +71,20 @@ class exact_sum {
     const node n = at(id);
     const int zero = add_constant(g_, n.type, n.shape, 0, 0, n.at);
     return add_elementwise(g_, opcode::add, {id, zero}, n.at);
+  }
+  /// Marks the sums that are exact already, from node `first` on: those that a total reads, or the sums of them that it reads.
+  constexpr void find_exact(int first, std::vector<bool>& is_exact) const {
+    std::vector<int> open;
+    for (int i = first; i < static_cast<int>(g_.nodes.size()); ++i)
+      if (is_one_of<exact_sum_op, exact_product_op>(at(i))) open.push_back(at(i).operands[0]);
+    while (!open.empty()) {
+      const int i = open.back();
+      open.pop_back();
+      if (i < first) continue;
+      is_exact[static_cast<std::size_t>(i - first)] = true;
+      if (at(i).op == opcode::add)
+        for (const int o : at(i).operands) open.push_back(o);
+    }
   }
 
  private:
@@ -152,11 +167,13 @@ class exact_sum {
     const exact_cut how = is_product ? cut_of_products(t.terms, digits_of(n.type)) : cut_of_sum(t.terms, digits_of(n.type));
     exact_operand cut[2];
     for (int k = 0; k < t.operands.count && !g_.failed(); ++k)
-      cut[k] = exact_parts(g_, n.operands[t.operands[k]], t.along[k], n.at).cut(how, !is_product && t.is_by_row);
+      cut[k] = cut_of(n, exact_parts(g_, n.operands[t.operands[k]], t.along[k], n.at), how, is_product, t.is_by_row);
     if (g_.failed()) return -1;
     term total(g_, -1, n.at);
+    int last = -1;
     for (int k = how.parts; k-- > 0 && !g_.failed();) {  // the small ones first
       const int sum = is_product ? add_products(n, cut, k) : add_total<exact_sum_op>(of_parts(n, t, {cut[0].parts[k]}), n.at);
+      if (total.id() < 0) last = sum;
       total = total.id() < 0 ? term(g_, sum, n.at) : total + term(g_, sum, n.at);
     }
     const auto spread = [&](int k, int x) {
@@ -167,7 +184,20 @@ class exact_sum {
     for (int k = 0; k < t.operands.count; ++k)
       if (cut[k].further_scale >= 0) total = total * spread(k, cut[k].further_scale);
     if (cut[0].is_finite >= 0) total = term::of(opcode::select, spread(0, cut[0].is_finite), total, spread(0, cut[0].if_not));
-    return converted(converted(total.id(), is_narrow(n.type) ? dtype::f32 : n.type, n.at), n.type, n.at);
+    const int id = converted(converted(total.id(), is_narrow(n.type) ? dtype::f32 : n.type, n.at), n.type, n.at);
+    return is_product ? id : add_exact_link(g_, id, last, n.at);
+  }
+  constexpr exact_operand cut_of(const node& n, exact_parts parts, const exact_cut& how, bool is_product, bool is_by_row) {
+    if (is_product) return parts.cut_factor(how);
+    if (is_by_row) return parts.cut_rows(how);
+    return parts.cut_all(how, is_one_of<scatter_op>(n) ? add_is_added(n) : -1);
+  }
+  /// Which updates of a scatter fall into the table; -1: all do.
+  constexpr int add_is_added(const node& n) {
+    if (indexing::beyond_of(n) != out_of_range::fill) return -1;
+    const extents updates = operand_of(g_, n, 1).shape;  // a copy: the graph grows
+    const int all = add_constant(g_, dtype::pred, n.shape, 0, 1, n.at);
+    return add_gather_like(g_, n, all, n.operands[0], updates, n.at);
   }
   /// The operator, of parts.
   constexpr int of_parts(const node& like, const exact_terms& t, std::initializer_list<int> parts) {

@@ -28,6 +28,8 @@ class reproducer {
     const std::size_t count = static_cast<std::size_t>(last_ - first_);
     number_.resize(count, -1);
     begins_.resize(count, -1);
+    is_exact_.resize(count, false);
+    sums_.find_exact(first_, is_exact_);
     const int region = g_.open_region, scope = g_.open_scope;
     for (int i = first_; i < last_ && !g_.failed(); ++i) emit(i);
     g_.open_region = region;
@@ -60,7 +62,7 @@ class reproducer {
     g_.open_region = n.region;
     g_.open_scope = n.scope;
     const std::size_t begin = g_.nodes.size();
-    const adds_up what = sums_.class_of(n);
+    const adds_up what = is_exact_[place(i)] ? adds_up::nothing : sums_.class_of(n);
     int id = static_cast<int>(begin);
     if (what == adds_up::sums) {
       id = sums_.add(n);
@@ -103,6 +105,7 @@ class reproducer {
   int first_, last_;
   std::size_t recomputed_;
   std::vector<int> number_, begins_;  // by node
+  std::vector<bool> is_exact_;        // by node: a sum that was cut before, within a reproducible function in this one
 };
 
 }  // namespace gspmd::detail

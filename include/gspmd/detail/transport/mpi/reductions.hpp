@@ -31,7 +31,7 @@ class mpi_reductions {
       return all_reduce_by_messages(m_.messages(), m_.work.receive_scratch, kind, m_.size(), m_.self, elems, in, out);
     if (m_.window() != nullptr) return m_.window()->all_reduce(combiner_of<T>(kind), elems, in, out);
     if (mpi_movements::are_few<T>(elems * m_.size())) return all_reduce_gathered(elems, kind, in, out);
-    if (is_reduced_here<T>(kind) || (std::is_floating_point_v<T> && (kind == monoid::maximum || kind == monoid::minimum)))
+    if (is_reduced_here<T>(kind))
       return all_reduce_by_messages(m_.messages(), m_.work.receive_scratch, kind, m_.size(), m_.self, elems, in, out);
     m_.roll_call();
     m_.messages().for_each_piece(elems, [&](std::int64_t begin, int count) {
@@ -78,14 +78,11 @@ class mpi_reductions {
 
  private:
   /// MPI has no bf16, the sums of Open MPI 4.1 saturate where integers of 8 and 16 bits must wrap around (its op/avx), and MPICH 4.0 takes
-  /// the maximum of unsigned integers as if they were signed.
-  template <class T>
-  static constexpr bool may_be_reduced_here =
-      own_element<T> || is_narrow(dtype_of<T>()) || (std::is_unsigned_v<T> && !std::is_same_v<T, bool>);
+  /// the maximum of unsigned integers as if they were signed. Of a number and a NaN, MPI's maximum is either.
   template <class T>
   static constexpr bool is_reduced_here(monoid kind) {
-    return may_be_reduced_here<T> &&
-           (own_element<T> || is_narrow(dtype_of<T>()) || kind == monoid::maximum || kind == monoid::minimum);
+    constexpr bool is_number = std::is_floating_point_v<T> || (std::is_unsigned_v<T> && !std::is_same_v<T, bool>);
+    return own_element<T> || is_narrow(dtype_of<T>()) || (is_number && (kind == monoid::maximum || kind == monoid::minimum));
   }
 
   /// A few values, on which programs decide: every member reduces all of them in the order of the members, as in shared memory.
