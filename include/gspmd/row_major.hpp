@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/tree.hpp"
 
