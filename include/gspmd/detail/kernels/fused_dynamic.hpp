@@ -97,7 +97,7 @@ inline void for_each_part(const fused_code& code, std::int16_t load, const void*
   for_each_run(code.group.loop, b, [&](const std::int64_t* begin, std::int64_t all, std::int64_t first) {
     std::int64_t index[max_rank];
     for (int d = 0; d <= last; ++d) index[d] = code.begin[d] + begin[d];
-    const auto first_column = index[last];
+    const auto first_column = code.begin[last] + begin[last];
     const auto until = [&](int d, std::int64_t most) {  // so many indices along d follow each other in one place
       for (const auto& along : o.offsets) {
         const auto i = index[along.dim] + along.by, end = i < 0 ? 0 : loop[along.dim];
