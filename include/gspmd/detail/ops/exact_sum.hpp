@@ -73,7 +73,7 @@ class exact_sum {
     return add_elementwise(g_, opcode::add, {id, zero}, n.at);
   }
   /// Marks the sums that are exact already, from node `first` on: those that a total reads, or the sums of them that it reads.
-  constexpr void find_exact(int first, std::vector<bool>& is_exact) const {
+  constexpr void find_exact(int first, std::vector<int>& is_exact) const {
     std::vector<int> open;
     for (int i = first; i < static_cast<int>(g_.nodes.size()); ++i)
       if (is_one_of<exact_sum_op, exact_product_op>(at(i))) open.push_back(at(i).operands[0]);
@@ -81,7 +81,7 @@ class exact_sum {
       const int i = open.back();
       open.pop_back();
       if (i < first) continue;
-      is_exact[static_cast<std::size_t>(i - first)] = true;
+      is_exact[static_cast<std::size_t>(i - first)] = 1;
       if (at(i).op == opcode::add)
         for (const int o : at(i).operands) open.push_back(o);
     }

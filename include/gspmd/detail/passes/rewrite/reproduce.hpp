@@ -28,7 +28,7 @@ class reproducer {
     const std::size_t count = static_cast<std::size_t>(last_ - first_);
     number_.resize(count, -1);
     begins_.resize(count, -1);
-    is_exact_.resize(count, false);
+    is_exact_.resize(count, 0);
     sums_.find_exact(first_, is_exact_);
     const int region = g_.open_region, scope = g_.open_scope;
     for (int i = first_; i < last_ && !g_.failed(); ++i) emit(i);
@@ -62,7 +62,7 @@ class reproducer {
     g_.open_region = n.region;
     g_.open_scope = n.scope;
     const std::size_t begin = g_.nodes.size();
-    const adds_up what = is_exact_[place(i)] ? adds_up::nothing : sums_.class_of(n);
+    const adds_up what = is_exact_[place(i)] != 0 ? adds_up::nothing : sums_.class_of(n);
     int id = static_cast<int>(begin);
     if (what == adds_up::sums) {
       id = sums_.add(n);
@@ -105,7 +105,8 @@ class reproducer {
   int first_, last_;
   std::size_t recomputed_;
   std::vector<int> number_, begins_;  // by node
-  std::vector<bool> is_exact_;        // by node: a sum that was cut before, within a reproducible function in this one
+  std::vector<int>
+      is_exact_;  // 0 or 1 by node (Clang makes no constants of vectors of bool): a sum that was cut before, within a reproducible function in this one
 };
 
 }  // namespace gspmd::detail
