@@ -231,22 +231,40 @@ bool is_known_refusal(const std::string& line) {
   return false;
 }
 
+/// Fails where an output has other bits on one device than on the mesh.
+void compare_bits(const planned_program& p, const std::vector<any_array>& on_mesh, const std::vector<any_array>& alone) {
+  for (std::size_t k = 0; k < on_mesh.size(); ++k)
+    if (on_mesh[k].bytes != alone[k].bytes)
+      fail("the output " + p.value(p.built.outputs[k]).name + " is reproducible, and has other bits on one device");
+}
+
 void run(const json& document, const planned_program& p) {
   const auto inputs = made_inputs(p);
   error_list errors;
   const auto alone = plan(document, devices::one, errors);
   if (!alone) fail("planned on the mesh, refused on one device: " + errors.lines()[0]);
+  // A reproducible program computes what the program computes that it is made of, up to the same rounding.
+  const bool is_reproducible = document.value("reproducible", false);
+  std::optional<planned_program> as_written;
+  if (is_reproducible) {
+    json written = document;
+    written.erase("reproducible");
+    as_written = plan(written, devices::of_mesh, errors);
+    if (!as_written) fail("planned where it is reproducible, refused where it is not: " + errors.lines()[0]);
+  }
   std::vector<reference::host_array> arrays;
   for (const auto& a : inputs) arrays.push_back(as_reference(a));
   // In an explicit or manual document what devices hold in its local view are values of the program of one device.
-  const auto& naive = is_strict(document) ? *alone : p;
+  const auto& naive = is_strict(document) ? *alone : is_reproducible ? *as_written : p;
   if (!is_small(naive)) return;
   const reference::rounding expected(naive.plan.graph(), arrays);
   if (!expected.is_known()) return;  // a loop may take any time
   regions_run += p.plan.graph().has_regions ? 1 : 0;
-  compare(p, run_on(p.built.devices_part ? "threads" : "simulated", p.program(), pointers_to(inputs)), naive, expected,
-          "on the mesh");
-  compare(p, run_on("self", alone->program(), pointers_to(inputs)), naive, expected, "on one device");
+  const auto on_mesh = run_on(p.built.devices_part ? "threads" : "simulated", p.program(), pointers_to(inputs));
+  const auto on_one = run_on("self", alone->program(), pointers_to(inputs));
+  compare(p, on_mesh, naive, expected, "on the mesh");
+  compare(p, on_one, naive, expected, "on one device");
+  if (is_reproducible) compare_bits(p, on_mesh, on_one);
 }
 
 }  // namespace
