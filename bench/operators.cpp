@@ -40,7 +40,7 @@ graph mlp(const mesh_info& mesh, std::int64_t operators) {
   }
   const value error = h - y;
   const value loss = mean(error * error);
-  detail::differentiator gradients(g, loss.id());
+  detail::differentiator gradients(g, loss.id(), weights.front().id());
   g.outputs.push_back(loss.id());
   for (const value w : weights) g.outputs.push_back((w - 0.1 * value(&g, gradients.by(w.id()))).id());
   return detail::canonical_order(g);
