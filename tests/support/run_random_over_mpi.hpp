@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gspmd/comm/mpi.hpp"
+#include "gspmd/detail/passes/order/hide_collectives.hpp"
 #include "gspmd/detail/transport/meeting_delay.hpp"
 #include "support/run_random.hpp"
 
@@ -26,7 +27,7 @@ class mpi_lots {
 
   /// Takes a program into the lot, and runs the lot if it is full; returns what is wrong with its outputs.
   std::string add(random_program program) {
-    lot_.push_back(std::make_unique<planned>(std::move(program)));
+    lot_.push_back(std::make_unique<planned>(std::move(program), lot_.size() % 2 == 0));
     return lot_.size() == programs_of_lot ? run() : std::string();
   }
   /// Runs what is left.
@@ -61,8 +62,14 @@ class mpi_lots {
   }
 
   struct planned {
-    explicit planned(random_program made) : program(std::move(made)), plan(ir::make_plan(program.g, program.mesh)) {
+    planned(random_program made, bool is_overlapped)
+        : program(std::move(made)), plan(ir::make_plan(program.g, program.mesh, asked(is_overlapped))) {
       ir::overlap_moves(plan, 1);
+    }
+    static ir::plan_request asked(bool is_overlapped) {
+      ir::plan_request request;
+      if (is_overlapped) request.hide = ir::hide_collectives;
+      return request;
     }
     random_program program;
     ir::plan plan;

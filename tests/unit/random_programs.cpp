@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "gspmd/comm/simulated.hpp"
+#include "gspmd/detail/passes/order/hide_collectives.hpp"
 #include "gspmd/detail/passes/rewrite/canonical.hpp"
 #include "support/equal_plans.hpp"
 #include "support/run_random_on_threads.hpp"
@@ -16,18 +17,21 @@
 TEST_CASE("random programs on simulated devices equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
   const auto count = reference::programs(10000);
-  std::uint64_t collectives = 0, in_bodies = 0, large_meshes = 0, narrow = 0;
+  std::uint64_t collectives = 0, in_bodies = 0, large_meshes = 0, narrow = 0, started = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed);
     gspmd::detail::plan_request request;
     if (seed % 8 == 3) request.saving = 1 + static_cast<int>(seed / 8 % 4);  // as where memory is short
     if (seed % 8 == 5)
       request.network.one_switch.per_kib = std::int64_t{1} << 40;  // bytes are dear: another plan is searched for
+    if (seed % 8 == 1 || seed % 16 == 13) request.hide = gspmd::detail::hide_collectives;
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh, request);
     const gspmd::detail::plan_view view(plan);
     for (const auto& s : plan.steps) {
       collectives += s.bytes_sent > 0 ? 1 : 0;
       in_bodies += s.bytes_sent > 0 && s.times > 1 ? 1 : 0;
+      using namespace gspmd::detail::kernels;
+      started += gspmd::detail::is<start_combine>(s) || gspmd::detail::is<start_move>(s) ? 1 : 0;
     }
     large_meshes += program.device_count() > 8 ? 1 : 0;
     bool has_narrow = false;  // or unsigned
@@ -49,6 +53,7 @@ TEST_CASE("random programs on simulated devices equal the naive reference") {
   CHECK(in_bodies > count / 50);
   CHECK(large_meshes > count / 5);
   CHECK(narrow > count / 20);
+  CHECK(started > count / 20);
 }
 
 namespace {
@@ -112,7 +117,9 @@ TEST_CASE("random programs on threads equal the naive reference") {
   const auto count = reference::programs(10000) / 10;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed);
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    gspmd::detail::plan_request request;
+    if (seed % 3 == 1) request.hide = gspmd::detail::hide_collectives;
+    const auto plan = gspmd::detail::make_plan(program.g, program.mesh, request);
     const gspmd::detail::plan_view view(plan);
     const auto on_threads = reference::run_and_check_on_threads(program, view);
     if (!on_threads.empty()) FAIL_CHECK(on_threads);

@@ -183,6 +183,12 @@ class mesh {
     }
     return result;
   }
+  /// The same mesh, of whose plans something else is asked.
+  [[nodiscard]] mesh with_request(const detail::plan_request& asked) const {
+    auto other = info();
+    other.request = asked;
+    return with_info(other);
+  }
   /// The same devices with one axis cut in two (detail/passes/rewrite/sub_axes.hpp).
   [[nodiscard]] mesh with_cut(detail::axis_cut cut) const { return with_info(detail::cut_axis(held_->info, cut)); }
 

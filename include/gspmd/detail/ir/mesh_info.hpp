@@ -6,6 +6,7 @@
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/network_rates.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/text.hpp"
 
 namespace gspmd::detail {
@@ -50,6 +51,7 @@ struct view_axis {
 };
 inline constexpr int max_view_axes = 32;
 
+struct plan;
 /// The request that a plan is made for, besides the program and the mesh.
 struct plan_request {
   network_rates network;         // what plans are chosen by
@@ -57,6 +59,7 @@ struct plan_request {
   int saving = 0;                // what is given up for that, see save_memory.hpp
   bool is_searched = false;      // plans are searched (choose/plan_search.hpp)
   bool is_checked = false;       // runs compare what devices should hold alike (run/equality_check.hpp)
+  void (*hide)(plan&, span<const int> base, const network_rates&) = nullptr;  // starts collectives beside work (hide_collectives.hpp)
 };
 
 /// A mesh with the names of its axes, what annotations and messages speak of, and what is asked of plans for it.

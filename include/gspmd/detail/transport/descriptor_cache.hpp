@@ -102,12 +102,14 @@ class descriptor_cache {
     }
     slots_ = std::move(larger);
   }
+  /// Collectives that are under way read their values still: these go when the next ones do.
   void clear() {
-    for (auto& known : slots_) known.reset();
+    before_ = std::exchange(slots_, std::vector<std::unique_ptr<entry>>(16));
     count_ = 0;
   }
 
   std::vector<std::unique_ptr<entry>> slots_ = std::vector<std::unique_ptr<entry>>(16);  // a power of 2, half of them free
+  std::vector<std::unique_ptr<entry>> before_;
   std::size_t count_ = 0;
 };
 

@@ -353,10 +353,12 @@ struct memory_pass {
       const steps_result& made = before.template of<steps_pass>();
       plan p = made.steps;
       put_in_order(p, span<const int>(order.of.data(), order.of.size()));
+      hide(before, p, made.base);
       place_in_memory(p, made.base);
       return p;
     } else {
       steps_result made = before.template take<steps_pass>();
+      hide(before, made.steps, made.base);
       place_in_memory(made.steps, std::move(made.base));
       return std::move(made.steps);
     }
@@ -365,6 +367,12 @@ struct memory_pass {
     plan_lengths sizes = before.template lengths<steps_pass>().steps;
     sizes.shared_inputs = before.output_count();
     return list_sizes<plan>::of_names(sizes);
+  }
+
+ private:
+  static constexpr void hide(const auto& before, plan& p, const vec<int>& base) {
+    const plan_request& asked = before.request();
+    if (asked.hide != nullptr) asked.hide(p, span<const int>(base.data(), base.size()), asked.network);
   }
 };
 

@@ -80,7 +80,7 @@ class mpi_group {
   template <class T>
   void start(const mesh_shape& mesh, span<const movement> all, const movement_route* const* routes, const T* const* in,
              T* const* out) {
-    finish_all();
+    if (m_.size() > 1 && m_.window() != nullptr) finish_all();
     const void* sources[most_moved_together]{};
     void* results[most_moved_together]{};
     std::copy_n(in, all.size(), sources);
@@ -97,7 +97,6 @@ class mpi_group {
     const auto& r = all[0];
     const auto& route = *routes[0];
     if (m_.window() == nullptr) {
-      started_.finish();
       m_.begin(subject_of(mesh, r, dtype_of<T>()));
       started_reductions_.start(route, combiner_of<T>(r.reduced_by), in[0], out[0]);
       return;
@@ -115,11 +114,14 @@ class mpi_group {
   }
   /// Ends what fills `out`, and what was started before it.
   void finish(const void* out) {
-    if (started_.fills(out)) started_.finish();
+    started_.finish(out);
     started_reductions_.finish(out);
   }
   /// Moves on what is under way, without waiting.
-  void go_on() { started_reductions_.go_on(); }
+  void go_on() {
+    started_.go_on();
+    started_reductions_.go_on();
+  }
 
   template <class T>
   void reduce(const mesh_shape& mesh, const reduction& r, const reduction_route& route, const T* in, T* out) {
