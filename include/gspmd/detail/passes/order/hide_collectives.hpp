@@ -14,8 +14,8 @@ namespace gspmd::detail {
 
 /// Puts work beside collectives: before memory is placed, of an automatic program (overlapped.hpp). XLA calls this latency hiding.
 ///
-/// 1. Backwards through the steps: a collective goes before so much work as takes its time on the network, as far as what it sends is
-///    there. Weights are gathered ahead.
+/// 1. Backwards through the steps: before its first reader a collective has so much work as takes its time on the network, as far as what it
+///    sends is there. Weights are gathered ahead.
 /// 2. Forwards: what reads a collective that is still under way then waits, with all that reads that, and other work goes on. Gradients are
 ///    reduced while others are computed, and updates follow.
 ///
@@ -26,7 +26,7 @@ class collective_hider {
  public:
   /// `base`: by value, the one whose memory it shares.
   constexpr collective_hider(plan& p, span<const int> base, const network_rates& net)
-      : plan_(p), base_(base), net_(net), maker_(p.values.size(), -1), state_(p.values.size(), there) {}
+      : plan_(p), view_(p), base_(base), net_(net), maker_(p.values.size(), -1), uses_(p.steps.size(), 0), state_(p.values.size(), there) {}
 
   constexpr void run() {
     vec<int> order;
@@ -62,8 +62,8 @@ class collective_hider {
     return may_be_started(s) && !(is_mapped(s) && table_of<index_map>(plan_)[s.spec].has_margins());
   }
   [[nodiscard]] constexpr std::int64_t time_of(const plan_step& s) const {
-    if (is_hidden(s)) return time_of_collective(plan_.mesh, net_, s.collective, s.axes, s.bytes_sent);
-    if (communicates(s) || facts_of(s).work != step_work::computes || s.times == 0) return 0;
+    if (is_hidden(s)) return time_of_collective(plan_.mesh, net_, s.collective, facts_of(s).axes(view_, s), s.bytes_sent);
+    if (s.bytes_sent > 0 || facts_of(s).work != step_work::computes || s.times == 0) return 0;
     operator_work work{plan_.nodes[s.node].work.flops / s.times, 0};
     for (const auto* list : {&s.operands, &s.results})
       for (int k = 0; k < list->count; ++k) {
@@ -73,51 +73,53 @@ class collective_hider {
     return net_.time_of(work);
   }
 
+  /// A collective goes to its first reader, and from there forwards.
   constexpr vec<int> started_ahead(const vec<int>& steps) {
     vec<int> backwards;
-    vec<pending> queue;  // collectives that stand behind, the last one first
+    vec<pending> queue;  // collectives whose readers stand behind, the last one first
     std::size_t placed = 0;
-    for (const int i : steps)
+    for (const int i : steps) {
       for (int k = 0; k < at(i).results.count; ++k) maker_[result(at(i), k)] = i;
-    const auto place = [&] { backwards.push_back(queue[placed++].step); };
+      for (int k = 0; k < at(i).operands.count; ++k)
+        if (const int m = maker_[operand(at(i), k)]; m >= steps.front()) ++uses_[m];
+    }
+    vec<std::uint8_t> is_unread(steps.size(), 0);
+    for (std::size_t n = 0; n < steps.size(); ++n) is_unread[n] = uses_[steps[n]] == 0 ? 1 : 0;
+    const auto put = [&](int i) {
+      backwards.push_back(i);
+      for (int k = 0; k < at(i).operands.count; ++k)
+        if (const int m = maker_[operand(at(i), k)]; m >= steps.front() && --uses_[m] == 0 && is_hidden(at(m)))
+          queue.push_back({m, time_of(at(m))});
+    };
+    const auto put_first = [&] { put(queue[placed++].step); };
     for (std::size_t n = steps.size(); n-- > 0;) {
-      const plan_step& s = at(steps[n]);
-      for (std::size_t q = queue.size(); q-- > placed;) {
-        bool is_made_here = false;
-        for (int k = 0; k < at(queue[q].step).operands.count; ++k)
-          is_made_here = is_made_here || maker_[operand(at(queue[q].step), k)] == steps[n];
-        if (!is_made_here) continue;
-        while (placed <= q) place();
-      }
-      const auto time = time_of(s);
-      if (is_hidden(s)) {
-        queue.push_back({steps[n], time});
+      const int i = steps[n];
+      if (is_hidden(at(i))) {
+        if (is_unread[n] != 0) queue.push_back({i, time_of(at(i))});
         continue;
       }
-      backwards.push_back(steps[n]);
-      for (auto left = time; left > 0 && placed < queue.size();) {
-        auto& first = queue[placed].time;
-        const auto hidden = first < left ? first : left;
-        left -= hidden;
-        first -= hidden;
-        if (first == 0) place();
-      }
+      while (uses_[i] > 0) put_first();
+      const auto known = queue.size();  // its own operands come before it
+      put(i);
+      pass(time_of(at(i)), queue, placed, known, put_first);
     }
-    while (placed < queue.size()) place();
+    while (placed < queue.size()) put_first();
     vec<int> order;
     for (std::size_t n = backwards.size(); n-- > 0;) order.push_back(backwards[n]);
     return order;
   }
 
+  /// A collective of what was there before the stretch has its place by now: it goes ahead of a step that waits only where work does.
   constexpr vec<int> delayed(const vec<int>& steps) {
     vec<int> order, waiting;
     vec<pending> queue;  // collectives under way, the first one first
     std::size_t over = 0;
+    bool is_idle = false;  // a step waits, and no work has gone ahead of it
     for (const int i : steps) set(i, to_be_made);
-    const auto is_ready = [&](int i) {
+    const auto may_go = [&](int i) {
       for (int k = 0; k < at(i).operands.count; ++k)
         if (state_[operand(at(i), k)] != there) return false;
-      return true;
+      return !is_idle || !is_hidden(at(i)) || maker_[operand(at(i), 0)] >= steps.front();
     };
     const auto end_first = [&] { set(queue[over++].step, there); };
     const auto go = [&](int i) {
@@ -127,45 +129,56 @@ class collective_hider {
         queue.push_back({i, time_of(at(i))});
         return;
       }
+      is_idle = false;
       set(i, there);
-      for (auto left = time_of(at(i)); left > 0 && over < queue.size();) {
-        auto& first = queue[over].time;
-        const auto hidden = first < left ? first : left;
-        left -= hidden;
-        first -= hidden;
-        if (first == 0) end_first();
-      }
+      pass(time_of(at(i)), queue, over, queue.size(), end_first);
+    };
+    const auto go_or_wait = [&](int i, vec<int>& list) {
+      if (may_go(i)) return go(i);
+      is_idle = is_idle || list.empty();
+      list.push_back(i);
     };
     // Those that wait, in their order, as far as they need not any more.
     const auto go_on = [&] {
-      for (bool any = true; any;) {
-        any = false;
+      for (bool any = true; any && !waiting.empty();) {
         vec<int> still;
-        for (const int i : waiting)
-          if (is_ready(i)) go(i), any = true;
-          else still.push_back(i);
+        is_idle = false;
+        for (const int i : waiting) go_or_wait(i, still);
+        any = still.size() < waiting.size();
         waiting = std::move(still);
       }
     };
     for (const int i : steps) {
       const auto ended = over;
-      if (is_ready(i)) go(i);
-      else waiting.push_back(i);
+      go_or_wait(i, waiting);
       if (over != ended) go_on();
     }
     for (go_on(); !waiting.empty(); go_on()) end_first();
     while (over < queue.size()) end_first();
     return order;
   }
+  /// Work of so much time hides collectives, the one at `first` and those behind it up to `last`; `end()` takes the first one away.
+  template <class End>
+  static constexpr void pass(std::int64_t time, vec<pending>& queue, const std::size_t& first, std::size_t last, End end) {
+    while (time > 0 && first < last) {
+      auto& left = queue[first].time;
+      const auto hidden = left < time ? left : time;
+      time -= hidden;
+      left -= hidden;
+      if (left == 0) end();
+    }
+  }
   constexpr void set(int step, readiness r) {
     for (int k = 0; k < at(step).results.count; ++k) state_[result(at(step), k)] = r;
   }
 
   plan& plan_;
+  plan_view view_;
   span<const int> base_;
   const network_rates& net_;
-  vec<int> maker_;            // by value: the step of this stretch that makes it; -1: none
-  vec<std::uint8_t> state_;   // by value: readiness
+  vec<int> maker_;           // by value: the last step so far that makes it; -1: none
+  vec<int> uses_;            // by step: how often what it makes is read in its stretch
+  vec<std::uint8_t> state_;  // by value: readiness
 };
 
 constexpr void hide_collectives(plan& p, span<const int> base, const network_rates& net) { collective_hider(p, base, net).run(); }

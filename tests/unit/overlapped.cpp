@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// Collectives that the planner starts ahead: where they stand, that nothing else changes, and the same plan on both paths. Random programs
+// are in random_programs.cpp, and over MPI.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include <gspmd/comm/threads.hpp>
+#include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/overlapped.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/on_network.hpp>
+#include <gspmd/overlapped.hpp>
+
+#include "support/equal_plans.hpp"
+
+namespace overlapped_programs {
+
+using namespace gspmd;
+using pod = mesh<axis<"data", 4>>;
+constexpr auto train = [](auto x, auto w1, auto w2, auto w3) {
+  const auto h1 = relu(einsum<"bd,df->bf">(x, w1));
+  const auto h2 = relu(einsum<"bd,df->bf">(h1, w2));
+  const auto y = einsum<"bd,df->bf">(h2, w3);
+  const auto [g1, g2, g3] = grad(0.5 * sum(y * y), std::tuple{w1, w2, w3});
+  return std::tuple{w1 - 0.00001 * g1, w2 - 0.00001 * g2, w3 - 0.00001 * g3};
+};
+// Weights that are split over the devices that split the batch; 510 rows, of which the last device has 126.
+using weight = in<float, dims<64, 64>, split<"data", _>>;
+template <class Mesh>
+using step_on = compile<train, Mesh, in<float, dims<510, 64>, split<"data", _>>, weight, weight, weight>;
+using plain = step_on<pod>;
+using hiding = step_on<overlapped<pod>>;
+
+/// The numbers of the steps that start collectives, of those that finish them, and of products.
+struct places {
+  std::vector<int> started, finished, products;
+
+  explicit constexpr places(const detail::plan_view& p) {
+    using namespace detail;
+    for (int i = 0; i < static_cast<int>(p.steps.size()); ++i) {
+      const auto& s = p.steps[static_cast<std::size_t>(i)];
+      if (is<kernels::start_move>(s) || is<kernels::start_combine>(s)) started.push_back(i);
+      if (is<kernels::finish_move>(s) || is<kernels::finish_combine>(s)) finished.push_back(i);
+      if (!communicates(s) && facts_of(s).role == step_role::plain && facts_of(s).work == step_work::computes) products.push_back(i);
+    }
+  }
+};
+
+static_assert(plain::collectives == hiding::collectives && plain::traffic.bytes == hiding::traffic.bytes);
+static_assert(places(plain::view).started.empty());
+// All but the first gather, for which nothing can be done, and the last reduction.
+static_assert(places(hiding::view).started.size() == places(hiding::view).finished.size());
+static_assert(places(hiding::view).started.size() >= 4);
+static_assert(hiding::peak_bytes_per_device >= plain::peak_bytes_per_device);
+
+template <class Step>
+std::vector<float> trained(const auto& backend) {
+  array<float> x({510, 64});
+  array<float> w[3] = {array<float>({64, 64}), array<float>({64, 64}), array<float>({64, 64})};
+  unsigned seed = 7;
+  const auto fill = [&](array<float>& a) {
+    for (auto& e : a) e = static_cast<float>((seed = seed * 1664525U + 1013904223U) >> 16) / 65536.0F - 0.5F;
+  };
+  fill(x);
+  for (auto& each : w) fill(each);
+  std::vector<float> all;
+  for (int round = 0; round < 3; ++round) {
+    auto [a, b, c] = run<Step>(backend, x, w[0], w[1], w[2]);
+    w[0] = a, w[1] = b, w[2] = c;
+  }
+  for (const auto& each : w) all.insert(all.end(), each.begin(), each.end());
+  return all;
+}
+
+}  // namespace overlapped_programs
+
+TEST_CASE("overlapped: what is computed stays what it is, to the bit, on every backend") {
+  using namespace overlapped_programs;
+  const auto expected = trained<plain>(simulated{});
+  CHECK(trained<hiding>(simulated{}) == expected);
+  CHECK(trained<hiding>(threads{}) == expected);
+  CHECK(std::any_of(expected.begin(), expected.end(), [&](float e) { return e != expected.front(); }));
+}
+
+TEST_CASE("overlapped: the same plan on both paths, and no earlier than the time on the network asks for") {
+  using namespace overlapped_programs;
+  const auto planned_on = [](const dynamic::mesh& m, std::int64_t width) {
+    const auto w = dynamic::in<float>({width, width}, {"data", ""});
+    return dynamic::compile([](value x, value a, value b, value c) { return train(x, a, b, c); }, m,
+                            dynamic::in<float>({510 * width / 64, width}, {"data", ""}), w, w, w);
+  };
+  const dynamic::mesh m({{"data", 4}});
+  const auto program = planned_on(dynamic::overlapped(m), 64);
+  CHECK(reference::difference(program.view(), hiding::view) == "");
+  // The second weight is gathered beside the first product where a network takes less time for it than that; where it takes longer than all
+  // products together, all weights are before it.
+  const auto before_first_product = [&](double bytes_per_second) {
+    const auto p = planned_on(dynamic::overlapped(m.on(network(1e9, bytes_per_second, 0))), 240);
+    const places at(p.view());
+    return std::count_if(at.started.begin(), at.started.end(), [&](int i) { return i < at.products.front(); });
+  };
+  CHECK(before_first_product(1e12) == 0);
+  CHECK(before_first_product(1e3) == 2);
+}
