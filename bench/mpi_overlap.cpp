@@ -47,8 +47,8 @@ using step = compile<train, Mesh, in<float, dims<devices * rows, width>, split<"
 using matrix = std::vector<float>;
 using weights = std::array<matrix, layers>;
 
-void product(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* b,
-             float* c) {
+void product(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
+             const float* b, float* c) {
   cblas_sgemm(CblasRowMajor, ta, tb, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), 1, a,
               static_cast<int>(ta == CblasNoTrans ? k : m), b, static_cast<int>(tb == CblasNoTrans ? n : k), 0, c,
               static_cast<int>(n));
@@ -136,7 +136,8 @@ int main(int argc, char** argv) {
     const auto me = static_cast<unsigned>(comm.device(0));
     matrix x;
     fill(x, rows * width, 1U + me, 1);
-    std::array<way, 4> ways{{{"gspmd, one after the other"}, {"gspmd, overlapped"}, {"by hand, blocking"}, {"by hand, overlapped"}}};
+    std::array<way, 4> ways{
+        {{"gspmd, one after the other"}, {"gspmd, overlapped"}, {"by hand, blocking"}, {"by hand, overlapped"}}};
     std::array<weights, 4> w;
     for (auto& of_way : w)
       for (unsigned k = 0; k < layers; ++k) fill(of_way[k], part * width, 21U + 2 * k + me, 0.12F);
@@ -168,9 +169,9 @@ int main(int argc, char** argv) {
           if (!(std::abs(of_way[k][i] - w[0][k][i]) <= 1e-4F)) throw error("the weights differ");
     if (me != 0) return;
     for (const auto& each : ways)
-      std::printf("FSDP, 4 layers of %lld   %-28s %8.2f ms   of by hand, overlapped %.2f (%.2f-%.2f)\n", static_cast<long long>(width),
-                  each.name, bench::quantile(each.ms, 0.5), bench::quantile(each.ratio, 0.5), bench::quantile(each.ratio, 0.25),
-                  bench::quantile(each.ratio, 0.75));
+      std::printf("FSDP, 4 layers of %lld   %-28s %8.2f ms   of by hand, overlapped %.2f (%.2f-%.2f)\n",
+                  static_cast<long long>(width), each.name, bench::quantile(each.ms, 0.5), bench::quantile(each.ratio, 0.5),
+                  bench::quantile(each.ratio, 0.25), bench::quantile(each.ratio, 0.75));
     bench::all_targets.add("FSDP, overlapped", bench::quantile(ways[1].ratio, 0.5), 1.05);
     bench::all_targets.print();
   });

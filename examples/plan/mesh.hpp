@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <gspmd/dynamic/overlapped.hpp>
 #include <gspmd/on_network.hpp>
 
 #include "operators.hpp"
@@ -38,13 +39,15 @@ class mesh_reader {
       if (bytes->is_number_integer() && *bytes > 0) memory = bytes->get<std::int64_t>();
       else errors_.add(path(at, "memory_per_device").str(), "is " + found(*bytes) + ", not a positive number of bytes");
     }
-    const bool is_checked = read_bool(reader, "checked"), is_searched = read_bool(reader, "searched");
+    const bool is_checked = read_bool(reader, "checked"), is_searched = read_bool(reader, "searched"),
+               is_overlapped = read_bool(reader, "overlapped");
     reader.refuse_unknown();
     if (errors_.count() != before) return {};
     try {
       gspmd::dynamic::mesh mesh(axes, order);
       if (is_checked) mesh = mesh.checked();
       if (is_searched) mesh = mesh.searched();
+      if (is_overlapped) mesh = gspmd::dynamic::overlapped(mesh);
       return network ? mesh.on(*network) : mesh;
     } catch (const gspmd::error& e) {
       errors_.add(at.str(), e.text());

@@ -14,8 +14,8 @@ namespace gspmd {
 /// is named), and finished where its result is read; what reads it waits while other work goes on. Weights that are split are gathered
 /// ahead of the layer that takes them, gradients reduced while those of the layers before are computed (GSPMD 4.6 hides halos likewise).
 ///
-/// What is sent stays what it is, and results keep their bits, but for reductions between nodes, where MPI's own calls do the blocking ones. What
-/// is under way takes memory: `peak_bytes_per_device` counts it. It gains between nodes; where devices share memory a collective is work
+/// Plans send what they sent, and results keep their bits, but for reductions between nodes, where MPI's own calls do the blocking ones. A collective
+/// under way takes memory: `peak_bytes_per_device` counts it. It gains between nodes; where devices share memory a collective is work
 /// of the processor itself, and nothing is hidden. At run time: dynamic::overlapped(mesh) (gspmd/dynamic/overlapped.hpp).
 ///
 ///     using step = compile<train, overlapped<pod>, in<float, dims<64, 4096>, split<"data", _>>, ...>;

@@ -46,7 +46,8 @@ struct places {
       const auto& s = p.steps[static_cast<std::size_t>(i)];
       if (is<kernels::start_move>(s) || is<kernels::start_combine>(s)) started.push_back(i);
       if (is<kernels::finish_move>(s) || is<kernels::finish_combine>(s)) finished.push_back(i);
-      if (!communicates(s) && facts_of(s).role == step_role::plain && facts_of(s).work == step_work::computes) products.push_back(i);
+      if (!communicates(s) && facts_of(s).role == step_role::plain && facts_of(s).work == step_work::computes)
+        products.push_back(i);
     }
   }
 };

@@ -26,7 +26,13 @@ class collective_hider {
  public:
   /// `base`: by value, the one whose memory it shares.
   constexpr collective_hider(plan& p, span<const int> base, const network_rates& net)
-      : plan_(p), view_(p), base_(base), net_(net), maker_(p.values.size(), -1), uses_(p.steps.size(), 0), state_(p.values.size(), there) {}
+      : plan_(p),
+        view_(p),
+        base_(base),
+        net_(net),
+        maker_(p.values.size(), -1),
+        uses_(p.steps.size(), 0),
+        state_(p.values.size(), there) {}
 
   constexpr void run() {
     vec<int> order;
@@ -53,6 +59,18 @@ class collective_hider {
     std::int64_t time = 0;  // picoseconds that nothing hides yet
   };
 
+  /// Work of so much time hides collectives, the one at `first` and those behind it up to `last`; `end()` takes the first one away.
+  // Before those that call it: Clang instantiates no template in a class of which it has not read the body yet.
+  template <class End>
+  static constexpr void pass(std::int64_t time, vec<pending>& queue, const std::size_t& first, std::size_t last, End end) {
+    while (time > 0 && first < last) {
+      auto& left = queue[first].time;
+      const auto hidden = left < time ? left : time;
+      time -= hidden;
+      left -= hidden;
+      if (left == 0) end();
+    }
+  }
   [[nodiscard]] constexpr const plan_step& at(int i) const { return plan_.steps[i]; }
   [[nodiscard]] constexpr bool stays(int i) const { return facts_of(at(i)).role >= step_role::hands_on; }
   [[nodiscard]] constexpr int operand(const plan_step& s, int k) const { return base_[plan_.slots[s.operands.begin + k]]; }
@@ -156,17 +174,6 @@ class collective_hider {
     for (go_on(); !waiting.empty(); go_on()) end_first();
     while (over < queue.size()) end_first();
     return order;
-  }
-  /// Work of so much time hides collectives, the one at `first` and those behind it up to `last`; `end()` takes the first one away.
-  template <class End>
-  static constexpr void pass(std::int64_t time, vec<pending>& queue, const std::size_t& first, std::size_t last, End end) {
-    while (time > 0 && first < last) {
-      auto& left = queue[first].time;
-      const auto hidden = left < time ? left : time;
-      time -= hidden;
-      left -= hidden;
-      if (left == 0) end();
-    }
   }
   constexpr void set(int step, readiness r) {
     for (int k = 0; k < at(step).results.count; ++k) state_[result(at(step), k)] = r;
