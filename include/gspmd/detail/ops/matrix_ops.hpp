@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "gspmd/detail/ir/local_function.hpp"
+#include "gspmd/detail/kernels/matrix_factors.hpp"
+#include "gspmd/detail/ops/einsum.hpp"
+#include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/detail/ops/transpose.hpp"
+
+/// Factors of matrices and systems with them: of the last two dims, whole on a device, for each index of the dims before them.
+namespace gspmd::detail {
+
+inline constexpr int most_matrix_dims = 8;
+
+/// The attributes of these operators.
+struct matrix_way {
+  bool lower = true, transposed = false, unit = false;
+
+  constexpr void keep(node& n) const { add_attributes(n, lower, transposed, unit); }
+  static constexpr matrix_way of(const node& n) { return {n.attributes[0] != 0, n.attributes[1] != 0, n.attributes[2] != 0}; }
+  [[nodiscard]] constexpr int number() const { return (lower ? 4 : 0) + (transposed ? 2 : 0) + (unit ? 1 : 0); }
+  static constexpr matrix_way from(int n) { return {(n & 4) != 0, (n & 2) != 0, (n & 1) != 0}; }
+};
+inline constexpr matrix_way matrix_ways[8] = {matrix_way::from(0), matrix_way::from(1), matrix_way::from(2), matrix_way::from(3),
+                                              matrix_way::from(4), matrix_way::from(5), matrix_way::from(6), matrix_way::from(7)};
+
+/// Calls f(index of the matrix, pointers to the first elements of its blocks) for the matrices of a device.
+template <class T, int Blocks, class F>
+void for_each_matrix(int rank, const erased_block* blocks, F f) {
+  std::int64_t index[max_rank]{}, count = 1;
+  for (int d = 0; d < rank - 2; ++d) count *= blocks[0].extents[d];
+  for (std::int64_t done = 0; done < count; ++done) {
+    T* at[Blocks];
+    for (int b = 0; b < Blocks; ++b) {
+      at[b] = static_cast<T*>(blocks[b].data);
+      for (int d = 0; d < rank - 2; ++d) at[b] += index[d] * blocks[b].strides[d];
+    }
+    f(at);
+    for (int d = rank - 3; d >= 0; --d) {
+      if (++index[d] < blocks[0].extents[d]) break;
+      index[d] = 0;
+    }
+  }
+}
+template <class T>
+void run_cholesky(int rank, const erased_block* blocks) {
+  const std::int64_t n = blocks[0].extents[rank - 1], from = blocks[0].strides[rank - 2], to = blocks[1].strides[rank - 2];
+  for_each_matrix<T, 2>(rank, blocks, [&](T* const* at) {
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t j = 0; j < n; ++j) at[1][i * to + j] = at[0][i * from + j];
+    if (!factor_cholesky(n, at[1], to)) fill_rows(n, n, std::numeric_limits<T>::quiet_NaN(), at[1], to);
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t j = i + 1; j < n; ++j) at[1][i * to + j] = 0;
+  });
+}
+template <class T>
+void run_triangular_solve(int rank, const void* object, const erased_block* blocks) {
+  const auto& way = *static_cast<const matrix_way*>(object);
+  const std::int64_t n = blocks[1].extents[rank - 2], k = blocks[1].extents[rank - 1];
+  const std::int64_t lda = blocks[0].strides[rank - 2], from = blocks[1].strides[rank - 2], to = blocks[2].strides[rank - 2];
+  for_each_matrix<T, 3>(rank, blocks, [&](T* const* at) {
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t j = 0; j < k; ++j) at[2][i * to + j] = at[1][i * from + j];
+    solve_triangle<T>({way.lower, way.transposed, way.unit}, n, k, at[0], lda, at[2], to);
+  });
+}
+template <class T>
+void run_solve(int rank, const void* object, const erased_block* blocks) {
+  const bool transposed = static_cast<const matrix_way*>(object)->transposed;
+  const std::int64_t n = blocks[1].extents[rank - 2], k = blocks[1].extents[rank - 1];
+  const std::int64_t lda = blocks[0].strides[rank - 2], from = blocks[1].strides[rank - 2], to = blocks[2].strides[rank - 2];
+  T* const own = static_cast<T*>(blocks[3].data);
+  for_each_matrix<T, 3>(rank, blocks, [&](T* const* at) {
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t j = 0; j < n; ++j) own[transposed ? j * n + i : i * n + j] = at[0][i * lda + j];
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t j = 0; j < k; ++j) at[2][i * to + j] = at[1][i * from + j];
+    if (!pivoting<T>{own, n, n, at[2], k, to}.solve()) fill_rows(n, k, std::numeric_limits<T>::quiet_NaN(), at[2], to);
+  });
+}
+
+/// The operands, the result, and scratch if there is some: all of `Rank` dims. `way`: an object that the functions are given.
+template <int Rank>
+constexpr local_function matrix_function(int blocks, int operands, const matrix_way* way) {
+  local_function f;
+  for (int tensor = 0; tensor < blocks; ++tensor) {
+    inline_vec<std::int8_t, max_rank> dims;
+    for (int d = 0; d < Rank; ++d) dims.push_back(static_cast<std::int8_t>(d));
+    f.rule.tensors.push_back(dims);
+  }
+  for (int d = 0; d < Rank; ++d) {
+    rule_letter letter;
+    letter.kind = factor_kind::whole;  // a block without elements is given to the function too
+    f.rule.letters.push_back(letter);
+  }
+  f.rule.results = static_cast<std::int8_t>(blocks - operands);
+  f.object = way;
+  f.entry_count = 2;
+  return f;
+}
+template <int Rank>
+inline constexpr local_function cholesky_function = [] {
+  local_function f = matrix_function<Rank>(2, 1, nullptr);
+  f.entries[0].run = [](const void*, const erased_block* b) { run_cholesky<float>(Rank, b); };
+  f.entries[1].run = [](const void*, const erased_block* b) { run_cholesky<double>(Rank, b); };
+  return f;
+}();
+template <int Rank, int Way>
+inline constexpr local_function triangular_solve_function = [] {
+  local_function f = matrix_function<Rank>(3, 2, matrix_ways + Way);
+  f.entries[0].run = [](const void* way, const erased_block* b) { run_triangular_solve<float>(Rank, way, b); };
+  f.entries[1].run = [](const void* way, const erased_block* b) { run_triangular_solve<double>(Rank, way, b); };
+  return f;
+}();
+template <int Rank, int Way>
+inline constexpr local_function solve_function = [] {
+  local_function f = matrix_function<Rank>(4, 2, matrix_ways + Way);
+  f.entries[0].run = [](const void* way, const erased_block* b) { run_solve<float>(Rank, way, b); };
+  f.entries[1].run = [](const void* way, const erased_block* b) { run_solve<double>(Rank, way, b); };
+  return f;
+}();
+/// Of all ranks from 2 on.
+template <class Of>
+constexpr const local_function* of_rank(int rank, Of of) {
+  return [&]<int... R>(std::integer_sequence<int, R...>) {
+    const local_function* const all[] = {of.template operator()<2 + R>()...};
+    return all[rank - 2];
+  }(std::make_integer_sequence<int, most_matrix_dims - 1>{});
+}
+template <class Of>
+constexpr const local_function* of_rank_and_way(int rank, int way, Of of) {
+  return of_rank(rank, [&]<int Rank>() {
+    return [&]<int... W>(std::integer_sequence<int, W...>) {
+      const local_function* const all[] = {of.template operator()<Rank, W>()...};
+      return all[way];
+    }(std::make_integer_sequence<int, 8>{});
+  });
+}
+
+constexpr int add_cholesky(graph& g, int a, location at);
+constexpr int add_triangular_solve(graph& g, int a, int b, matrix_way way, location at);
+constexpr int add_solve(graph& g, int a, int b, bool transposed, location at);
+
+/// The products of matrices that gradients are made of, for each index of the dims before.
+class matrix_terms {
+ public:
+  constexpr matrix_terms(graph& g, location at) : g_(g), at_(at) {}
+
+  /// op(a) op(b).
+  [[nodiscard]] constexpr int product(int a, bool transpose_a, int b, bool transpose_b) const {
+    if (a < 0 || b < 0) return -1;
+    einsum_equation e;
+    e.operands.push_back({});
+    e.operands.push_back({});
+    const int rank = g_.nodes[static_cast<std::size_t>(a)].shape.count;
+    for (int d = 0; d < rank - 2; ++d) {
+      const char letter = static_cast<char>('a' + d);
+      for (auto& o : e.operands) o.push_back(letter);
+      e.result.push_back(letter);
+    }
+    const auto add = [](auto& letters, bool transpose, char row, char column) {
+      letters.push_back(transpose ? column : row);
+      letters.push_back(transpose ? row : column);
+    };
+    add(e.operands[0], transpose_a, 'x', 'y');
+    add(e.operands[1], transpose_b, 'y', 'z');
+    add(e.result, false, 'x', 'z');
+    return add_einsum(g_, e, {a, b}, at_);
+  }
+  [[nodiscard]] constexpr int transposed(int a) const {
+    if (a < 0) return -1;
+    const int rank = g_.nodes[static_cast<std::size_t>(a)].shape.count;
+    dim_places order;
+    for (int d = 0; d < rank - 2; ++d) order.push_back(static_cast<std::int8_t>(d));
+    order.push_back(static_cast<std::int8_t>(rank - 1));
+    order.push_back(static_cast<std::int8_t>(rank - 2));
+    return add_transpose(g_, a, order, at_);
+  }
+  /// a in a triangle, the diagonal times a number, and zeros elsewhere.
+  [[nodiscard]] constexpr int in_triangle(int a, bool lower, double of_diagonal) const {
+    if (a < 0) return -1;
+    const term x(g_, a, at_);
+    const extents shape = g_.nodes[static_cast<std::size_t>(a)].shape;
+    const auto index = [&](int dim) { return term(g_, add_iota(g_, dtype::s32, shape, dim, at_), at_); };
+    const term row = index(shape.count - 2), column = index(shape.count - 1);
+    const term inside = term::of(lower ? opcode::compare_gt : opcode::compare_lt, row, column);
+    const term rest = term::of(opcode::select, term::of(opcode::compare_eq, row, column), x * of_diagonal, x.number(0));
+    return term::of(opcode::select, inside, x, rest).id();
+  }
+
+ private:
+  graph& g_;
+  location at_;
+};
+
+/// What the operators have in common: dims before the last two are any, and these are whole, but for the columns of right-hand sides.
+struct matrix_operator : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops {
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 1, .backward = 1};
+  static constexpr bool uniform = false;
+  static constexpr bool keeps_slices = false;
+  static constexpr leading_dim leading{.count = 0};  // all tensors get the dim, and no attribute names one
+  static constexpr replication_words replication{"", "takes whole matrices: it would gather",
+                                                 "split a dim before the last two, or the columns of right-hand sides, or write "
+                                                 "allow_replication(...) around it"};
+  static constexpr void rule(const graph&, const node& n, op_rule& rule) {
+    const bool has_columns = n.operands.count == 2;
+    const int rank = n.shape.count;
+    tensor_map matrix, columns;
+    for (int d = 0; d < rank - 2; ++d) {
+      const int batch = rule.add_factor(n.shape[d], factor_kind::parallel);
+      for (tensor_map* m : {&matrix, &columns}) {
+        m->begin_dim();
+        m->add_factor(batch);
+      }
+    }
+    const int rows = rule.add_factor(n.shape[rank - 2], factor_kind::whole);
+    const int others = rule.add_factor(n.shape[rank - 2], factor_kind::whole);
+    for (tensor_map* m : {&matrix, &columns}) {
+      m->begin_dim();
+      m->add_factor(rows);
+      m->begin_dim();
+    }
+    matrix.add_factor(others);
+    if (has_columns) columns.add_factor(rule.add_factor(n.shape[rank - 1], factor_kind::parallel));
+    rule.maps.push_back(matrix);
+    if (has_columns) rule.maps.push_back(columns);
+    rule.maps.push_back(has_columns ? columns : matrix);
+  }
+  static constexpr void name_dim(text& t, const graph&, const node& n, int operand, int dim) {
+    const int rank = n.shape.count;
+    if (dim == rank - 2 || (dim == rank - 1 && operand == 0)) t << " (of its matrices)";
+  }
+
+ protected:
+  /// Of a device: `factors` n^3 / 3 for each matrix, and `sides` n^2 for each column.
+  static constexpr std::int64_t flops_of(const local_program& p, const instruction& op, std::int64_t factors, std::int64_t sides) {
+    const extents& a = p.value(op.operands[0]).local;
+    const std::int64_t n = a[a.count - 1];
+    const std::int64_t all = saturating_multiply(saturating_elements(a), factors * n / 3);
+    if (op.operands.count == 1) return all;
+    return all + saturating_multiply(saturating_elements(p.value(op.operands[1]).local), sides * n);
+  }
+  static constexpr int entry_of(const node& n) { return n.type == dtype::f64 ? 1 : 0; }
+};
+
+/// The lower triangle l of l l^T = a, of which the lower triangle is read (Golub and Van Loan, 4.2).
+struct cholesky_op : matrix_operator {
+  static constexpr const char* name = "cholesky";
+
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
+    return flops_of(p, op, 1, 0);
+  }
+  /// Murray, Differentiation of the Cholesky decomposition (2016), 10: with the lower triangle of l^T dl, its diagonal halved, as p it is
+  /// l^-T p l^-1, whose two triangles together are meant.
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    const matrix_terms m(b.program(), n.at);
+    const int l = b.visited(), p = m.in_triangle(m.product(l, true, b.dy().id(), false), true, 0.5);
+    const int half = add_triangular_solve(b.program(), l, p, {true, true, false}, n.at);
+    b.send(0, m.transposed(add_triangular_solve(b.program(), l, m.transposed(half), {true, true, false}, n.at)));
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const node& n = l.node_of(op);
+    add_step<kernels::local>(l, op, entry_of(n), {op.operands[0]}, {op.result}).local =
+        of_rank(n.shape.count, []<int Rank>() { return &cholesky_function<Rank>; });
+  }
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
+struct triangular_solve_op : matrix_operator {
+  static constexpr const char* name = "triangular_solve";
+
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
+    return flops_of(p, op, 0, 1);
+  }
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    const matrix_terms m(b.program(), n.at);
+    const auto way = matrix_way::of(n);
+    const int a = n.operands[0], x = b.visited();
+    const int by_b = add_triangular_solve(b.program(), a, b.dy().id(), {way.lower, !way.transposed, way.unit}, n.at);
+    const int outer = way.transposed ? m.product(x, false, by_b, true) : m.product(by_b, false, x, true);
+    b.send(1, by_b);
+    b.send(0, (-b.as_term(m.in_triangle(outer, way.lower, way.unit ? 0 : 1))).id());
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const node& n = l.node_of(op);
+    add_step<kernels::local>(l, op, entry_of(n), {op.operands[0], op.operands[1]}, {op.result}).local = of_rank_and_way(
+        n.shape.count, matrix_way::of(n).number(), []<int Rank, int Way>() { return &triangular_solve_function<Rank, Way>; });
+  }
+  static void describe(std::string& t, const plan_view&, const plan_step* step) {
+    if (step == nullptr || step->local == nullptr) return;
+    const auto& way = *static_cast<const matrix_way*>(step->local->object);
+    t += std::string(way.lower ? " lower" : " upper") + (way.transposed ? ", transposed" : "") + (way.unit ? ", unit diagonal" : "");
+  }
+};
+
+/// By Gaussian elimination with partial pivoting (Golub and Van Loan, 3.4).
+struct solve_op : matrix_operator {
+  static constexpr const char* name = "solve";
+
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
+    return flops_of(p, op, 2, 2);
+  }
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    const matrix_terms m(b.program(), n.at);
+    const bool transposed = matrix_way::of(n).transposed;
+    const int x = b.visited(), by_b = add_solve(b.program(), n.operands[0], b.dy().id(), !transposed, n.at);
+    b.send(1, by_b);
+    b.send(0, (-b.as_term(transposed ? m.product(x, false, by_b, true) : m.product(by_b, false, x, true))).id());
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const node& n = l.node_of(op);
+    local_value scratch = l.value(op.operands[0]);
+    const int rank = scratch.local.count;
+    const std::int64_t rows = scratch.local[rank - 1];
+    scratch.layout = sharding{};
+    scratch.global = scratch.local = extents(rank, 1);
+    scratch.global[rank - 1] = scratch.local[rank - 1] = scratch.global[rank - 2] = scratch.local[rank - 2] = rows;
+    add_step<kernels::local>(l, op, entry_of(n), {op.operands[0], op.operands[1]}, {op.result, l.add_value(scratch)}).local =
+        of_rank_and_way(n.shape.count, matrix_way::of(n).number(), []<int Rank, int Way>() { return &solve_function<Rank, Way>; });
+  }
+  static void describe(std::string& t, const plan_view&, const plan_step* step) {
+    if (step != nullptr && step->local != nullptr && static_cast<const matrix_way*>(step->local->object)->transposed) t += " transposed";
+  }
+};
+
+/// Whether `a` has square matrices of floats or doubles.
+constexpr bool has_matrices(graph& g, const node& a, const char* op, location at) {
+  const int rank = a.shape.count;
+  if (a.type != dtype::f32 && a.type != dtype::f64)
+    g.fail(at, op, mistake::type, text("is given ") << name_of(a.type) << "; it takes float and double: convert before and after it");
+  else if (rank < 2 || rank > most_matrix_dims)
+    g.fail(at, op, mistake::rank,
+           text("is given ") << shape_text(a.shape) << "; it takes 2 to " << most_matrix_dims << " dims, of which the last two are those of a matrix");
+  else if (a.shape[rank - 1] != a.shape[rank - 2])
+    g.fail(at, op, mistake::extent, text("is given ") << shape_text(a.shape) << "; the last two dims, a matrix, are equal");
+  else return true;
+  return false;
+}
+constexpr bool fits_matrices(graph& g, const node& a, const node& b, const char* op, location at) {
+  if (!has_matrices(g, a, op, at)) return false;
+  const int rank = a.shape.count;
+  bool fits = b.shape.count == rank && b.type == a.type;
+  for (int d = 0; d < rank - 1 && fits; ++d) fits = a.shape[d] == b.shape[d];
+  if (fits) return true;
+  g.fail(at, op, b.type == a.type ? mistake::extent : mistake::type,
+         text("is given matrices ") << name_of(a.type) << shape_text(a.shape) << " and right-hand sides " << name_of(b.type)
+                                    << shape_text(b.shape) << "; these have its type and all its dims but the last one");
+  return false;
+}
+
+constexpr int add_cholesky(graph& g, int a, location at) {
+  if (a < 0) return -1;
+  const node of = g.nodes[static_cast<std::size_t>(a)];
+  if (!has_matrices(g, of, cholesky_op::name, at)) return -1;
+  node n = source(code_of<cholesky_op>, of.type, of.shape, at);
+  n.operands.push_back(a);
+  return g.add(n);
+}
+template <class Op>
+constexpr int add_system(graph& g, int a, int b, matrix_way way, location at) {
+  if (a < 0 || b < 0) return -1;
+  const node of = g.nodes[static_cast<std::size_t>(a)], sides = g.nodes[static_cast<std::size_t>(b)];
+  if (!fits_matrices(g, of, sides, Op::name, at)) return -1;
+  node n = source(code_of<Op>, sides.type, sides.shape, at);
+  n.operands.push_back(a);
+  n.operands.push_back(b);
+  way.keep(n);
+  return g.add(n);
+}
+constexpr int add_triangular_solve(graph& g, int a, int b, matrix_way way, location at) {
+  return add_system<triangular_solve_op>(g, a, b, way, at);
+}
+constexpr int add_solve(graph& g, int a, int b, bool transposed, location at) {
+  return add_system<solve_op>(g, a, b, {true, transposed, false}, at);
+}
+
+}  // namespace gspmd::detail
