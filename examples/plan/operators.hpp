@@ -18,6 +18,7 @@
 #include <gspmd/fft.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/index/random.hpp>
+#include <gspmd/linalg.hpp>
 #include <gspmd/recompute.hpp>
 
 #include "document.hpp"
@@ -630,6 +631,11 @@ value build_fft(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims that are transformed");
   return dims && o.is_sound() ? Transform(o.operands[0], *dims, o.at) : value{};
 }
+/// The lower triangle of the matrices; `upper`, `transposed` and `unit_diagonal` say otherwise.
+inline value build_triangular_solve(const operation& o) {
+  const gspmd::triangular how{!read_flag(o, "upper"), read_flag(o, "transposed"), read_flag(o, "unit_diagonal")};
+  return o.is_sound() ? gspmd::triangular_solve(o.operands[0], o.operands[1], how, o.at) : value{};
+}
 /// `n`: the extent of the last of `dims`; left out, an even one.
 inline value build_irfft(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims that are transformed");
@@ -693,6 +699,9 @@ inline constexpr operator_entry special_operators[] = {
     {"ifft", 1, 1, build_fft<gspmd::ifft>},
     {"rfft", 1, 1, build_fft<gspmd::rfft>},
     {"irfft", 1, 1, build_irfft},
+    {"cholesky", 1, 1, [](const operation& o) { return o.is_sound() ? gspmd::cholesky(o.operands[0], o.at) : value{}; }},
+    {"triangular_solve", 2, 2, build_triangular_solve},
+    {"solve", 2, 2, [](const operation& o) { return o.is_sound() ? gspmd::solve(o.operands[0], o.operands[1], o.at) : value{}; }},
 };
 /// The elementwise operators that the document names as the library does; a comparison has a direction instead.
 inline const std::vector<gspmd::elementwise_operator>& elementwise_operators() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/kernels/matrix_blocks.hpp"
 #include "gspmd/detail/ops/matrix_ops.hpp"
 #include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/ops/elementwise.hpp"
@@ -11,8 +12,8 @@ namespace gspmd {
 
 /// How triangular_solve reads a matrix.
 struct triangular {
-  bool lower = true;          // which triangle; the other one is not read
-  bool transposed = false;    // the system of the transposed matrix
+  bool lower = true;           // which triangle; the other one is not read
+  bool transposed = false;     // the system of the transposed matrix
   bool unit_diagonal = false;  // the diagonal is ones, and is not read
 };
 
@@ -21,9 +22,9 @@ struct triangular {
 ///
 /// Global and local: matrices are whole on a device, and the dims before them may be split; then nothing is communicated. A split of the last two dims
 /// moves to another dim, or is an error that says so unless the call stands in allow_replication(...). n^3 / 3 flops a matrix, by matrix products.
-/// Gradients (Murray 2016). Errors: other elements, another shape, more than 8 dims. Source: features of jax.numpy.linalg.
+/// Gradients (Murray 2016). Errors: other elements, another shape, more than 8 dims. Source: Golub and Van Loan, 4.2.
 ///
-///     const auto l = cholesky(a);      const auto log_det = 2 * sum(log_of_diagonal(l));
+///     const auto l = cholesky(a);
 constexpr value cholesky(value a, location at = location::current()) {
   if (!a.is_valid()) return {};
   auto& g = *a.graph();

@@ -61,12 +61,12 @@ struct setting {
   }
   [[nodiscard]] std::string text() const {
     std::string t = "what " + std::to_string(static_cast<int>(is)) + ", n " + std::to_string(n) + ", k " + std::to_string(k) +
-                    (has_columns ? "" : " without a dim") + (how.lower ? " lower" : " upper") + (how.transposed ? " transposed" : "") +
-                    (how.unit_diagonal ? " unit" : "") + ", batch";
+                    (has_columns ? "" : " without a dim") + (how.lower ? " lower" : " upper") +
+                    (how.transposed ? " transposed" : "") + (how.unit_diagonal ? " unit" : "") + ", batch";
     for (const auto e : batch) t += ' ' + std::to_string(e);
     for (const auto* split : {&a_split, &b_split}) {
       t += ", [";
-      for (const auto& s : *split) t += s.empty() ? "_ " : s + ' ';
+      for (const auto& s : *split) t.append(s.empty() ? "_" : s).append(" ");
       t += ']';
     }
     return t;
@@ -83,7 +83,9 @@ std::vector<T> matrices_of(const setting& s, reference::random_numbers& random) 
       T& diagonal = a[static_cast<std::size_t>((m * s.n + i) * s.n + i)];
       if (s.is == what::cholesky || s.is == what::positive) diagonal = static_cast<T>(s.n) + 1 + diagonal;
       else if (s.is == what::triangular) diagonal = static_cast<T>(s.n) / 2 + 1 + diagonal;
-      else std::swap(diagonal, a[static_cast<std::size_t>((m * s.n + (i + 1) % s.n) * s.n + i)]), diagonal /= 4;  // pivots are elsewhere
+      else
+        std::swap(diagonal, a[static_cast<std::size_t>((m * s.n + (i + 1) % s.n) * s.n + i)]),
+            diagonal /= 4;  // pivots are elsewhere
     }
   return a;
 }
@@ -98,7 +100,8 @@ double residual(const setting& s, const T* a, const T* b, const T* y) {
   };
   for (int64_t m = 0; m < s.matrices(); ++m, a += n * n, b += n * k, y += s.is == what::cholesky ? n * n : n * k) {
     const auto element = [&](int64_t i, int64_t j) -> double {
-      if (s.is == what::positive || s.is == what::cholesky) return 0.5 * (static_cast<double>(a[i * n + j]) + static_cast<double>(a[j * n + i]));
+      if (s.is == what::positive || s.is == what::cholesky)
+        return 0.5 * (static_cast<double>(a[i * n + j]) + static_cast<double>(a[j * n + i]));
       if (s.is == what::solve) return static_cast<double>(a[i * n + j]);
       const auto r = s.how.transposed ? j : i, c = s.how.transposed ? i : j;
       if (r == c) return s.how.unit_diagonal ? 1 : static_cast<double>(a[r * n + c]);
@@ -123,7 +126,9 @@ double residual(const setting& s, const T* a, const T* b, const T* y) {
 /// The result, and the gradients by a and b of a weighted sum of it.
 template <class T>
 dynamic::program program_of(const setting& s, const dynamic::mesh& m, bool split) {
-  const auto names = [&](const std::vector<std::string>& n, std::size_t rank) { return split ? n : std::vector<std::string>(rank); };
+  const auto names = [&](const std::vector<std::string>& n, std::size_t rank) {
+    return split ? n : std::vector<std::string>(rank);
+  };
   return dynamic::compile(
       [&s](value a, value b) {
         const value y = s.call(a, b);
@@ -134,7 +139,8 @@ dynamic::program program_of(const setting& s, const dynamic::mesh& m, bool split
         const auto [by_a, by_b] = grad(sum(w * y), std::tuple{a, b});
         return std::tuple{y, by_a, by_b, sum(w * y)};
       },
-      m, dynamic::in<T>(s.a_shape(), names(s.a_split, s.a_shape().size())), dynamic::in<T>(s.b_shape(), names(s.b_split, s.b_shape().size())));
+      m, dynamic::in<T>(s.a_shape(), names(s.a_split, s.a_shape().size())),
+      dynamic::in<T>(s.b_shape(), names(s.b_split, s.b_shape().size())));
 }
 
 template <class T>
@@ -153,9 +159,11 @@ std::string mistake(const setting& s, const dynamic::mesh& m, reference::random_
   for (std::size_t out = 0; out < 4; ++out) {
     const std::size_t count = expected[out].bytes.size() / sizeof(T);
     for (std::size_t e = 0; e < count; ++e) {
-      const auto x = static_cast<double>(expected[out].template data<T>()[e]), y = static_cast<double>(found[out].template data<T>()[e]);
+      const auto x = static_cast<double>(expected[out].template data<T>()[e]),
+                 y = static_cast<double>(found[out].template data<T>()[e]);
       if (!(std::fabs(x - y) <= 2000 * eps * (1 + std::fabs(x))))
-        return "output " + std::to_string(out) + ", element " + std::to_string(e) + ": " + std::to_string(y) + " for " + std::to_string(x);
+        return "output " + std::to_string(out) + ", element " + std::to_string(e) + ": " + std::to_string(y) + " for " +
+               std::to_string(x);
     }
   }
   if (sizeof(T) == 4) return {};
@@ -204,7 +212,8 @@ TEST_CASE("linalg: random factors and systems on random meshes, with gradients")
         if (last < 0 || random.chance(30)) continue;
         const int d = random.between(0, last);
         auto& names = d == free ? split->back() : (*split)[static_cast<std::size_t>(d)];
-        names += (names.empty() ? "" : ",") + std::string(axis);
+        if (!names.empty()) names += ',';
+        names += axis;
       }
     std::string wrong;
     try {
@@ -293,11 +302,13 @@ TEST_CASE("linalg: sizes, singular blocks of the recursion, and long right-hand 
 }
 
 TEST_CASE("linalg: with vmap a dim more, of both or of one") {
-  const auto a = dynamic::in<double>({4, 3, 3}, {"x", "", ""}), b = dynamic::in<double>({4, 3}, {"x", ""}), shared = dynamic::in<double>({3, 3});
+  const auto a = dynamic::in<double>({4, 3, 3}, {"x", "", ""}), b = dynamic::in<double>({4, 3}, {"x", ""}),
+             shared = dynamic::in<double>({3, 3});
   const dynamic::mesh m({{"x", 2}});
   const auto mapped = dynamic::compile(
       [](value x, value y, value z) {
-        return std::tuple{vmap([](value p, value q) { return solve(p, q); })(x, y), vmap([&](value q) { return solve(z, q); })(y)};
+        return std::tuple{vmap([](value p, value q) { return solve(p, q); })(x, y),
+                          vmap([&](value q) { return solve(z, q); })(y)};
       },
       m, a, b, shared);
   const auto written = dynamic::compile(
@@ -317,23 +328,28 @@ TEST_CASE("linalg: with vmap a dim more, of both or of one") {
 
 TEST_CASE("linalg: mistakes have words") {
   const dynamic::mesh m({{"x", 2}});
-  const auto refusal = [&](auto f, auto... x) { return caught::refusal([&] { static_cast<void>(dynamic::compile(f, m, x...)); }); };
+  const auto refusal = [&](auto f, auto... x) {
+    return caught::refusal([&] { static_cast<void>(dynamic::compile(f, m, x...)); });
+  };
   const auto factor = [](value a) { return cholesky(a); };
   const auto both = [](value a, value b) { return solve(a, b); };
   const auto f64 = [](std::vector<std::int64_t> s) { return dynamic::in<double>(s); };
   const auto says = [&](const std::string& got, const std::string& words) { return got.find(words) != std::string::npos; };
-  CHECK(says(refusal(factor, dynamic::in<std::int32_t>({3, 3})), "is given s32; it takes float and double: convert before and after it"));
+  CHECK(says(refusal(factor, dynamic::in<std::int32_t>({3, 3})),
+             "is given s32; it takes float and double: convert before and after it"));
   CHECK(says(refusal(factor, f64({3})), ": is given [3]; it takes 2 to 8 dims, of which the last two are those of a matrix"));
   CHECK(says(refusal(factor, f64({2, 3, 4})), "cholesky"));
   CHECK(says(refusal(factor, f64({2, 3, 4})), ": is given [2,3,4]; the last two dims, a matrix, are equal"));
   const std::string fits = "; these have its type and all its dims but the last one";
   CHECK(says(refusal(both, f64({3, 3}), f64({4, 2})), ": is given matrices f64[3,3] and right-hand sides f64[4,2]" + fits));
-  CHECK(says(refusal(both, f64({3, 3}), dynamic::in<float>({3, 2})), ": is given matrices f64[3,3] and right-hand sides f32[3,2]" + fits));
+  CHECK(says(refusal(both, f64({3, 3}), dynamic::in<float>({3, 2})),
+             ": is given matrices f64[3,3] and right-hand sides f32[3,2]" + fits));
   CHECK(says(refusal([](value a, value b) { return triangular_solve(a, b); }, f64({2, 3, 3}), f64({4, 3, 1})),
              ": is given matrices f64[2,3,3] and right-hand sides f64[4,3,1]" + fits));
   // One matrix that is split has no other dim to go to.
-  CHECK(refusal(factor, dynamic::in<double>({8, 8}, {"x", ""})).find("takes whole matrices: it would gather") != std::string::npos);
-  const auto allowed = dynamic::compile([](value a) { return allow_replication(cholesky(a)); }, m,
-                                        dynamic::in<double>({8, 8}, {"x", ""}));
+  CHECK(refusal(factor, dynamic::in<double>({8, 8}, {"x", ""})).find("takes whole matrices: it would gather") !=
+        std::string::npos);
+  const auto allowed =
+      dynamic::compile([](value a) { return allow_replication(cholesky(a)); }, m, dynamic::in<double>({8, 8}, {"x", ""}));
   CHECK(allowed.traffic().bytes > 0);
 }

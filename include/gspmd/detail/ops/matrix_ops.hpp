@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "gspmd/detail/ir/local_function.hpp"
-#include "gspmd/detail/kernels/matrix_factors.hpp"
+#include "gspmd/detail/ir/matrix_functions.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
@@ -17,72 +17,12 @@ namespace gspmd::detail {
 
 inline constexpr int most_matrix_dims = 8;
 
-/// The attributes of these operators.
-struct matrix_way {
-  bool lower = true, transposed = false, unit = false;
-
-  constexpr void keep(node& n) const { add_attributes(n, lower, transposed, unit); }
-  static constexpr matrix_way of(const node& n) { return {n.attributes[0] != 0, n.attributes[1] != 0, n.attributes[2] != 0}; }
-  [[nodiscard]] constexpr int number() const { return (lower ? 4 : 0) + (transposed ? 2 : 0) + (unit ? 1 : 0); }
-  static constexpr matrix_way from(int n) { return {(n & 4) != 0, (n & 2) != 0, (n & 1) != 0}; }
-};
-inline constexpr matrix_way matrix_ways[8] = {matrix_way::from(0), matrix_way::from(1), matrix_way::from(2), matrix_way::from(3),
-                                              matrix_way::from(4), matrix_way::from(5), matrix_way::from(6), matrix_way::from(7)};
-
-/// Calls f(index of the matrix, pointers to the first elements of its blocks) for the matrices of a device.
-template <class T, int Blocks, class F>
-void for_each_matrix(int rank, const erased_block* blocks, F f) {
-  std::int64_t index[max_rank]{}, count = 1;
-  for (int d = 0; d < rank - 2; ++d) count *= blocks[0].extents[d];
-  for (std::int64_t done = 0; done < count; ++done) {
-    T* at[Blocks];
-    for (int b = 0; b < Blocks; ++b) {
-      at[b] = static_cast<T*>(blocks[b].data);
-      for (int d = 0; d < rank - 2; ++d) at[b] += index[d] * blocks[b].strides[d];
-    }
-    f(at);
-    for (int d = rank - 3; d >= 0; --d) {
-      if (++index[d] < blocks[0].extents[d]) break;
-      index[d] = 0;
-    }
-  }
-}
-template <class T>
-void run_cholesky(int rank, const erased_block* blocks) {
-  const std::int64_t n = blocks[0].extents[rank - 1], from = blocks[0].strides[rank - 2], to = blocks[1].strides[rank - 2];
-  for_each_matrix<T, 2>(rank, blocks, [&](T* const* at) {
-    for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t j = 0; j < n; ++j) at[1][i * to + j] = at[0][i * from + j];
-    if (!factor_cholesky(n, at[1], to)) fill_rows(n, n, std::numeric_limits<T>::quiet_NaN(), at[1], to);
-    for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t j = i + 1; j < n; ++j) at[1][i * to + j] = 0;
-  });
-}
-template <class T>
-void run_triangular_solve(int rank, const void* object, const erased_block* blocks) {
-  const auto& way = *static_cast<const matrix_way*>(object);
-  const std::int64_t n = blocks[1].extents[rank - 2], k = blocks[1].extents[rank - 1];
-  const std::int64_t lda = blocks[0].strides[rank - 2], from = blocks[1].strides[rank - 2], to = blocks[2].strides[rank - 2];
-  for_each_matrix<T, 3>(rank, blocks, [&](T* const* at) {
-    for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t j = 0; j < k; ++j) at[2][i * to + j] = at[1][i * from + j];
-    solve_triangle<T>({way.lower, way.transposed, way.unit}, n, k, at[0], lda, at[2], to);
-  });
-}
-template <class T>
-void run_solve(int rank, const void* object, const erased_block* blocks) {
-  const bool transposed = static_cast<const matrix_way*>(object)->transposed;
-  const std::int64_t n = blocks[1].extents[rank - 2], k = blocks[1].extents[rank - 1];
-  const std::int64_t lda = blocks[0].strides[rank - 2], from = blocks[1].strides[rank - 2], to = blocks[2].strides[rank - 2];
-  T* const own = static_cast<T*>(blocks[3].data);
-  for_each_matrix<T, 3>(rank, blocks, [&](T* const* at) {
-    for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t j = 0; j < n; ++j) own[transposed ? j * n + i : i * n + j] = at[0][i * lda + j];
-    for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t j = 0; j < k; ++j) at[2][i * to + j] = at[1][i * from + j];
-    if (!pivoting<T>{own, n, n, at[2], k, to}.solve()) fill_rows(n, k, std::numeric_limits<T>::quiet_NaN(), at[2], to);
-  });
-}
+constexpr void keep_way(node& n, matrix_way way) { add_attributes(n, way.lower, way.transposed, way.unit); }
+constexpr matrix_way way_of(const node& n) { return {n.attributes[0] != 0, n.attributes[1] != 0, n.attributes[2] != 0}; }
+constexpr matrix_way way_number(int n) { return {(n & 4) != 0, (n & 2) != 0, (n & 1) != 0}; }
+constexpr int number_of(matrix_way way) { return (way.lower ? 4 : 0) + (way.transposed ? 2 : 0) + (way.unit ? 1 : 0); }
+inline constexpr matrix_way matrix_ways[8] = {way_number(0), way_number(1), way_number(2), way_number(3),
+                                              way_number(4), way_number(5), way_number(6), way_number(7)};
 
 /// The operands, the result, and scratch if there is some: all of `Rank` dims. `way`: an object that the functions are given.
 template <int Rank>
@@ -198,7 +138,8 @@ class matrix_terms {
   location at_;
 };
 
-/// What the operators have in common: dims before the last two are any, and these are whole, but for the columns of right-hand sides.
+/// The facts that these operators have in common: dims before the last two are any, and these are whole, but for the columns of right-hand
+/// sides.
 struct matrix_operator : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops {
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
@@ -240,7 +181,8 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
 
  protected:
   /// Of a device: `factors` n^3 / 3 for each matrix, and `sides` n^2 for each column.
-  static constexpr std::int64_t flops_of(const local_program& p, const instruction& op, std::int64_t factors, std::int64_t sides) {
+  static constexpr std::int64_t flops_of(const local_program& p, const instruction& op, std::int64_t factors,
+                                         std::int64_t sides) {
     const extents& a = p.value(op.operands[0]).local;
     const std::int64_t n = a[a.count - 1];
     const std::int64_t all = saturating_multiply(saturating_elements(a), factors * n / 3);
@@ -284,7 +226,7 @@ struct triangular_solve_op : matrix_operator {
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const matrix_terms m(b.program(), n.at);
-    const auto way = matrix_way::of(n);
+    const auto way = way_of(n);
     const int a = n.operands[0], x = b.visited();
     const int by_b = add_triangular_solve(b.program(), a, b.dy().id(), {way.lower, !way.transposed, way.unit}, n.at);
     const int outer = way.transposed ? m.product(x, false, by_b, true) : m.product(by_b, false, x, true);
@@ -295,12 +237,13 @@ struct triangular_solve_op : matrix_operator {
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
     add_step<kernels::local>(l, op, entry_of(n), {op.operands[0], op.operands[1]}, {op.result}).local = of_rank_and_way(
-        n.shape.count, matrix_way::of(n).number(), []<int Rank, int Way>() { return &triangular_solve_function<Rank, Way>; });
+        n.shape.count, number_of(way_of(n)), []<int Rank, int Way>() { return &triangular_solve_function<Rank, Way>; });
   }
   static void describe(std::string& t, const plan_view&, const plan_step* step) {
     if (step == nullptr || step->local == nullptr) return;
     const auto& way = *static_cast<const matrix_way*>(step->local->object);
-    t += std::string(way.lower ? " lower" : " upper") + (way.transposed ? ", transposed" : "") + (way.unit ? ", unit diagonal" : "");
+    t += std::string(way.lower ? " lower" : " upper") + (way.transposed ? ", transposed" : "") +
+         (way.unit ? ", unit diagonal" : "");
   }
 };
 
@@ -314,7 +257,7 @@ struct solve_op : matrix_operator {
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const matrix_terms m(b.program(), n.at);
-    const bool transposed = matrix_way::of(n).transposed;
+    const bool transposed = way_of(n).transposed;
     const int x = b.visited(), by_b = add_solve(b.program(), n.operands[0], b.dy().id(), !transposed, n.at);
     b.send(1, by_b);
     b.send(0, (-b.as_term(transposed ? m.product(x, false, by_b, true) : m.product(by_b, false, x, true))).id());
@@ -329,10 +272,11 @@ struct solve_op : matrix_operator {
     scratch.global = scratch.local = extents(rank, 1);
     scratch.global[rank - 1] = scratch.local[rank - 1] = scratch.global[rank - 2] = scratch.local[rank - 2] = rows;
     add_step<kernels::local>(l, op, entry_of(n), {op.operands[0], op.operands[1]}, {op.result, l.add_value(scratch)}).local =
-        of_rank_and_way(n.shape.count, matrix_way::of(n).number(), []<int Rank, int Way>() { return &solve_function<Rank, Way>; });
+        of_rank_and_way(n.shape.count, number_of(way_of(n)), []<int Rank, int Way>() { return &solve_function<Rank, Way>; });
   }
   static void describe(std::string& t, const plan_view&, const plan_step* step) {
-    if (step != nullptr && step->local != nullptr && static_cast<const matrix_way*>(step->local->object)->transposed) t += " transposed";
+    if (step != nullptr && step->local != nullptr && static_cast<const matrix_way*>(step->local->object)->transposed)
+      t += " transposed";
   }
 };
 
@@ -340,10 +284,12 @@ struct solve_op : matrix_operator {
 constexpr bool has_matrices(graph& g, const node& a, const char* op, location at) {
   const int rank = a.shape.count;
   if (a.type != dtype::f32 && a.type != dtype::f64)
-    g.fail(at, op, mistake::type, text("is given ") << name_of(a.type) << "; it takes float and double: convert before and after it");
+    g.fail(at, op, mistake::type,
+           text("is given ") << name_of(a.type) << "; it takes float and double: convert before and after it");
   else if (rank < 2 || rank > most_matrix_dims)
     g.fail(at, op, mistake::rank,
-           text("is given ") << shape_text(a.shape) << "; it takes 2 to " << most_matrix_dims << " dims, of which the last two are those of a matrix");
+           text("is given ") << shape_text(a.shape) << "; it takes 2 to " << most_matrix_dims
+                             << " dims, of which the last two are those of a matrix");
   else if (a.shape[rank - 1] != a.shape[rank - 2])
     g.fail(at, op, mistake::extent, text("is given ") << shape_text(a.shape) << "; the last two dims, a matrix, are equal");
   else return true;
@@ -377,7 +323,7 @@ constexpr int add_system(graph& g, int a, int b, matrix_way way, location at) {
   node n = source(code_of<Op>, sides.type, sides.shape, at);
   n.operands.push_back(a);
   n.operands.push_back(b);
-  way.keep(n);
+  keep_way(n, way);
   return g.add(n);
 }
 constexpr int add_triangular_solve(graph& g, int a, int b, matrix_way way, location at) {
