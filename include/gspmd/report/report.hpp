@@ -48,7 +48,7 @@ std::string summary(const Program& program, const network& net = default_network
 
 /// The estimated step as a trace that chrome://tracing and ui.perfetto.dev draw (Trace Event Format, JSON): one track for computing and
 /// one for the links along each mesh axis, an event per step of the plan with its operator, line and bytes. Nothing overlaps, as in
-/// `estimate`. What a loop repeats is one event as long as all its trips, and both bodies of a conditional are drawn.
+/// `estimate`, but what is started (overlapped.hpp, local::start, margins). What a loop repeats is one event as long as all its trips, and both bodies of a conditional are drawn.
 ///
 ///     std::ofstream("step.json") << timeline<step>(pod);
 template <class Step>

@@ -246,23 +246,28 @@ class cost_report {
       read_along = {};
     }
     std::vector<event> all;
-    double now = 0;
-    const auto add = [&](event e) {
-      e.begin = now;
-      now += e.seconds;
+    double now = 0, sent = 0;  // what is sent goes one after the other, beside work where it is started
+    std::vector<double> there(plan_.steps.size(), 0);
+    const auto add = [&](double& clock, event e) {
+      e.begin = clock;
+      clock += e.seconds;
       all.push_back(e);
     };
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const auto& s = plan_.steps[i];
-      if (done[i].seconds > 0) add({&s, -1, false, 0, done[i].seconds, done[i].flops});
+      now = std::max(now, there[i]);
+      if (done[i].seconds > 0) add(now, {&s, -1, false, 0, done[i].seconds, done[i].flops});
       if (!is_sent(s)) continue;
+      sent = std::max(sent, now);
       const auto times = step_times(rates_, plan_, mesh_.shape, s);
       bool goes_on = false;
       for (int a = 0; a < times.count; ++a) {  // axis by axis, as they are priced
         if (times[a] == 0) continue;
-        add({&s, a, goes_on, 0, seconds_of(times[a]) * static_cast<double>(s.times), 0});
+        add(sent, {&s, a, goes_on, 0, seconds_of(times[a]) * static_cast<double>(s.times), 0});
         goes_on = true;
       }
+      const bool is_started = is<kernels::start_move>(s) || is<kernels::start_combine>(s);
+      (is_started ? there[static_cast<std::size_t>(s.target)] : now) = sent;
     }
     return all;
   }
@@ -310,7 +315,7 @@ class cost_report {
         open.emplace_back(around[same], found.size());
         found.push_back({scopes_.path(around[same]), e.begin, e.begin});
       }
-      for (const auto& [scope, at] : open) found[at].end = e.begin + e.seconds;
+      for (const auto& [scope, at] : open) found[at].end = std::max(found[at].end, e.begin + e.seconds);
     }
     return found;
   }
@@ -319,7 +324,9 @@ class cost_report {
   [[nodiscard, gnu::cold]] std::string timeline_svg() const {
     constexpr int left = 90, width = 1000, track_height = 26, top = 24;
     const auto all = events();
-    const double end = all.empty() ? 0 : all.back().begin + all.back().seconds, scale = end > 0 ? width / end : 0;
+    double end = 0;
+    for (const auto& e : all) end = std::max(end, e.begin + e.seconds);
+    const double scale = end > 0 ? width / end : 0;
     const int tracks = 1 + mesh_.shape.axis_count();
     std::string t;
     for (int k = 0; k < tracks; ++k)
