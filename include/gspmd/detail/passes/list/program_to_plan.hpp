@@ -8,6 +8,7 @@
 #include <boost/mp11/list.hpp>
 
 #include "gspmd/detail/passes/ghost/ghost_zones.hpp"
+#include "gspmd/detail/passes/rewrite/align_fields.hpp"
 #include "gspmd/detail/passes/rewrite/compose_movements.hpp"
 #include "gspmd/detail/passes/rewrite/defer_reshards.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
@@ -65,6 +66,11 @@ struct ghost_zones_pass {
 struct compose_pass : of_planned_programs {
   static constexpr bool run(graph& g) { return compose_movements(g); }
 };
+/// One extent for staggered fields.
+struct align_pass {
+  static constexpr bool applies(const graph& g) { return g.find_types == nullptr && g.type_local == nullptr; }
+  static constexpr bool run(graph& g) { return align_fields(g); }
+};
 struct defer_pass : of_planned_programs {
   static constexpr void run(graph& g) { defer_reshards(g); }
 };
@@ -80,7 +86,7 @@ struct place_carried_pass {
 };
 
 using program_passes = boost::mp11::mp_list<check_types_pass, canonical_pass, compose_written_pass, types_pass, regions_pass,
-                                            ghost_zones_pass, compose_pass, defer_pass, settle_barriers_pass, place_carried_pass>;
+                                            ghost_zones_pass, compose_pass, align_pass, defer_pass, settle_barriers_pass, place_carried_pass>;
 
 /// The program that is planned: what its outputs need, in order; or with its mistake. `Passes`: a part of the way; `seen(Pass(), g)`: the
 /// program behind each that applies.
