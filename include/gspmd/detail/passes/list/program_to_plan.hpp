@@ -8,7 +8,6 @@
 #include <boost/mp11/list.hpp>
 
 #include "gspmd/detail/passes/ghost/ghost_zones.hpp"
-#include "gspmd/detail/passes/rewrite/align_fields.hpp"
 #include "gspmd/detail/passes/rewrite/compose_movements.hpp"
 #include "gspmd/detail/passes/rewrite/defer_reshards.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
@@ -29,9 +28,6 @@ struct without {
   static constexpr bool has = (std::is_same_v<P, Pass> || ...);
 };
 
-struct of_explicit_programs {
-  static constexpr bool applies(const graph& g) { return g.find_types != nullptr; }
-};
 struct of_planned_programs {
   static constexpr bool applies(const graph& g) { return g.find_types == nullptr; }
 };
@@ -46,7 +42,8 @@ struct canonical_pass {
   static constexpr void run(graph& g) { g = canonical_order(g); }
 };
 /// One movement of those that follow each other: where exchanges are written, before types say where they are.
-struct compose_written_pass : of_explicit_programs {
+struct compose_written_pass {
+  static constexpr bool applies(const graph& g) { return g.find_types != nullptr; }
   static constexpr bool run(graph& g) { return compose_movements(g); }
 };
 /// The types of an explicit program without manual regions become its annotations.
@@ -66,19 +63,19 @@ struct ghost_zones_pass {
 struct compose_pass : of_planned_programs {
   static constexpr bool run(graph& g) { return compose_movements(g); }
 };
-/// One extent for staggered fields.
-struct align_pass {
-  static constexpr bool applies(const graph& g) { return g.find_types == nullptr && g.type_local == nullptr; }
-  static constexpr bool run(graph& g) { return align_fields(g); }
-};
 struct defer_pass : of_planned_programs {
   static constexpr void run(graph& g) { defer_reshards(g); }
 };
-/// Values that are made behind others are so by now.
-struct settle_barriers_pass {
-  static constexpr bool applies(const graph& g) { return g.settle_barriers != nullptr; }
-  static constexpr void run(graph& g) { g.settle_barriers(g, true); }
+/// A pass that programs bring along which have what it is for.
+template <pass_of_mode graph::*Pass>
+struct brought_along {
+  static constexpr bool applies(const graph& g) { return g.*Pass != nullptr; }
+  static constexpr void run(graph& g) { (g.*Pass)(g, true); }
 };
+/// Staggered fields get one extent.
+struct align_fields_pass : brought_along<&graph::align_fields> {};
+/// Values that are made behind others are so by now.
+struct settle_barriers_pass : brought_along<&graph::settle_barriers> {};
 /// Next values of inputs lie where these do. Of a constant it is an evaluation of its own (driver/carried_program.hpp).
 struct place_carried_pass {
   static constexpr bool applies(const graph& g) { return !std::is_constant_evaluated() && g.place_carried != nullptr; }
@@ -86,7 +83,7 @@ struct place_carried_pass {
 };
 
 using program_passes = boost::mp11::mp_list<check_types_pass, canonical_pass, compose_written_pass, types_pass, regions_pass,
-                                            ghost_zones_pass, compose_pass, align_pass, defer_pass, settle_barriers_pass, place_carried_pass>;
+                                            ghost_zones_pass, compose_pass, align_fields_pass, defer_pass, settle_barriers_pass, place_carried_pass>;
 
 /// The program that is planned: what its outputs need, in order; or with its mistake. `Passes`: a part of the way; `seen(Pass(), g)`: the
 /// program behind each that applies.

@@ -5,6 +5,7 @@
 #include "gspmd/detail/ops/concatenate.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/ops/shift.hpp"
+#include "gspmd/detail/passes/rewrite/canonical.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -437,12 +438,11 @@ class field_aligner {
   vec<int> number_, border_;       // by node: in the program made anew; in the other shape
 };
 
-/// As field_aligner has it. True if the program is another one, whose nodes are in no order.
-constexpr bool align_fields(graph& g) {
+/// As field_aligner has it, of programs that say nothing of what is sent themselves.
+constexpr void align_fields(graph& g, bool) {
+  if (g.find_types != nullptr || g.type_local != nullptr) return;
   field_aligner aligner(g);
-  if (!aligner.run()) return false;
-  g = std::move(aligner.result());
-  return true;
+  if (aligner.run()) g = canonical_order(aligner.result());
 }
 
 }  // namespace gspmd::detail
