@@ -24,8 +24,9 @@ namespace gspmd {
 /// indices as the extents differ by, times the part's number.
 template <class F, class... Fields>
 constexpr auto staggered(F f, const Fields&... fields) {
-  static_assert((detail::is_values<Fields> && ...),
-                "gspmd: staggered: the arguments of the function are values, or tuples or structs of values; capture what is none");
+  static_assert(
+      (detail::is_values<Fields> && ...),
+      "gspmd: staggered: the arguments of the function are values, or tuples or structs of values; capture what is none");
   if (detail::graph* const g = detail::graph_of(fields...); g != nullptr) g->align_fields = &detail::align_fields;
   return f(fields...);
 }

@@ -82,8 +82,9 @@ struct place_carried_pass {
   static constexpr bool run(graph& g, const vec<sharding>& layouts) { return g.place_carried(g, layouts), false; }
 };
 
-using program_passes = boost::mp11::mp_list<check_types_pass, canonical_pass, compose_written_pass, types_pass, regions_pass,
-                                            ghost_zones_pass, compose_pass, align_fields_pass, defer_pass, settle_barriers_pass, place_carried_pass>;
+using program_passes =
+    boost::mp11::mp_list<check_types_pass, canonical_pass, compose_written_pass, types_pass, regions_pass, ghost_zones_pass,
+                         compose_pass, align_fields_pass, defer_pass, settle_barriers_pass, place_carried_pass>;
 
 /// The program that is planned: what its outputs need, in order; or with its mistake. `Passes`: a part of the way; `seen(Pass(), g)`: the
 /// program behind each that applies.

@@ -54,7 +54,8 @@ class field_aligner {
     if (facts.runs == realisation::loop && is_elementwise(n.op) && n.op != opcode::map) return part::pointwise;
     if (n.op == code_of<concatenate_op>) {
       for (const int o : n.operands)
-        if (facts_of(at(o).op).made != origin::source && n.shape[attribute_dim(n, 0)] - at(o).shape[attribute_dim(n, 0)] > most_apart)
+        if (facts_of(at(o).op).made != origin::source &&
+            n.shape[attribute_dim(n, 0)] - at(o).shape[attribute_dim(n, 0)] > most_apart)
           return part::none;
       return part::joined;
     }
@@ -74,7 +75,7 @@ class field_aligner {
   constexpr bool classify() {
     bool any = false;
     for (const auto& n : g_.nodes)
-      any = any || ((facts_of(n.op).composes || n.op == code_of<concatenate_op>) && n.operands.count > 0);
+      any = any || ((facts_of(n.op).composes || n.op == code_of<concatenate_op>)&&n.operands.count > 0);
     if (!any) return false;
     part_.resize(g_.nodes.size(), part::none);
     only_loops_.resize(g_.nodes.size(), 1);
@@ -181,7 +182,8 @@ class field_aligner {
         }
       }
     }
-    place_operands([this](int i) { return part_[i] == part::pointwise || part_[i] == part::carried || part_[i] == part::spread; });
+    place_operands(
+        [this](int i) { return part_[i] == part::pointwise || part_[i] == part::carried || part_[i] == part::spread; });
     place_operands([this](int i) { return part_[i] == part::joined || (part_[i] == part::moved && is_filled(at(i))); });
     place_operands([this](int i) {
       return part_[i] == part::moved && part_[at(i).operands[0]] == part::pointwise && only_loops_[at(i).operands[0]] != 0;
@@ -209,7 +211,8 @@ class field_aligner {
   }
   [[nodiscard]] constexpr bool is_aligned(int i, int d) const {
     const int s = extents_.root(first_[i] + d);
-    return refused_[s] == 0 && least_[s] < most_[s] && most_[s] - least_[s] <= most_apart && least_[s] > 2 * (most_[s] - least_[s]);
+    return refused_[s] == 0 && least_[s] < most_[s] && most_[s] - least_[s] <= most_apart &&
+           least_[s] > 2 * (most_[s] - least_[s]);
   }
   /// Where in the aligned dim the value begins.
   [[nodiscard]] constexpr std::int64_t begin_of(int i, int d) const { return is_aligned(i, d) ? begin_[first_[i] + d] : 0; }
@@ -283,7 +286,8 @@ class field_aligner {
   constexpr int made_border(int i) {
     vec<dim_map> dims;
     for (int d = 0; d < at(i).shape.count; ++d)
-      if (shape_[i][d] != at(i).shape[d]) dims.push_back(dim_map::affine(d, 1, is_member(i) ? begin_of(i, d) : -begin_of(i, d), 1));
+      if (shape_[i][d] != at(i).shape[d])
+        dims.push_back(dim_map::affine(d, 1, is_member(i) ? begin_of(i, d) : -begin_of(i, d), 1));
     return is_member(i) ? add_mapped(out_, code_of<slice_op>, number_[i], at(i).shape, dims, 0, at(i).at)
                         : add_mapped(out_, code_of<pad_op>, number_[i], shape_[i], dims, 0, at(i).at);
   }
@@ -326,7 +330,8 @@ class field_aligner {
   constexpr int make(int i) {
     if (shape_[i] == at(i).shape) {
       bool is_same = true;
-      for (const int o : at(i).operands) is_same = is_same && (!is_member(i) || part_[o] == part::source || shape_[o] == at(o).shape);
+      for (const int o : at(i).operands)
+        is_same = is_same && (!is_member(i) || part_[o] == part::source || shape_[o] == at(o).shape);
       if (is_same) return copied(i);
     }
     if (part_[i] == part::joined && is_aligned(i, attribute_dim(at(i), 0))) return joined(i);
@@ -426,16 +431,16 @@ class field_aligner {
 
   const graph& g_;
   graph out_;
-  vec<part> part_;                 // by node
-  vec<std::uint8_t> only_loops_;   // by node: no reader is anything else, and it is no output
-  vec<int> first_;                 // by node: its slots, one for each dim
-  slot_sets extents_, places_;     // which have one extent; where in it they begin
+  vec<part> part_;                    // by node
+  vec<std::uint8_t> only_loops_;      // by node: no reader is anything else, and it is no output
+  vec<int> first_;                    // by node: its slots, one for each dim
+  slot_sets extents_, places_;        // which have one extent; where in it they begin
   vec<std::int64_t> extent_, begin_;  // by slot
   vec<std::int64_t> most_, least_;    // by root of a set of slots of one extent: this extent, and the least one that there was
   vec<std::uint8_t> refused_;         // by root
-  vec<extents> shape_;             // by node: as members are made and read
-  vec<std::uint8_t> has_border_;   // by node: made in both shapes
-  vec<int> number_, border_;       // by node: in the program made anew; in the other shape
+  vec<extents> shape_;                // by node: as members are made and read
+  vec<std::uint8_t> has_border_;      // by node: made in both shapes
+  vec<int> number_, border_;          // by node: in the program made anew; in the other shape
 };
 
 /// As field_aligner has it, of programs that say nothing of what is sent themselves.
