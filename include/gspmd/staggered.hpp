@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/passes/rewrite/align_fields.hpp"
+#include "gspmd/detail/ops/align_fields.hpp"
 #include "gspmd/ops/traced_body.hpp"
 
 namespace gspmd {

@@ -66,16 +66,16 @@ struct compose_pass : of_planned_programs {
 struct defer_pass : of_planned_programs {
   static constexpr void run(graph& g) { defer_reshards(g); }
 };
-/// A pass that programs bring along which have what it is for.
-template <pass_of_mode graph::*Pass>
-struct brought_along {
-  static constexpr bool applies(const graph& g) { return g.*Pass != nullptr; }
-  static constexpr void run(graph& g) { (g.*Pass)(g, true); }
-};
 /// Staggered fields get one extent.
-struct align_fields_pass : brought_along<&graph::align_fields> {};
+struct align_fields_pass {
+  static constexpr bool applies(const graph& g) { return g.align_fields != nullptr; }
+  static constexpr bool run(graph& g) { return g.align_fields(g, true), true; }
+};
 /// Values that are made behind others are so by now.
-struct settle_barriers_pass : brought_along<&graph::settle_barriers> {};
+struct settle_barriers_pass {
+  static constexpr bool applies(const graph& g) { return g.settle_barriers != nullptr; }
+  static constexpr void run(graph& g) { g.settle_barriers(g, true); }
+};
 /// Next values of inputs lie where these do. Of a constant it is an evaluation of its own (driver/carried_program.hpp).
 struct place_carried_pass {
   static constexpr bool applies(const graph& g) { return !std::is_constant_evaluated() && g.place_carried != nullptr; }

@@ -5,7 +5,6 @@
 #include "gspmd/detail/ops/concatenate.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/ops/shift.hpp"
-#include "gspmd/detail/passes/rewrite/canonical.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -14,12 +13,12 @@ namespace gspmd::detail {
 /// of others. Their shards then begin at the same index on each device, so that slices are reads at offsets (lower/offset_reads.hpp), and
 /// paddings and concatenations choices by index: one loop computes them, and their margins go in the messages of the others.
 ///
-///   e[n+1], h[n]:  h - c * (slice(e, 1, n+1) - slice(e, 0, n))      h' - c * (shift(e, 1) - e), h' with n+1 elements
-///                  e + c * pad(slice(h, 1, n) - slice(h, 0, n-1), 1, 1)     e + c * (0 < i < n ? shift(d, -1) : 0), d = shift(h', 1) - h'
+///   e[n+1], h[n]:  h - c * (slice(e, 1, n+1) - slice(e, 0, n))              h' - c * (shift(e, 1) - e), h' with n+1 elements
+///                  e + c * pad(slice(h, 1, n) - slice(h, 0, n-1), 1, 1)     e + c * (0 < i < n ? h' - shift(h', -1) : 0)
 ///
-/// What lies behind the end of such a value is arbitrary and is read by nothing that lies before it. Inputs, and what other operators make, are padded
-/// once, before a loop that carries them; outputs, and what other operators read, are cut back. It is done where that moves fewer elements
-/// than the slices, paddings and concatenations would.
+/// Elements of such a dim that are none of the value's are arbitrary, and nothing reads them. Inputs, and values that other operators make,
+/// are padded once, before a loop that carries them; outputs, and operands of other operators, are cut back. It is done where that moves fewer
+/// elements than the slices, paddings and concatenations would.
 class field_aligner {
  public:
   constexpr explicit field_aligner(const graph& g) : g_(g), out_(g.without_nodes()) {}
@@ -139,7 +138,7 @@ class field_aligner {
   constexpr void place(int i, int d, int o, int dim, std::int64_t by) {
     if (part_[o] != part::source) places_.join(first_[o] + dim, first_[i] + d, by);
   }
-  /// Places the operands of those for which `is_one`; of several wishes the first one counts.
+  /// The operands of members for which `is_one` begin where they are read; where that contradicts what is known, they are shifted.
   template <class IsOne>
   constexpr void place_operands(IsOne is_one) {
     for (int i = 0; i < count(); ++i) {
@@ -400,7 +399,7 @@ class field_aligner {
     for (const auto& map : at_places(i)) v = map.from_first == 0 ? v : add_shift(out_, v, map.dim, map.from_first, n.at);
     return v;
   }
-  /// What else moves as operand and result begin elsewhere along dims that the operator leaves alone.
+  /// Shifts along dims that the operator leaves alone, where operand and result begin elsewhere.
   [[nodiscard]] constexpr vec<dim_map> at_places(int i) const {
     vec<dim_map> dims;
     const int from = at(i).operands[0];
@@ -443,11 +442,11 @@ class field_aligner {
   vec<int> number_, border_;          // by node: in the program made anew; in the other shape
 };
 
-/// As field_aligner has it, of programs that say nothing of what is sent themselves.
+/// Aligns the fields of a program, unless it says itself what is sent. Its nodes are in no order then.
 constexpr void align_fields(graph& g, bool) {
   if (g.find_types != nullptr || g.type_local != nullptr) return;
   field_aligner aligner(g);
-  if (aligner.run()) g = canonical_order(aligner.result());
+  if (aligner.run()) g = std::move(aligner.result());
 }
 
 }  // namespace gspmd::detail
