@@ -3,13 +3,13 @@
 
 #include <gspmd/dynamic.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <numbers>
 
 #include "../command_line.hpp"
 #include "../pgm.hpp"
+#include "../worst.hpp"
 
 namespace yee {
 namespace {
@@ -83,8 +83,7 @@ double largest_error_of_mode(const options& o, const dynamic::program& program, 
   const auto out = run(program, {f.ez.data(), f.hx.data(), f.hy.data(), &first});
   const double* const ez = out[0].data<double>();
   double worst = 0;
-  for (std::size_t k = 0; k < f.ez.size(); ++k)
-    worst = std::max(worst, std::fabs(ez[k] - f.ez[k] * std::cos(2 * half * o.steps)));
+  for (std::size_t k = 0; k < f.ez.size(); ++k) worst = worse(worst, ez[k], f.ez[k] * std::cos(2 * half * o.steps));
   std::printf("mode (2, 1) after %d steps: %.1e off its cosine, whose frequency is %.6f (Maxwell's %.6f)\n", o.steps, worst,
               2 * half / courant, std::hypot(k_i, k_j));
   return worst;
@@ -150,7 +149,7 @@ int simulate(options o, std::int64_t devices, const runner& run) {
     wanted.e(o.rows / 3, o.columns / 4) += std::exp(since * since * (-4.0 / (middle * middle)));
   }
   double worst = 0;
-  for (std::size_t k = 0; k < ez.size(); ++k) worst = std::max(worst, std::fabs(ez[k] - wanted.ez[k]));
+  for (std::size_t k = 0; k < ez.size(); ++k) worst = worse(worst, ez[k], wanted.ez[k]);
   if (!o.out.empty()) std::printf("\nframes are in %s", o.out.string().c_str());
   std::printf("\nafter %d steps ez is %.1e off a loop on one device\n", o.frames * o.steps, worst);
   return worst < 1e-11 && largest_error_of_mode(o, program, run) < 1e-10 ? 0 : 1;
