@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A flow on a torus by Fourier transforms, on threads.
-// args: --points 30 --devices 4 --steps 20 --frames 3
+// args: --points 30 --devices 3 --steps 10 --frames 2
 // optimise: -O1
 // precompiled: yes
 

@@ -101,7 +101,7 @@ void check_yee(const Backend& backend, whole n, whole m, whole rows, whole colum
       if (i == 0 || i == n || j == 0 || j == m) e[static_cast<std::size_t>(i * (m + 1) + j)] = 0;
   const auto out = p.run(backend, e, hx, hy);
   for (int step = 0; step < 3; ++step) yee_by_hand(e, hx, hy, n, m);
-  int k = 0;
+  std::size_t k = 0;
   for (const auto* const f : {&e, &hx, &hy}) {
     REQUIRE(out[k].bytes.size() == f->size() * sizeof(double));
     bool is_same = true;  // a -0.0 is a 0
@@ -148,7 +148,7 @@ class random_fields {
       case 7:
         return fori_loop(
             1 + below(3),
-            [this](value, value y) {
+            [](value, value y) {
               return y + pad(2.0 * cut(y, 1, y.shape()[0], 0, y.shape()[1]), {1, 0}, {0, 0});
             },
             x);
