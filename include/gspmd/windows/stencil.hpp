@@ -139,7 +139,12 @@ class stencil_reads {
     const auto offset = by[static_cast<std::size_t>(dim)];
     const auto extent = x.shape()[dim], wanted = shape_[dim];
     if (extent == wanted) return moved(x, by, dim, offset, is_given, at);
-    // Staggered: one tensor holds all that is read along the dim.
+    const boundary &below = field_.along(dim).low, &behind = field_.along(dim).high;
+    if (!is_given && !below.has_values() && !behind.has_values() && below.beyond() == continuation::none &&
+        behind.beyond() == continuation::none && below.number().real == behind.number().real &&
+        below.number().integer == behind.number().integer)
+      return framed(x, dim, -offset, wanted + offset - extent, below.number(), at);
+    // Staggered, and no constant: one tensor holds all that is read along the dim.
     const std::int64_t low = reach(dim, true), above = wanted - extent + low, high = above > 0 ? above : 0;
     vec<value> pieces;
     for (auto first = -low; first < 0;) first += add_piece(pieces, x, by, dim, first, -first, is_given, at);
@@ -158,15 +163,14 @@ class stencil_reads {
     return count;
   }
   static constexpr value cut(value x, int dim, std::int64_t first, std::int64_t count, location at) {
-    if (count == x.shape()[dim]) return x;
-    vec<std::int64_t> start, limit;
-    for (const auto e : x.shape()) {
-      start.push_back(0);
-      limit.push_back(e);
-    }
-    start[dim] = first;
-    limit[dim] = first + count;
-    return slice(x, integers(start.data(), start.size()), integers(limit.data(), limit.size()), {}, at);
+    return count == x.shape()[dim] ? x : framed(x, dim, -first, first + count - x.shape()[dim], 0, at);
+  }
+  /// So many elements more before and behind those along `dim`, or less.
+  static constexpr value framed(value x, int dim, std::int64_t low, std::int64_t high, detail::written_number n, location at) {
+    vec<std::int64_t> before(static_cast<std::size_t>(x.rank()), 0), behind = before;
+    before[dim] = low;
+    behind[dim] = high;
+    return pad(x, integers(before.data(), before.size()), integers(behind.data(), behind.size()), n, {}, at);
   }
 
   /// Element i of the result along `dim` is element i + offset of `x`, which has been moved along the dims before it.
@@ -265,7 +269,8 @@ class stencil_neighbours {
 /// one are next to each other. Corners, reads at offsets along several dims, come with the halo of the later dim: a box sends two messages
 /// for each dim, as a star does. Large shards compute what needs no halo while it is exchanged; `explain` says so. Reads that are
 /// elementwise operands are loads of one loop at an offset (GSPMD 4.3; GShard 3.3.3), shards permitting: each must hold as many elements
-/// as are read beyond it, else the read is a movement of its own. A staggered field is moved to the others' shards first. The gradient is
+/// as are read beyond it, else the read is a movement of its own. A staggered field is moved to the others' shards first, unless `staggered` (gspmd/staggered.hpp) is
+/// written around and what lies outside of it is one constant. The gradient is
 /// the transposed stencil, exact at the ends.
 ///
 /// Errors, at compile time: a read beyond the radius, another number of radii, offsets or boundaries than the field has dims, fields

@@ -20,7 +20,7 @@ struct accepted_program {
   static constexpr auto lists(auto& s, auto f) { return graph::lists(s.program, f); }
   static constexpr auto rest(auto& s, auto f) {
     return f(s.program.mesh, s.program.has_regions, s.program.allow_replication, s.broken, s.program.largest_bytes,
-             s.program.find_types, s.program.type_local, s.is_as_traced, s.program.settle_barriers);
+             s.program.find_types, s.program.type_local, s.is_as_traced, s.program.settle_barriers, s.program.align_fields);
   }
 };
 

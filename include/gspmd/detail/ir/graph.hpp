@@ -205,6 +205,8 @@ class graph {
   types_so_far typer;
   // Of a program with values that are made behind others (ops/barrier.hpp): leaves of these what is planned, once their order is settled.
   pass_of_mode settle_barriers;
+  // Of a program with staggered fields (gspmd/staggered.hpp): gives them one extent.
+  pass_of_mode align_fields;
   vec<recomputed_call> recomputed;  // as it is traced; who is inside of another one comes before it
   vec<written_call> calls;          // of a program whose types may be refused, as it is traced
   bool is_in_call = false;          // `add` adds to what a call consists of
@@ -230,6 +232,7 @@ class graph {
     g.type_local = type_local;
     g.place_carried = place_carried;
     g.settle_barriers = settle_barriers;
+    g.align_fields = align_fields;
     g.scopes = scopes;
     g.composed = composed;
     return g;

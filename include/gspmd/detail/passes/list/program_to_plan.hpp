@@ -28,9 +28,6 @@ struct without {
   static constexpr bool has = (std::is_same_v<P, Pass> || ...);
 };
 
-struct of_explicit_programs {
-  static constexpr bool applies(const graph& g) { return g.find_types != nullptr; }
-};
 struct of_planned_programs {
   static constexpr bool applies(const graph& g) { return g.find_types == nullptr; }
 };
@@ -45,7 +42,8 @@ struct canonical_pass {
   static constexpr void run(graph& g) { g = canonical_order(g); }
 };
 /// One movement of those that follow each other: where exchanges are written, before types say where they are.
-struct compose_written_pass : of_explicit_programs {
+struct compose_written_pass {
+  static constexpr bool applies(const graph& g) { return g.find_types != nullptr; }
   static constexpr bool run(graph& g) { return compose_movements(g); }
 };
 /// The types of an explicit program without manual regions become its annotations.
@@ -68,6 +66,11 @@ struct compose_pass : of_planned_programs {
 struct defer_pass : of_planned_programs {
   static constexpr void run(graph& g) { defer_reshards(g); }
 };
+/// Staggered fields get one extent.
+struct align_fields_pass {
+  static constexpr bool applies(const graph& g) { return g.align_fields != nullptr; }
+  static constexpr bool run(graph& g) { return g.align_fields(g, true), true; }
+};
 /// Values that are made behind others are so by now.
 struct settle_barriers_pass {
   static constexpr bool applies(const graph& g) { return g.settle_barriers != nullptr; }
@@ -79,8 +82,9 @@ struct place_carried_pass {
   static constexpr bool run(graph& g, const vec<sharding>& layouts) { return g.place_carried(g, layouts), false; }
 };
 
-using program_passes = boost::mp11::mp_list<check_types_pass, canonical_pass, compose_written_pass, types_pass, regions_pass,
-                                            ghost_zones_pass, compose_pass, defer_pass, settle_barriers_pass, place_carried_pass>;
+using program_passes =
+    boost::mp11::mp_list<check_types_pass, canonical_pass, compose_written_pass, types_pass, regions_pass, ghost_zones_pass,
+                         compose_pass, align_fields_pass, defer_pass, settle_barriers_pass, place_carried_pass>;
 
 /// The program that is planned: what its outputs need, in order; or with its mistake. `Passes`: a part of the way; `seen(Pass(), g)`: the
 /// program behind each that applies.

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Electrons in one dim before ions that stay, by particles in cells: charges to a grid, its field by Fourier transforms, forces from there.
+#pragma once
+
+#include <gspmd/dynamic/program.hpp>
+#include <gspmd/fft.hpp>
+#include <gspmd/gspmd.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <numbers>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace pic {
+
+using namespace gspmd;
+
+inline constexpr double length = 2 * std::numbers::pi;  // of the box, which goes round; times in 1 / the plasma frequency
+
+/// The two grid points next to each particle at x, and the second one's share of it.
+struct cells {
+  value left, right, share;
+};
+constexpr cells cells_of(value x, std::int64_t points) {
+  const value place = x * (static_cast<double>(points) / length), below = floor(place);
+  const value left = convert<std::int64_t>(below) % points;
+  return {left, (left + 1) % points, place - below};
+}
+/// The electric field [points] of all particles [N]: E' = 1 - density.
+constexpr value field_of(const cells& at, std::int64_t points) {
+  const double each = static_cast<double>(points) / static_cast<double>(at.share.shape()[0]);
+  const value density = scatter_add(segment_sum(each * (1.0 - at.share), at.left, points), at.right, each * at.share);
+  const value k = iota<double>(density, {points}, 0);
+  const value wave = select(k > static_cast<double>(points / 2), k - static_cast<double>(points), k);
+  const value by = select(equal(wave, 0.0), zeros_like(wave), -1.0 / wave);  // 1 / (i k) = -i / k; the mean is no field
+  return real(ifft(complex(zeros_like(by), by) * fft(convert<c128>(1.0 - density), {0}), {0}));
+}
+/// `count` steps of leapfrog: positions and velocities behind them, these half a step earlier, and the last field.
+constexpr auto steps(value x, value v, int count, double dt, std::int64_t points) {
+  const auto body = [=](value, value at_x, value at_v, value) {
+    const cells at = cells_of(at_x, points);
+    const value field = field_of(at, points);
+    const value force = (1.0 - at.share) * take(field, at.left, 0) + at.share * take(field, at.right, 0);
+    const value next_v = at_v - dt * force, next = at_x + dt * next_v;
+    return std::tuple{next - length * floor(next / length), next_v, field};
+  };
+  return fori_loop(count, body, x, v, constant<double>(x, {points}, 0));
+}
+
+struct options {
+  std::int64_t particles = 20'000, points = 64, devices = 4;
+  int frames = 100;           // of 5 steps each
+  std::filesystem::path out;  // none: no pictures
+};
+inline constexpr const char* options_text =
+    "  --particles N  (20000)\n"
+    "  --points N     of the grid (64)\n"
+    "  --frames N     of 5 steps, 0.25 of a time in which a plasma oscillates once in 6.28 (100)\n"
+    "  --out DIR      where frames are written, PGM (pic-frames next to the program)\n";
+options parse(int argc, char** argv, bool takes_devices);
+
+/// Runs a program once on whole arrays: on threads, or over MPI.
+using runner =
+    std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
+
+/// A cold plasma, whose frequency is measured, and two streams through each other, of which frames are written. 0 if the frequency is the plasma's,
+/// momentum stays and the streams are as unstable as they ought to be.
+int simulate(const options& o, const runner& run);
+
+}  // namespace pic

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Navier and Stokes' equations in two dims on a torus, by Fourier transforms.
+#pragma once
+
+#include <gspmd/dynamic/program.hpp>
+#include <gspmd/fft.hpp>
+#include <gspmd/gspmd.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace spectral {
+
+using namespace gspmd;
+
+/// The wave number of each element of a spectrum [n, n] along a dim: 0, 1, ..., n/2, ..., -2, -1.
+constexpr value wave_number(value spectrum, int dim) {
+  const auto n = spectrum.shape()[0];
+  const value i = iota<double>(spectrum, {n, n}, dim);
+  return select(i > static_cast<double>(n / 2), i - static_cast<double>(n), i);
+}
+/// A number of each wave, times i: what differentiation multiplies a spectrum by.
+constexpr value times_i(value k) { return complex(zeros_like(k), k); }
+
+/// The rate at which the spectrum of the vorticity w changes: -(u . grad) w + viscosity * laplace w, the velocity u being that of the
+/// stream function. Products are taken in space; waves above two thirds are cut off, so that none of them falls back on another one.
+constexpr value rate(value w, double viscosity) {
+  const auto n = w.shape()[0];
+  const value kx = wave_number(w, 0), ky = wave_number(w, 1), squared = kx * kx + ky * ky;
+  const value stream = w / convert<c128>(maximum(squared, 1.0));  // wave 0, a wind through all, is none
+  const auto in_space = [](value spectrum) { return real(ifft(spectrum, {0, 1})); };
+  const value u = in_space(times_i(ky) * stream), v = in_space(times_i(-kx) * stream);
+  const value carried = u * in_space(times_i(kx) * w) + v * in_space(times_i(ky) * w);
+  const double most = static_cast<double>(n) / 3;
+  const value is_kept = logical_and(abs(kx) < most, abs(ky) < most);
+  const value kept = select(is_kept, constant<double>(kx, {n, n}, 1), constant<double>(kx, {n, n}, 0));
+  return -(convert<c128>(kept) * fft(convert<c128>(carried), {0, 1})) - convert<c128>(viscosity * squared) * w;
+}
+/// `count` steps of Runge and Kutta's method of fourth order; from vorticity in space to vorticity in space.
+constexpr value steps(value vorticity, int count, double dt, double viscosity) {
+  const auto body = [dt, viscosity](value, value w) {
+    const auto by = [](double x, value y) { return x * y; };
+    const value a = rate(w, viscosity), b = rate(w + by(dt / 2, a), viscosity);
+    const value c = rate(w + by(dt / 2, b), viscosity), d = rate(w + by(dt, c), viscosity);
+    return w + by(dt / 6, a + by(2, b) + by(2, c) + d);
+  };
+  return real(ifft(fori_loop(count, body, fft(convert<c128>(vorticity), {0, 1})), {0, 1}));
+}
+
+struct options {
+  std::int64_t points = 128, devices = 4;
+  int steps = 50, frames = 10;  // from frame to frame
+  std::filesystem::path out;    // none: no pictures
+};
+inline constexpr const char* options_text =
+    "  --points N     along each side (128)\n"
+    "  --steps N      from frame to frame (50)\n"
+    "  --frames N     how many (10)\n"
+    "  --out DIR      where frames are written, PGM (spectral-frames next to the program)\n";
+options parse(int argc, char** argv, bool takes_devices);
+
+/// Runs a program once on whole arrays: on threads, or over MPI.
+using runner =
+    std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
+
+/// Compares Taylor and Green's vortices with how they decay, and writes frames of a flow whose layers roll up. 0 if the vortices are right and
+/// the flow's energy falls.
+int simulate(const options& o, const runner& run);
+
+}  // namespace spectral
