@@ -145,10 +145,14 @@ inline void print_tables_2_and_3(report& r) {
       r, "GSPMD Table 2",
       "Step times are estimates, on a torus with 70 GB/s links, whose ends are joined on the whole machine only, and 450 GB/s of "
       "memory; the "
-      "forward pass counts twice in one row, as if it were computed again for backward, which the paper says of its pipelines only. "
-      "FLOPS util: three times the forward pass's operations in the published time. Memory, with weights that are updated in place: "
-      "planned within what the paper's step holds, or within the next twentieth of it that a plan fits into: no product is computed "
-      "again, what was gathered is gathered again, and norms, casts and relu are computed again, as far as it takes. Without a limit what "
+      "forward pass counts twice in one row, as if it were computed again for backward, which the paper says of its pipelines "
+      "only. "
+      "FLOPS util: three times the forward pass's operations in the published time. Memory, with weights that are updated in "
+      "place: "
+      "planned within what the paper's step holds, or within the next twentieth of it that a plan fits into: no product is "
+      "computed "
+      "again, what was gathered is gathered again, and norms, casts and relu are computed again, as far as it takes. Without a "
+      "limit what "
       "was gathered is kept; with recompute(layer) what lies before each layer. "
       "The parameters of the last column are those of its dims.",
       {{32, 8192, 65536, 128, 256, 8, 16, 64},

@@ -58,11 +58,13 @@ namespace detail {
     if (!given_up_value::is_noted(n) || ++count > most_lines) continue;
     const auto [bytes, picoseconds] = given_up_value::of(n);
     const double seconds = seconds_of(picoseconds);
-    text += "  " + std::string(graph::place(n.at, "value").view()) + ": " + std::to_string(bytes) + " bytes for " + short_time(seconds) +
-            ", " + short_time(seconds / static_cast<double>(bytes)) + " a byte\n";
+    text += "  " + std::string(graph::place(n.at, "value").view()) + ": " + std::to_string(bytes) + " bytes for " +
+            short_time(seconds) + ", " + short_time(seconds / static_cast<double>(bytes)) + " a byte\n";
   }
   if (count > most_lines) text += "  and " + std::to_string(count - most_lines) + " others\n";
-  return count == 0 ? text : "values that are computed or gathered again for those who read them late, " + std::to_string(count) + ":\n" + text;
+  return count == 0
+             ? text
+             : "values that are computed or gathered again for those who read them late, " + std::to_string(count) + ":\n" + text;
 }
 
 }  // namespace detail

@@ -43,7 +43,8 @@ class value_saver {
   value_saver(const graph& g, const plan& p, const mesh_shape& mesh, const plan_request& request)
       : g_(g), p_(p), view_(p), mesh_(mesh), request_(request), values_(p.values.size()), readers_(g.nodes.size()) {}
 
-  /// The program that holds at most so many bytes in the arena, as far as can be told; nothing if no value helps.
+  /// The program that holds at most so many bytes in the arena, as far as can be told; nothing if no value helps. Of -1: the one without all
+  /// values that it may do without.
   [[gnu::cold]] std::optional<graph> run(std::int64_t most_in_arena) {
     find_uses();
     find_gaps();
@@ -51,6 +52,9 @@ class value_saver {
     if (p_.arena_bytes > peak)  // what lies between the values
       most_in_arena = static_cast<std::int64_t>(static_cast<double>(most_in_arena) * static_cast<double>(peak) /
                                                 static_cast<double>(p_.arena_bytes));
+    if (most_in_arena < 0)
+      for (const auto& w : ways_)
+        if (may_give_up(w)) give_up(w);
     while (!live_.empty()) {
       const auto at = std::max_element(live_.begin(), live_.end());
       if (*at <= most_in_arena) break;
@@ -61,12 +65,13 @@ class value_saver {
       if (best == nullptr) break;
       give_up(*best);
     }
+    if (given_up_.empty()) return std::nullopt;
     return rewritten();
   }
 
  private:
   static constexpr int longest_chain = 16;
-  static constexpr int shortest_gap = 6;  // steps
+  static constexpr int shortest_gap = 2;  // steps
 
   struct use_of_value {
     int first = -1, last = -1;  // steps
@@ -153,13 +158,16 @@ class value_saver {
 
   [[nodiscard]] bool is_of_program(int i) const {
     const node& n = at(i);
-    return n.region < 0 && n.local_axes == 0 && n.hidden_axes == 0 && n.results == 1 && n.op != opcode::result;
+    const auto& facts = facts_of(n.op);
+    return n.region < 0 && n.local_axes == 0 && n.hidden_axes == 0 && n.results == 1 && facts.made != origin::result &&
+           facts.made != origin::region && facts.runs != realisation::region;
   }
   void find_gaps() {
     const auto least = std::max<std::int64_t>(request_.most_memory / 16384, 64);
     for (int v = 0; v < static_cast<int>(values_.size()); ++v) {
       const auto& u = use(v);
-      if (!is_in_arena(v) || u.first < 0 || u.steps.empty() || bytes_of_value(v) < least || !is_of_program(value(v).node)) continue;
+      if (!is_in_arena(v) || u.first < 0 || u.steps.empty() || bytes_of_value(v) < least || !is_of_program(value(v).node))
+        continue;
       for (std::size_t k = 0; k < u.steps.size(); ++k) {
         const int after = k == 0 ? u.first : u.steps[k - 1];
         if (u.steps[k] - after >= shortest_gap) add_way(v, after, k);
@@ -214,14 +222,16 @@ class value_saver {
   /// Adds node `i`, whose value lies as `v` does, and what it has to be computed from.
   [[nodiscard]] bool add_to_chain(way& w, int i, int v) {
     const auto& facts = facts_of(at(i).op);
-    const bool is_cheap = (facts.runs == realisation::loop && facts.made == origin::shards) || facts.made == origin::renamed;
+    const bool is_in_loop = facts.runs == realisation::loop || facts.runs == realisation::strides;
+    const bool is_cheap = (is_in_loop && facts.made == origin::shards) || facts.made == origin::renamed;
     if (!is_cheap || !is_of_program(i) || at(i).operands.count == 0 || given_up_value::is_noted(at(i))) return false;
     if (static_cast<int>(w.chain.size()) == longest_chain) return false;
     for (const int o : at(i).operands) {
       if (is_source(o) || std::find(w.barriers.begin(), w.barriers.end(), o) != w.barriers.end()) continue;
       if (std::find(w.chain.begin(), w.chain.end(), o) != w.chain.end()) continue;
       const int own = own_value(o);
-      const bool lies_alike = own >= 0 && (value(own).global.count != value(v).global.count || value(own).layout == value(v).layout);
+      const bool lies_alike =
+          own >= 0 && (value(own).global.count != value(v).global.count || value(own).layout == value(v).layout);
       if (!is_of_program(o)) return false;
       if (is_given(o) ? lies_alike : lies_alike && is_in_arena(own) && use(own).last >= w.before) {
         add_leaf(w, o, own);
@@ -339,7 +349,8 @@ class value_saver {
   for (const auto& n : p.nodes) time = add_times(time, request.network.time_of(n.work));
   for (const auto& s : p.steps)
     if (communicates(s))
-      time = add_times(time, multiply_time(time_of_collective(mesh, request.network, s.collective, s.axes, s.bytes_sent), s.times));
+      time =
+          add_times(time, multiply_time(time_of_collective(mesh, request.network, s.collective, s.axes, s.bytes_sent), s.times));
   return time;
 }
 
