@@ -98,7 +98,7 @@ inline void print_table_1(report& r) {
          " elements: it gathers weights, and x, where that is less.");
 }
 
-/// What a device holds of a step whose weights, 32 bits each, are updated in place.
+/// The bytes that a device holds in a step whose weights, 32 bits each, are updated in place.
 inline std::int64_t bytes_in_place(const dynamic::program& p) {
   double bytes = static_cast<double>(p.peak_bytes_per_device());
   for (std::size_t k = 0; k < p.view().outputs.size(); ++k)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: random
-// What is computed again, or gathered again, where a device holds too much; and the order of steps where some go through rows together.
+// Values that are computed again, or gathered again, where a device holds too much; and the order of steps where some go through rows together.
 #include <doctest/doctest.h>
 
 #include <cmath>

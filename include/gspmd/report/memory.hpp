@@ -55,8 +55,8 @@ namespace detail {
   std::string text;
   int count = 0;
   for (const node& n : g.nodes) {
-    if (!given_up_value::is_noted(n) || ++count > most_lines) continue;
-    const auto [bytes, picoseconds] = given_up_value::of(n);
+    if (!memory_saved::is_said(n) || ++count > most_lines) continue;
+    const auto [bytes, picoseconds] = memory_saved::of(n);
     const double seconds = seconds_of(picoseconds);
     text += "  " + std::string(graph::place(n.at, "value").view()) + ": " + std::to_string(bytes) + " bytes for " +
             short_time(seconds) + ", " + short_time(seconds / static_cast<double>(bytes)) + " a byte\n";

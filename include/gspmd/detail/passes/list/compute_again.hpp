@@ -15,16 +15,8 @@
 #include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
-/// What is computed again, or gathered again, where a device may hold less than a plan needs.
+/// Values that are computed again, or gathered again, where a device may hold less than a plan needs.
 namespace gspmd::detail {
-
-/// What a value that is not kept costs and saves: written on the barrier that its late readers read instead.
-struct given_up_value {
-  std::int64_t bytes = 0, picoseconds = 0;
-  static constexpr bool is_noted(const node& n) { return n.op == code_of<barrier_op> && n.attributes.count == 2; }
-  static constexpr given_up_value of(const node& n) { return {n.attributes[0], n.attributes[1]}; }
-  constexpr void note(node& n) const { add_attributes(n, bytes, picoseconds); }
-};
 
 /// Finds values of a plan that lie in memory, unread, while most lies there, and writes the program so that those who read them afterwards
 /// compute them again:
@@ -224,7 +216,7 @@ class value_saver {
     const auto& facts = facts_of(at(i).op);
     const bool is_in_loop = facts.runs == realisation::loop || facts.runs == realisation::strides;
     const bool is_cheap = (is_in_loop && facts.made == origin::shards) || facts.made == origin::renamed;
-    if (!is_cheap || !is_of_program(i) || at(i).operands.count == 0 || given_up_value::is_noted(at(i))) return false;
+    if (!is_cheap || !is_of_program(i) || at(i).operands.count == 0 || memory_saved::is_said(at(i))) return false;
     if (static_cast<int>(w.chain.size()) == longest_chain) return false;
     for (const int o : at(i).operands) {
       if (is_source(o) || std::find(w.barriers.begin(), w.barriers.end(), o) != w.barriers.end()) continue;
@@ -291,15 +283,11 @@ class value_saver {
       for (const way* w : before[static_cast<std::size_t>(i)]) {
         std::map<int, int> again;
         for (const int o : w->barriers) {
-          node n;
-          n.op = code_of<barrier_op>;
-          n.type = at(o).type;
-          n.shape = at(o).shape;
-          n.at = at(w->node).at;
+          node n = planned_barrier(g_, o, at(w->node).at);
           n.scope = at(i).scope;
           n.in_gradient = at(i).in_gradient;
-          n.operands.push_back(number[static_cast<std::size_t>(o)]);
-          if (o == w->barriers.front()) given_up_value{w->saved, w->time}.note(n);
+          n.operands[0] = number[static_cast<std::size_t>(o)];
+          if (o == w->barriers.front()) memory_saved{w->saved, w->time}.say(n);
           again[o] = next();
           out.nodes.push_back(n);
         }
@@ -343,7 +331,7 @@ class value_saver {
   int body_ = -1;
 };
 
-/// What a plan takes, operators and collectives one after the other.
+/// The time of a plan, operators and collectives one after the other.
 [[gnu::cold]] inline std::int64_t time_of_plan(const plan& p, const mesh_shape& mesh, const plan_request& request) {
   std::int64_t time = 0;
   for (const auto& n : p.nodes) time = add_times(time, request.network.time_of(n.work));

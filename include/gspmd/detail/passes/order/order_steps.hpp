@@ -106,7 +106,11 @@ class step_orderer {
   /// The first step of a unit.
   [[nodiscard]] constexpr const plan_step& step(int unit) const { return steps_[from_[unit]]; }
   [[nodiscard]] constexpr bool stays(int unit) const {
-    return !is<kernels::rows_begin>(step(unit)) && facts_of(step(unit)).role >= step_role::hands_on;
+    return !goes_by_rows(step(unit)) && facts_of(step(unit)).role >= step_role::hands_on;
+  }
+  /// Whether steps begin that go through rows together: a body that makes its results where operands lie, as no loop does.
+  [[nodiscard]] static constexpr bool goes_by_rows(const plan_step& s) {
+    return facts_of(s).role == step_role::loop_begin && facts_of(s).works_in_place(s);
   }
   [[nodiscard]] static constexpr std::int64_t in_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
   [[nodiscard]] constexpr std::int64_t scratch_of(int unit) const {
@@ -118,7 +122,7 @@ class step_orderer {
 
   constexpr void find_units() {
     for (int i = 0; i < step_count_; from_[++unit_count_] = i) {
-      const int end = is<kernels::rows_begin>(steps_[i]) ? steps_[i].target + 1 : i + 1;
+      const int end = goes_by_rows(steps_[i]) ? steps_[i].target + 1 : i + 1;
       while (i < end) unit_[i++] = unit_count_;
     }
     unit_[step_count_] = unit_count_;
@@ -135,7 +139,7 @@ class step_orderer {
       const auto& s = step(u);
       const auto& facts = facts_of(s);
       // The first result of rows is their number, and stays in memory of its own.
-      const int most = is<kernels::rows_begin>(s) ? 2 : 1;
+      const int most = goes_by_rows(s) ? 2 : 1;
       const bool may_share = s.results.count == most && s.operands.count > 0 && !stays(u) && facts.works_in_place(s);
       in_place_[u] = may_share ? 1 : 0;
       if (!is_joined(s)) continue;
