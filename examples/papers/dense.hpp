@@ -111,16 +111,4 @@ inline dynamic::program dense_step(const dense_model& n, const dynamic::mesh& m,
   return b.compile();
 }
 
-/// A layer as backward has it that keeps only what lies between layers: forward again, then the gradients of x and of the weights.
-inline dynamic::program recomputed_layer(const dense_model& n, const dynamic::mesh& m) {
-  dynamic::builder b(m);
-  dense_inputs in(b, n);
-  const value x = in.activation(), dy = in.activation();
-  const value y = in.layer(x);
-  std::vector<value> sources = in.weights();
-  sources.push_back(x);
-  for (const value g : grad(sum(y * dy), sources)) b.output(g);
-  return b.compile();
-}
-
 }  // namespace papers

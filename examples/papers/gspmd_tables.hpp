@@ -98,6 +98,14 @@ inline void print_table_1(report& r) {
          " elements: it gathers weights, and x, where that is less.");
 }
 
+/// The bytes that a device holds in a step whose weights, 32 bits each, are updated in place.
+inline std::int64_t bytes_in_place(const dynamic::program& p) {
+  double bytes = static_cast<double>(p.peak_bytes_per_device());
+  for (std::size_t k = 0; k < p.view().outputs.size(); ++k)
+    if (p.view().shared_inputs[k] >= 0) bytes -= 4 * elements_held(p.output(k));
+  return static_cast<std::int64_t>(bytes);
+}
+
 inline void print_dense(report& r, const char* table, const char* about, const std::vector<dense_model>& columns,
                         const std::vector<std::array<double, 4>>& published) {
   r.table(table, about);
@@ -106,21 +114,29 @@ inline void print_dense(report& r, const char* table, const char* about, const s
     const auto net = torus_of("x", "y", n.x * n.y);
     const auto m = n.mesh().on(net);
     const auto layers = static_cast<int>(n.layers);
-    const double L = static_cast<double>(n.layers), devices = static_cast<double>(n.x * n.y);
-    const double parameters = L * n.parameters_of_layer();
+    const double parameters = static_cast<double>(n.layers) * n.parameters_of_layer();
     const std::string of = std::to_string(n.layers) + " layers of " + std::to_string(n.model) + " on " + by(n.x, n.y);
     const auto training = dense_step(n, m, layers, true), forward = dense_step(n, m, layers, false);
-    const auto one_layer = recomputed_layer(n, m), again = dense_step(n, m, layers, true, true);
+    const auto again = dense_step(n, m, layers, true, true);
     const auto [billions, gigabytes, seconds, utilisation] = published[k];
     r.row(of, "parameters, billions", parameters * 1e-9, billions);
     r.row(of, "FLOPS util, %", 100 * 3 * static_cast<double>(forward.flops_per_device()) / tpu_v3 / seconds, utilisation);
     r.row(of, "step time, s, forward twice", estimate(training, net).total() + estimate(forward, net).total(), seconds);
-    const double between = 2.0 * static_cast<double>(n.batch * dense_model::length * n.model) / devices;
-    const double of_weights = 2 * 4 * n.parameters_of_layer() / devices;  // and gradients
-    r.row(of, "peak memory, GB, all is kept", static_cast<double>(training.peak_bytes_per_device()) * 1e-9, gigabytes);
-    r.row(of, "peak memory, GB, layers computed again", static_cast<double>(again.peak_bytes_per_device()) * 1e-9, gigabytes);
-    r.row(of, "peak memory, GB, a layer and what is between layers",
-          (static_cast<double>(one_layer.peak_bytes_per_device()) + (L - 1) * (between + of_weights)) * 1e-9, gigabytes);
+    // The least of what the paper's step holds, a twentieth more, and so on that a plan fits into.
+    const auto updated = training.peak_bytes_per_device() - bytes_in_place(training);
+    for (int more = 0;; ++more) {
+      const double limit = gigabytes * 1e9 * (1 + 0.05 * more);
+      try {
+        const auto fitted = dense_step(n, m.within(static_cast<std::int64_t>(limit) + updated), layers, true);
+        r.row(of, "peak memory, GB", static_cast<double>(bytes_in_place(fitted)) * 1e-9, gigabytes);
+        r.row(of, "step time, s, in that memory", estimate(fitted, net).total(), seconds);
+        break;
+      } catch (const error&) {
+        if (more == 20) throw;
+      }
+    }
+    r.row(of, "peak memory, GB, without a limit", static_cast<double>(bytes_in_place(training)) * 1e-9, gigabytes);
+    r.row(of, "peak memory, GB, layers computed again", static_cast<double>(bytes_in_place(again)) * 1e-9, gigabytes);
   }
 }
 
@@ -129,11 +145,15 @@ inline void print_tables_2_and_3(report& r) {
       r, "GSPMD Table 2",
       "Step times are estimates, on a torus with 70 GB/s links, whose ends are joined on the whole machine only, and 450 GB/s of "
       "memory; the "
-      "forward pass counts twice, as it is computed again for "
-      "backward. "
-      "FLOPS util: three times the forward pass's operations in the published time. Memory: planned with all that backward needs "
-      "kept; planned with recompute(layer), which still keeps more of a layer than what lies before it; and a model, one layer "
-      "planned by itself and of the others what lies between them. XLA recomputes as much as it must to fit into 16 GB. "
+      "forward pass counts twice in one row, as if it were computed again for backward, which the paper says of its pipelines "
+      "only. "
+      "FLOPS util: three times the forward pass's operations in the published time. Memory, with weights that are updated in "
+      "place: "
+      "planned within what the paper's step holds, or within the next twentieth of it that a plan fits into: no product is "
+      "computed "
+      "again, what was gathered is gathered again, and norms, casts and relu are computed again, as far as it takes. Without a "
+      "limit what "
+      "was gathered is kept; with recompute(layer) what lies before each layer. "
       "The parameters of the last column are those of its dims.",
       {{32, 8192, 65536, 128, 256, 8, 16, 64},
        {32, 8192, 65536, 128, 256, 16, 32, 256},

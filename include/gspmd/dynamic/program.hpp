@@ -11,6 +11,7 @@
 #include "gspmd/budget.hpp"
 #include "gspmd/detail/ops/kept_functions.hpp"
 #include "gspmd/detail/passes/choose/total_bytes.hpp"
+#include "gspmd/detail/passes/list/compute_again.hpp"
 #include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/passes/rewrite/sub_axes.hpp"
 #include "gspmd/detail/report/explain_plan.hpp"
@@ -26,7 +27,8 @@
 namespace gspmd {
 namespace detail {
 
-/// The plan of a program, on a mesh whose axes are cut where its reshapes need it; `refined`: the program on that mesh, if one is cut.
+/// The plan of a program, on a mesh whose axes are cut where its reshapes need it; `refined`: the program on that mesh, if one is cut, or
+/// with what it computes again, where a device may hold no more.
 /// Throws gspmd::error with the first mistake.
 template <class = once>
 std::shared_ptr<const plan> planned(dynamic::mesh& m, const graph& g, std::optional<graph>& refined) {
@@ -45,6 +47,10 @@ std::shared_ptr<const plan> planned(dynamic::mesh& m, const graph& g, std::optio
     cut_axis(*refined, m.info(), cut.axis);
     return &*refined;
   }));
+  std::optional<graph> again;
+  const graph& program = refined ? *refined : g;
+  compute_again(*made, program, m.info().shape, m.info().request, again);
+  if (again) refined = std::move(again);
   if (!made->error.empty()) throw error(std::string(made->error.view()));
   return made;
 }

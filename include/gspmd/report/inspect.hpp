@@ -187,6 +187,8 @@ class inspection {
 
   /// The program as it was planned, and where a label stands in it; -1: nowhere.
   [[nodiscard]] const detail::graph& graph() const { return graph_; }
+  /// The program as it was written.
+  [[nodiscard]] const detail::graph& written() const { return written_; }
   /// Returns what the planner was told, with the level of saving by which the plan fits into the memory of a device.
   [[nodiscard]] detail::plan_request request() const {
     auto asked = mesh_.info().request;

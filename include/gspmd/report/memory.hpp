@@ -7,7 +7,7 @@
 #include <iterator>
 #include <string>
 
-#include "gspmd/detail/passes/list/make_plan.hpp"
+#include "gspmd/detail/passes/list/compute_again.hpp"
 #include "gspmd/report/inspect.hpp"
 #include "gspmd/report/network.hpp"
 
@@ -49,10 +49,29 @@ namespace detail {
   return text;
 }
 
+/// The values that are computed again, or gathered again, and what that saves each.
+[[gnu::cold]] inline std::string words_of_values_again(const graph& g) {
+  constexpr int most_lines = 8;
+  std::string text;
+  int count = 0;
+  for (const node& n : g.nodes) {
+    if (!memory_saved::is_said(n) || ++count > most_lines) continue;
+    const auto [bytes, picoseconds] = memory_saved::of(n);
+    const double seconds = seconds_of(picoseconds);
+    text += "  " + std::string(graph::place(n.at, "value").view()) + ": " + std::to_string(bytes) + " bytes for " +
+            short_time(seconds) + ", " + short_time(seconds / static_cast<double>(bytes)) + " a byte\n";
+  }
+  if (count > most_lines) text += "  and " + std::to_string(count - most_lines) + " others\n";
+  return count == 0
+             ? text
+             : "values that are computed or gathered again for those who read them late, " + std::to_string(count) + ":\n" + text;
+}
+
 }  // namespace detail
 
 /// Tells what a program that is planned within a device's memory (`dynamic::mesh::within`) gives up for it, and what each byte costs: what the plan
-/// without a limit holds and how long it takes, what this one does, and the inputs that give way. The program is planned once more.
+/// without a limit holds and how long it takes, what this one does, the inputs that give way, and the values that are computed or gathered again.
+/// The program is planned once more.
 ///
 ///     std::puts(explain_memory(dynamic::inspection(b)).c_str());
 ///
@@ -68,13 +87,16 @@ namespace detail {
   asked.most_memory = 0;
   asked.saving = 0;
   const auto& mesh = plan.mesh().info();
-  const detail::plan freely = detail::make_plan(plan.graph(), mesh.shape, asked);
+  const std::string again = detail::words_of_values_again(plan.graph());
+  const detail::graph as_written = again.empty() ? plan.graph() : detail::program_to_plan_at_run_time(plan.written());
+  const detail::plan freely = detail::make_plan(as_written, mesh.shape, asked);
   const detail::plan_view view(freely);
   const auto held = detail::peak_bytes(plan.program().view()), fewer = detail::peak_bytes(view) - held;
   const double longer = estimate(plan.program(), net).total() - detail::estimate_plan(view, mesh, net).total();
   std::string text = "a device may hold " + std::to_string(most) + " bytes; it holds " + std::to_string(held);
   if (fewer == 0) return text + ", as without a limit\n";
-  const std::string given = detail::words_of_saving(plan.graph(), plan.request().saving, most);
+  std::string given = again;
+  if (again.empty() || plan.request().saving > 0) given += detail::words_of_saving(plan.graph(), plan.request().saving, most);
   if (fewer < 0) return text + ", " + std::to_string(-fewer) + " more than without a limit\n" + given;
   text += ", " + std::to_string(fewer) + " fewer than without a limit, for ";
   text += longer <= 0

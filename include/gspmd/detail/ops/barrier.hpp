@@ -49,6 +49,25 @@ struct ordered_barrier_op : plain_operator, without_steps {
   }
 };
 
+/// Says on a barrier for how many bytes fewer, and what time more, its readers compute again what they read.
+struct memory_saved {
+  std::int64_t bytes = 0, picoseconds = 0;
+  static constexpr bool is_said(const node& n) { return n.op == code_of<barrier_op> && n.attributes.count == 2; }
+  static constexpr memory_saved of(const node& n) { return {n.attributes[0], n.attributes[1]}; }
+  constexpr void say(node& n) const { add_attributes(n, bytes, picoseconds); }
+};
+
+/// A barrier on `x`, as it is planned, which is in no program yet.
+constexpr node planned_barrier(const graph& g, int x, location at) {
+  node n;
+  n.op = code_of<barrier_op>;
+  n.type = g.nodes[static_cast<std::size_t>(x)].type;
+  n.shape = g.nodes[static_cast<std::size_t>(x)].shape;
+  n.at = at;
+  n.operands.push_back(x);
+  return n;
+}
+
 /// Makes of each barrier, which stands behind what it is to come behind, one that is planned.
 constexpr void settle_barriers(graph& g, bool) {
   for (auto& n : g.nodes) {

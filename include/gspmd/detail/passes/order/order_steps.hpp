@@ -16,7 +16,7 @@ namespace gspmd::detail {
 /// Finds an order of a plan's steps in which less lies in the arena at once than in the order of the program.
 ///
 /// 1. Steps of loops and conditionals stay where they are, and so do the copies into carried values: what stands between two of
-///    them, a stretch, is ordered on its own.
+///    them, a stretch, is ordered on its own. Steps that go through rows together move together: a unit, as is any other step by itself.
 /// 2. Nothing is moved where some single step, or what lies there from one stretch to the next, takes as much as the program
 ///    does now; and no stretch is touched that does not decide the peak.
 /// 3. A step that may write where its operand lies, an input that is given up or a carried value, stays behind all others that
@@ -36,7 +36,7 @@ class step_orderer {
         base_(base.data()),
         step_count_(static_cast<int>(p.steps.size())),
         value_count_(static_cast<int>(base.size())),
-        ints_(8 * value_count_ + 3 * step_count_ + 1 + slot_count()),
+        ints_(8 * value_count_ + 6 * step_count_ + 3 + slot_count()),
         longs_(value_count_ + 2 * step_count_) {
     is_outside_ = ints_.take(value_count_);
     buffer_ = ints_.take(value_count_);
@@ -48,6 +48,9 @@ class step_orderer {
     overwriter_ = ints_.take(value_count_);
     in_place_ = ints_.take(step_count_);
     trial_ = ints_.take(step_count_);
+    unit_ = ints_.take(step_count_ + 1);
+    from_ = ints_.take(step_count_ + 1);
+    order_ = ints_.take(step_count_);
     touched_from_ = ints_.take(step_count_ + 1);
     touched_ = ints_.take(slot_count());
     bytes_ = longs_.take(value_count_);
@@ -59,31 +62,34 @@ class step_orderer {
 
   /// Writes the numbers of the steps in their new order to `order`; false if they should stay as they are.
   constexpr bool run(int* order) {
+    find_units();
     find_buffers();
-    for (int i = step_count_; i-- > 0;)
+    for (int i = unit_count_; i-- > 0;)
       if (in_place_[i] != 0) compute_in_output(i);
     find_lives();
     find_overwriters();
     const auto bound = measure();
     std::int64_t now = bound;
     std::int64_t least = bound;
-    for (int i = 0; i < step_count_; ++i) order[i] = i;
+    for (int i = 0; i < unit_count_; ++i) order_[i] = i;
     for (auto& s : stretches_) {
       if (now < s.peak) now = s.peak;
       s.new_peak = s.peak;
-      if (s.peak > bound) improve(s, order + s.begin);
+      if (s.peak > bound) improve(s, order_ + s.begin);
       if (least < s.new_peak) least = s.new_peak;
     }
     if (least >= now) return false;
     for (const auto& s : stretches_)
       if (s.peak <= least)
-        for (int i = s.begin; i < s.end; ++i) order[i] = i;
+        for (int i = s.begin; i < s.end; ++i) order_[i] = i;
+    for (int i = 0; i < unit_count_; ++i)
+      for (int k = from_[order_[i]]; k < from_[order_[i] + 1]; ++k) *order++ = k;
     return true;
   }
 
  private:
   struct stretch {
-    int begin = 0;
+    int begin = 0;  // units
     int end = 0;
     std::int64_t live = 0;  // bytes, before it
     std::int64_t peak = 0;
@@ -97,54 +103,77 @@ class step_orderer {
   }
   [[nodiscard]] constexpr int operand(const plan_step& s, int k) const { return base_[slots_[s.operands.begin + k]]; }
   [[nodiscard]] constexpr int result(const plan_step& s, int k) const { return base_[slots_[s.results.begin + k]]; }
-  [[nodiscard]] static constexpr bool stays(const plan_step& s) { return facts_of(s).role >= step_role::hands_on; }
+  /// The first step of a unit.
+  [[nodiscard]] constexpr const plan_step& step(int unit) const { return steps_[from_[unit]]; }
+  [[nodiscard]] constexpr bool stays(int unit) const {
+    return !goes_by_rows(step(unit)) && facts_of(step(unit)).role >= step_role::hands_on;
+  }
+  /// Whether steps begin that go through rows together: a body that makes its results where operands lie, as no loop does.
+  [[nodiscard]] static constexpr bool goes_by_rows(const plan_step& s) {
+    return facts_of(s).role == step_role::loop_begin && facts_of(s).works_in_place(s);
+  }
   [[nodiscard]] static constexpr std::int64_t in_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
-  [[nodiscard]] constexpr std::int64_t scratch_of(const plan_step& s) const {
-    return in_lines(facts_of(s).scratch_bytes(plan_, s));
+  [[nodiscard]] constexpr std::int64_t scratch_of(int unit) const {
+    std::int64_t most = 0;
+    for (int i = from_[unit]; i < from_[unit + 1]; ++i)
+      if (const auto bytes = in_lines(facts_of(steps_[i]).scratch_bytes(plan_, steps_[i])); most < bytes) most = bytes;
+    return most;
   }
 
-  /// Which buffers each step touches, the result first, and how large they are. Where a step is noted, 1 is the first one and 0
+  constexpr void find_units() {
+    for (int i = 0; i < step_count_; from_[++unit_count_] = i) {
+      const int end = goes_by_rows(steps_[i]) ? steps_[i].target + 1 : i + 1;
+      while (i < end) unit_[i++] = unit_count_;
+    }
+    unit_[step_count_] = unit_count_;
+  }
+
+  /// Which buffers each unit touches, the result first, and how large they are. Where a unit is noted, 1 is the first one and 0
   /// is none.
   constexpr void find_buffers() {
     const planned_value* const values = plan_.values.data();
     for (const int v : plan_.inputs) is_outside_[base_[v]] = 1;
     for (const int v : plan_.outputs) is_outside_[base_[v]] = 1;
     for (int v = 0; v < value_count_; ++v) buffer_[v] = base_[v];
-    for (int i = 0; i < step_count_; ++i) {
-      const auto& s = steps_[i];
+    for (int u = 0; u < unit_count_; ++u) {
+      const auto& s = step(u);
       const auto& facts = facts_of(s);
-      const bool may_share = s.results.count == 1 && s.operands.count > 0 && !stays(s) && facts.works_in_place(s);
-      in_place_[i] = may_share ? 1 : 0;
+      // The first result of rows is their number, and stays in memory of its own.
+      const int most = goes_by_rows(s) ? 2 : 1;
+      const bool may_share = s.results.count == most && s.operands.count > 0 && !stays(u) && facts.works_in_place(s);
+      in_place_[u] = may_share ? 1 : 0;
       if (!is_joined(s)) continue;
       for (int k = 0; k < s.results.count; ++k) buffer_[operand(s, k)] = buffer_[result(s, k)] = result(s, 0);
     }
     int next = 0;
     for (int i = 0; i < step_count_; ++i) {
       const auto& s = steps_[i];
+      const int u = unit_[i];
       for (int k = 0; k < s.results.count + s.operands.count; ++k) {
         const bool is_result = k < s.results.count;
-        const int v = base_[slots_[is_result ? s.results.begin + k : s.operands.begin + k - s.results.count]];
+        const int v =
+            base_[slots_[is_result ? s.results.begin + s.results.count - 1 - k : s.operands.begin + k - s.results.count]];
         const int b = buffer_[v];
         if (is_result) {
-          made_[v] = i + 1;
+          made_[v] = u + 1;
           const auto& value = values[v];
           if (is_outside_[v] == 0 && is_joined(s)) bytes_[b] += elements(value.local) * bytes_of(value.type);
           else if (is_outside_[v] == 0 && b == v) bytes_[b] = elements(value.local) * bytes_of(value.type);
         }
-        if (visited_[b] == i + 1) continue;
-        visited_[b] = i + 1;
-        last_[b] = i + 1;
+        if (visited_[b] == u + 1) continue;
+        visited_[b] = u + 1;
+        last_[b] = u + 1;
         touched_[next++] = b;
       }
-      touched_from_[i + 1] = next;
+      touched_from_[u + 1] = next;
     }
     for (int b = 0; b < value_count_; ++b) bytes_[b] = (bytes_[b] + 63) / 64 * 64;
   }
 
   /// Places the operand of which a step makes an output in place in the memory of that output.
   constexpr void compute_in_output(int i) {
-    const auto& s = steps_[i];
-    const int r = result(s, 0);
+    const auto& s = step(i);
+    const int r = result(s, s.results.count - 1);
     if (is_outside_[r] == 0) return;
     const planned_value* const values = plan_.values.data();
     int found = -1;
@@ -152,7 +181,7 @@ class step_orderer {
       const int v = operand(s, k);
       if (values[v].type != values[r].type || !(values[v].local == values[r].local)) continue;
       if (made_[v] == 0) return;  // it may be given the memory of this input: see memory_planner
-      if (found < 0 && last_[v] == i + 1 && buffer_[v] == v && is_outside_[v] == 0 && !is_joined(steps_[made_[v] - 1])) found = v;
+      if (found < 0 && last_[v] == i + 1 && buffer_[v] == v && is_outside_[v] == 0 && !is_joined(step(made_[v] - 1))) found = v;
     }
     if (found < 0) return;
     is_outside_[found] = 1;
@@ -163,17 +192,17 @@ class step_orderer {
   /// From which step to which each buffer lies there: as the memory planner sees it.
   constexpr void find_lives() {
     vec<int> loops;
-    for (int i = 0; i < step_count_; ++i) {
-      const auto& s = steps_[i];
-      const auto role = facts_of(s).role;
+    for (int i = 0; i < unit_count_; ++i) {
+      const auto& s = step(i);
+      const auto role = stays(i) ? facts_of(s).role : step_role::plain;
       for (int t = touched_from_[i]; t < touched_from_[i + 1]; ++t) {
         const int b = touched_[t];
         if (bytes_[b] == 0) continue;
         if (first_[b] == 0) first_[b] = i + 1;
         int last = i + 1;
         for (const int loop : loops)
-          if (first_[b] < loop + 1 && last < steps_[loop].target + 1) last = steps_[loop].target + 1;
-        if (role == step_role::loop_begin && last < s.target + 1) last = s.target + 1;  // the number of the iteration
+          if (const int end = unit_[step(loop).target] + 1; first_[b] < loop + 1 && last < end) last = end;
+        if (role == step_role::loop_begin) last = unit_[s.target] + 1;  // the number of the iteration
         if (last_[b] < last) last_[b] = last;
       }
       if (role == step_role::loop_begin) loops.push_back(i);
@@ -186,16 +215,19 @@ class step_orderer {
     }
   }
 
-  /// Finds the steps that make the next one of a carried value, or an output out of an input: each is the last step that reads it.
+  /// Finds the units that make the next one of a carried value, or an output out of an input: each is the last that reads it.
   constexpr void find_overwriters() {
     for (int i = 0; i < step_count_; ++i)
       if (steps_[i].target >= 0 && facts_of(steps_[i]).role == step_role::hands_on)
         overwriter_[result(steps_[i], 0)] = made_[operand(steps_[i], 0)];
     for (const int o : plan_.outputs) {
-      const int i = made_[base_[o]] - 1;
-      if (i < 0 || facts_of(steps_[i]).role != step_role::fuses_operators) continue;
-      for (int k = 0; k < steps_[i].operands.count; ++k)
-        if (const int v = operand(steps_[i], k); made_[v] == 0 && last_[v] == i + 1) overwriter_[v] = i + 1;
+      const int u = made_[base_[o]] - 1;
+      if (u < 0) continue;
+      for (int i = from_[u]; i < from_[u + 1]; ++i) {
+        if (facts_of(steps_[i]).role != step_role::fuses_operators) continue;
+        for (int k = 0; k < steps_[i].operands.count; ++k)
+          if (const int v = operand(steps_[i], k); made_[v] == 0 && last_[v] == u + 1) overwriter_[v] = u + 1;
+      }
     }
   }
 
@@ -203,8 +235,8 @@ class step_orderer {
   constexpr std::int64_t measure() {
     std::int64_t live = 0;
     std::int64_t bound = 0;
-    for (int i = 0; i < step_count_; ++i) {
-      if (stays(steps_[i])) {
+    for (int i = 0; i < unit_count_; ++i) {
+      if (stays(i)) {
         if (bound < live + opens_[i]) bound = live + opens_[i];
         live += opens_[i] - closes_[i];
         continue;
@@ -214,10 +246,10 @@ class step_orderer {
       s.live = live;
       std::int64_t needed = 0;      // by one step
       std::int64_t through = live;  // of what no step here touches
-      const int here = step_count_ + 1 + s.begin;
-      for (; i < step_count_ && !stays(steps_[i]); ++i) {
+      const int here = unit_count_ + 1 + s.begin;
+      for (; i < unit_count_ && !stays(i); ++i) {
         const int first = touched_from_[i];
-        const auto scratch = scratch_of(steps_[i]);
+        const auto scratch = scratch_of(i);
         std::int64_t own = scratch;
         std::int64_t shared = 0;
         std::int64_t could_share = 0;
@@ -250,10 +282,12 @@ class step_orderer {
   constexpr void improve(stretch& s, int* order) {
     const int touched = touched_from_[s.end] - touched_from_[s.begin];
     const int count = s.end - s.begin;
-    step_needs needs(count, touched, 2 * touched);
+    int operands = 0;
+    for (int i = from_[s.begin]; i < from_[s.end]; ++i) operands += steps_[i].operands.count;
+    step_needs needs(count, touched, 2 * operands);
     std::int64_t through = s.live;
     for (int i = s.begin; i < s.end; ++i) {
-      needs.add_step(scratch_of(steps_[i]), in_place_[i] != 0);
+      needs.add_step(scratch_of(i), in_place_[i] != 0);
       for (int t = touched_from_[i]; t < touched_from_[i + 1]; ++t) {
         const int b = touched_[t];
         if (bytes_[b] == 0 && t > touched_from_[i]) continue;
@@ -278,8 +312,8 @@ class step_orderer {
   }
 
   constexpr void add_edges(const stretch& s, step_needs& needs) const {
-    for (int i = s.begin; i < s.end; ++i) {
-      const auto& operands = steps_[i].operands;
+    for (int i = s.begin, at = from_[i]; i < s.end; i = unit_[++at]) {
+      const auto& operands = steps_[at].operands;
       for (int k = 0; k < operands.count; ++k) {
         const int v = base_[slots_[operands.begin + k]];
         const int made = made_[v] - 1;
@@ -296,22 +330,26 @@ class step_orderer {
   const int* base_;
   int step_count_;
   int value_count_;
+  int unit_count_ = 0;
   zeroed<int> ints_;
   zeroed<std::int64_t> longs_;
   int* is_outside_ = nullptr;    // by value: lies in memory of the caller
   int* buffer_ = nullptr;        // by value whose memory it is: the first one of what lies together
-  int* first_ = nullptr;         // by buffer: the step from which it lies there; 0: none, and so below
+  int* first_ = nullptr;         // by buffer: the unit from which it lies there; 0: none, and so below
   int* last_ = nullptr;          // by buffer
-  int* visited_ = nullptr;       // by buffer: the last step, or stretch, that met it
-  int* made_ = nullptr;          // by value: the step that makes it
+  int* visited_ = nullptr;       // by buffer: the last unit, or stretch, that met it
+  int* made_ = nullptr;          // by value: the unit that makes it
   int* number_ = nullptr;        // by buffer: in the stretch that is ordered now
-  int* overwriter_ = nullptr;    // by value: the step that may write where it lies
-  int* in_place_ = nullptr;      // by step: whether its result may lie where an operand lay
-  int* trial_ = nullptr;         // an order
-  int* touched_from_ = nullptr;  // by step: its first one in touched_
+  int* overwriter_ = nullptr;    // by value: the unit that may write where it lies
+  int* in_place_ = nullptr;      // by unit: whether its result may lie where an operand lay
+  int* trial_ = nullptr;         // an order of a stretch
+  int* unit_ = nullptr;          // by step, and the end
+  int* from_ = nullptr;          // by unit, and the end: its first step
+  int* order_ = nullptr;         // units
+  int* touched_from_ = nullptr;  // by unit: its first one in touched_
   int* touched_ = nullptr;
   std::int64_t* bytes_ = nullptr;  // by buffer: in the arena
-  std::int64_t* opens_ = nullptr;  // by step: bytes
+  std::int64_t* opens_ = nullptr;  // by unit: bytes
   std::int64_t* closes_ = nullptr;
   vec<stretch> stretches_;
 };
@@ -327,6 +365,8 @@ constexpr void put_in_order(plan& p, span<const int> order) {
     place[static_cast<std::size_t>(order[k])] = static_cast<int>(k);
   }
   p.steps = std::move(steps);
+  for (auto& s : p.steps)
+    if (s.target >= 0) s.target = place[static_cast<std::size_t>(s.target)];
   for (auto& v : p.values)
     if (v.step >= 0) v.step = place[static_cast<std::size_t>(v.step)];
 }
