@@ -34,7 +34,7 @@ constexpr std::vector<std::vector<std::int64_t>> beginnings_in_turns(const pipel
 
   // The last tick for each pass: the one before that of what the stage does next, and of what reads what the pass makes.
   std::vector<std::int64_t> latest(static_cast<std::size_t>(2 * all), times.ticks() - 1);
-  std::vector<std::size_t> left(static_cast<std::size_t>(stages));
+  std::vector<std::size_t> left(static_cast<std::size_t>(stages), 0);
   for (std::int64_t s = 0; s < stages; ++s) left[static_cast<std::size_t>(s)] = times.stage(s).size();
   for (std::int64_t t = times.ticks(); t-- > 0;)
     for (std::int64_t s = 0; s < stages; ++s) {
