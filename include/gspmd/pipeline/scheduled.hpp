@@ -200,7 +200,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     const auto work = tables.rows.works.look_up(tables.works, row, line),
                slots = tables.rows.slots.look_up(tables.slots, row, line);
     const value microbatch = work[1], round = work[2];
-    const value part = here(here(round) * here(stages)) + here(place);
+    const value part = rounds == 1 ? place : here(here(round) * here(stages)) + here(place);
     const value is_first = equal(here(part), here(0)), is_last = equal(here(part), here(stages * rounds - 1));
     const auto does = [&](stage_tick::kind kind) { return equal(here(work[0]), here(std::int64_t{kind})); };
     const value goes_back = does(stage_tick::backward);
