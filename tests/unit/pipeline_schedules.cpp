@@ -140,16 +140,55 @@ TEST_CASE("a step by 1F1B, interleaved 1F1B, GPipe or a circular schedule is one
       if (stages == 8 && microbatches > 8) continue;
       const std::int64_t layers = stages == 4 ? 6 : stages;  // of two to a stage the last one has none
       check_schedule(one_forward_one_backward{stages, microbatches}, layers, stages < 4 ? 2 : 1);
-      // A message in each tick; of two stages every other tick between the first and the last ones has none.
+      // A message in each tick; of two stages that take turns every other tick has none.
       const detail::tick_table table(one_forward_one_backward{stages, microbatches});
-      CHECK(table.messages() == (stages == 2 ? microbatches + 3 : 2 * (microbatches + stages - 1)));
+      CHECK(table.messages() == (stages == 2 && microbatches > 1 ? 1 : 2) * (microbatches + stages - 1));
       CHECK(table.ticks() == 2 * (microbatches + stages - 1));
-      CHECK(table.depth() <= stages + 1);
+      CHECK(table.depth() <= stages);
     }
   check_schedule(interleaved{2, 4, 2}, 4, 2);
   check_schedule(interleaved{4, 8, 3}, 11, 1);
   check_schedule(gpipe{3, 5}, 3, 2);
   check_schedule(circular{2, 3, 3}, 6, 1);
+}
+
+TEST_CASE("stages that are interleaved take turns: of an even number of them a message goes in each tick, as many as ticks") {
+  for (const std::int64_t stages : {2, 4, 6, 8})
+    for (const std::int64_t rounds : {2, 3}) {
+      CAPTURE(stages);
+      CAPTURE(rounds);
+      const detail::tick_table table(interleaved{stages, 2 * stages, rounds});
+      CHECK(table.ticks() == 2 * (2 * stages * rounds + stages - 1));
+      CHECK(table.messages() == table.ticks());
+    }
+  // Of three stages the last one and the first one, which are neighbours, are at the same turn.
+  const detail::tick_table odd(interleaved{3, 6, 2});
+  CHECK(odd.messages() > odd.ticks());
+  CHECK(odd.messages() < odd.ticks() + 16);  // as many more as there are ticks with both passes
+}
+
+TEST_CASE("gradients of weights are reduced over the axes of the data once, by every schedule") {
+  const auto all_reduced = [](const auto& schedule) {
+    CAPTURE(schedule.stages);
+    const std::int64_t S = schedule.stages, R = schedule.rounds, D = 8;
+    const auto f = [=](value w, value x, value t) {
+      const auto [loss, dw, dx] = pipeline_step<"stage">(layer, squares, schedule)(w, x, t);
+      return std::tuple{loss, w - 0.5 * dw};
+    };
+    const auto w =
+        R == 1 ? dynamic::in<double>({S, D, D}, {"stage", "", ""}) : dynamic::in<double>({S, R, D, D}, {"stage", "", "", ""});
+    const auto xs = dynamic::in<double>({schedule.microbatches, 4, D}, {"", "data", ""});
+    const auto p = dynamic::compile(f, dynamic::mesh({{"stage", static_cast<int>(S)}, {"data", 2}}), w, xs, xs);
+    const std::int64_t of_weights = 8 * R * D * D, of_loss = 8 + 8 * 2 * (S - 1) / S;  // over data, then over stage
+    CHECK(p.traffic().in(collective_kind::all_reduce).bytes == of_weights + of_loss);
+    CHECK(p.traffic().bytes == p.traffic().in(collective_kind::collective_permute).bytes + of_weights + of_loss);
+  };
+  all_reduced(one_forward_one_backward{4, 8});
+  all_reduced(one_forward_one_backward{2, 1});
+  all_reduced(interleaved{2, 4, 2});
+  all_reduced(interleaved{4, 8, 3});
+  all_reduced(gpipe{4, 5});
+  all_reduced(circular{4, 8, 2});
 }
 
 TEST_CASE("what a stage keeps is not written over before it is read, and nothing is read that did not arrive") {
@@ -307,7 +346,7 @@ TEST_CASE("groups in which integers go along, and a schedule of one's own") {
   };
   check_same(results(on(stepped, dynamic::mesh({{"stage", 2}}), {"stage", "", ""}), threads{}, inputs),
              results(on(serial, dynamic::mesh({{"one", 1}}), {}), self{}, inputs));
-  CHECK(detail::tick_table(one_at_a_time{}).depth() == 2);  // of stage 1 an x; of stage 0 a gradient; and what nobody reads
+  CHECK(detail::tick_table(one_at_a_time{}).depth() == 1);  // of stage 1 an x; of stage 0 a gradient
 }
 
 namespace {

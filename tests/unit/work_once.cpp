@@ -236,3 +236,67 @@ TEST_CASE("gradients over microbatches are reduced once, after the loop") {
       CHECK(worst < 1e-4);
     }
 }
+
+namespace {
+enum class otherwise { zero, zero_first, nested, itself, also_read };
+struct some_microbatches {
+  otherwise way;
+
+  std::tuple<gspmd::value, gspmd::value> operator()(gspmd::value xs, gspmd::value w) const {
+    using namespace gspmd;
+    using carried = std::tuple<value, value, value>;
+    const value zero = constant<float>(w, {w.shape()[0], w.shape()[1]}, 0);
+    const auto body = [&](const carried& before, value x) {
+      const auto [sum_of_some, last, i] = before;
+      const auto gradient = [&](value) { return einsum<"bd,bf->df">(x, tanh(einsum<"bd,df->bf">(x, w))); };
+      const auto none = [&](value) { return zero; };
+      const value is_even = equal(remainder(i, 2), 0), is_first = equal(i, 0);
+      value g;
+      switch (way) {
+        case otherwise::zero_first: g = cond(is_even, none, gradient, i); break;
+        case otherwise::nested:
+          g = cond(
+              is_even, [&](value k) { return 0.5F * cond(is_first, none, gradient, k); }, none, i);
+          break;
+        case otherwise::itself:
+          g = cond(
+              is_even, gradient, [&](value) { return w; }, i);
+          break;
+        default: g = cond(is_even, gradient, none, i);
+      }
+      return std::tuple{carried{sum_of_some + g, way == otherwise::also_read ? maximum(last, g) : last, i + 1}, i};
+    };
+    const auto [all, numbers] = scan(body, carried{zero, zero, constant<std::int64_t>(w, {}, 0)}, xs);
+    return {std::get<0>(all), std::get<1>(all)};
+  }
+};
+}  // namespace
+
+TEST_CASE("what a conditional gives is reduced after the loop that adds it up, where 0 is in its place otherwise") {
+  using namespace gspmd;
+  for (const std::int64_t rows : {16, 13, 3})
+    for (const auto way : {otherwise::zero, otherwise::zero_first, otherwise::nested, otherwise::itself, otherwise::also_read}) {
+      const auto on = [&](int devices) {
+        return dynamic::compile(some_microbatches{way}, dynamic::mesh({{"data", devices}}),
+                                dynamic::in<float>({5, rows, 12}, {"", "data", ""}), dynamic::in<float>({12, 8}, {"", ""}));
+      };
+      const auto p = on(4);
+      CAPTURE(rows);
+      CAPTURE(static_cast<int>(way));
+      const std::int64_t all_reduce = 2 * 3 * (12 * 8 / 4) * 4;
+      if (way == otherwise::itself || way == otherwise::also_read) CHECK(p.traffic().bytes > all_reduce);
+      else CHECK(p.traffic().bytes == all_reduce);
+      std::vector<float> xs(static_cast<std::size_t>(5 * rows * 12)), w(12 * 8);
+      for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i * 7 % 13) / 13 - 0.5F;
+      for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i * 5 % 11) / 11 - 0.5F;
+      const auto split = p.run(simulated{}, xs, w), alone = on(1).run(self{}, xs, w);
+      double worst = 0, largest = 0;
+      for (std::size_t i = 0; i < w.size(); ++i) {
+        const float a = split[0].data<float>()[i], b = alone[0].data<float>()[i];
+        worst = std::fmax(worst, std::fabs(a - b));
+        largest = std::fmax(largest, std::fabs(b));
+      }
+      CHECK(worst < 1e-4);
+      CHECK(largest > 1e-2);
+    }
+}

@@ -117,7 +117,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
   template <class Weights, class Data, class Targets>
   constexpr std::tuple<value, Weights, Data> run(graph& g, dtype type, const Weights& own, const Data& xs,
                                                  const Targets& targets) const {
-    using carried_values = std::tuple<value, Weights, Data, Data>;
+    using carried_values = std::tuple<std::vector<value>, Data, Data>;
     const tick_table table(this->schedule);
     const tick_rows rows(table, this->schedule);
     const looked_up tables{rows, rows.works.words(g, this->at), rows.slots.words(g, this->at), rows.leaving.words(g, this->at)};
@@ -132,26 +132,52 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
       return this->zeros(g, v.type(), shape);
     };
     const auto zeros_of = [&](value v) { return this->zeros(g, v.type(), v.shape()); };
-    carried_values now{this->zeros(g, type, {}), leaf_by_leaf(mine, zeros_of), leaf_by_leaf(xs, zeros_of),
-                       leaf_by_leaf(xs, memory)};
+    using sums_of_loop = std::vector<value>;  // the loss and the gradients by weights, for each tick of a trip
+    sums_of_loop none{this->zeros(g, type, {})}, sums;
+    for (const value& w : leaves_of(mine)) none.push_back(zeros_of(w));
+    Data dxs = leaf_by_leaf(xs, zeros_of), held = leaf_by_leaf(xs, memory);
     for (const auto& segment : table.segments()) {
-      const auto body = [&](value trip, value losses, const Weights& dws, const Data& dxs, const Data& held) {
-        carried_values next{losses, dws, dxs, held};
+      const auto trip_of = [&](value trip, carried_values next) {
         std::int64_t number = 0;
         for (const auto& phase : segment.phases) {
           const value first = this->here(trip) * this->here(segment.period());
-          const value t = this->here(first) + this->here(segment.begin + number++);
-          if (!g.failed()) tick(g, type, segment, phase, tables, place, t, mine, xs, targets, next);
+          const value t = this->here(first) + this->here(segment.begin + number);
+          const auto own = static_cast<std::size_t>(number++) * none.size();
+          if (!g.failed()) tick(g, type, segment, phase, tables, place, t, mine, xs, targets, own, next);
         }
         return next;
       };
       const trip_count trips{(segment.end - segment.begin) / segment.period(), this->at};
-      now = std::apply([&](const auto&... c) { return fori_loop(trips, body, c...); }, now);
-      if (g.failed()) break;
+      if (!segment.goes_backward) {
+        held = fori_loop(
+            trips,
+            [&](value trip, const Data& now) {
+              return std::get<2>(trip_of(trip, {sums_of_loop{}, dxs, now}));
+            },
+            held);
+      } else {
+        // Each tick of a trip adds to sums of its own, from 0 on: what they are partial over is reduced after the last loop.
+        sums_of_loop zeros;
+        for (std::int64_t p = 0; p < segment.period(); ++p) zeros.insert(zeros.end(), none.begin(), none.end());
+        const std::tuple<sums_of_loop, Data, Data> after = fori_loop(
+            trips,
+            [&](value trip, const sums_of_loop& before, const Data& to, const Data& now) {
+              return trip_of(trip, {before, to, now});
+            },
+            zeros, dxs, held);
+        const sums_of_loop& added = std::get<0>(after);
+        for (std::size_t k = 0; k < added.size(); ++k) {
+          if (sums.size() < none.size()) sums.push_back(added[k]);
+          else sums[k % none.size()] = this->here(sums[k % none.size()]) + this->here(added[k]);
+        }
+        dxs = std::get<1>(after);
+        held = std::get<2>(after);
+      }
+      if (g.failed()) return {none[0], own, dxs};
     }
-    const Weights dws =
-        leaf_by_leaf_with(std::get<1>(now), own, [&](value v, value w) { return reshape(v, as_integers(w.shape()), this->at); });
-    return {std::get<0>(now), dws, std::get<2>(now)};
+    std::size_t k = 1;
+    const Weights dws = leaf_by_leaf(own, [&](value w) { return reshape(sums[k++], as_integers(w.shape()), this->at); });
+    return {sums[0], dws, dxs};
   }
 
   struct looked_up {
@@ -162,19 +188,19 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
   template <class Weights, class Data, class Targets>
   constexpr void tick(graph& g, dtype type, const tick_segment& segment, const tick_segment::phase& phase,
                       const looked_up& tables, value place, value t, const Weights& mine, const Data& xs, const Targets& targets,
-                      std::tuple<value, Weights, Data, Data>& carried) const {
+                      std::size_t first_sum, std::tuple<std::vector<value>, Data, Data>& carried) const {
     const location line = this->at;
     const auto here = [line](auto x) { return operand(x, line); };
     const std::int64_t stages = this->schedule.stages, rounds = this->schedule.rounds;
-    value& losses = std::get<0>(carried);  // by name: Clang makes no constant of a structured binding that a lambda captures
-    Weights& dws = std::get<1>(carried);
-    Data& dxs = std::get<2>(carried);
-    Data& held = std::get<3>(carried);
+    std::vector<value>& sums =
+        std::get<0>(carried);  // by name: Clang makes no constant of a structured binding that a lambda captures
+    Data& dxs = std::get<1>(carried);
+    Data& held = std::get<2>(carried);
     const value row = here(here(t) * here(stages)) + here(place);
     const auto work = tables.rows.works.look_up(tables.works, row, line),
                slots = tables.rows.slots.look_up(tables.slots, row, line);
     const value microbatch = work[1], round = work[2];
-    const value part = here(here(round) * here(stages)) + here(place);
+    const value part = rounds == 1 ? place : here(here(round) * here(stages)) + here(place);
     const value is_first = equal(here(part), here(0)), is_last = equal(here(part), here(stages * rounds - 1));
     const auto does = [&](stage_tick::kind kind) { return equal(here(work[0]), here(std::int64_t{kind})); };
     const value goes_back = does(stage_tick::backward);
@@ -203,11 +229,12 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
           microbatch);
       if (g.failed()) return;
       sent = dx;
-      losses = here(losses) + here(own);
-      dws = leaf_by_leaf_with(dws, dw, [&](value all, value more) -> value {
-        if (rounds == 1) return here(all) + here(more);
-        return made(add_dynamic_update<add_row_op>(g, all.id(), more.id(), round.id(), line), all);
-      });
+      sums[first_sum] = here(sums[first_sum]) + here(own);
+      for (const value& more : leaves_of(dw)) {
+        value& all = sums[++first_sum];
+        if (rounds == 1) all = here(all) + here(more);
+        else all = made(add_dynamic_update<add_row_op>(g, all.id(), more.id(), round.id(), line), all);
+      }
       // In other ticks, and on other stages, a row of zeros is in the place of one that is to come.
       const value leaves = logical_and(here(is_first), here(goes_back));
       const value to = tables.rows.leaving.look_up(tables.leaving, t, line)[0];
@@ -297,12 +324,12 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
 /// forward or backward, or waits: it takes one way of a conditional, so that it computes nothing that is not read. Hence a run has a thread
 /// or a process for each device, and stages read no values of the program that are not in weights, xs or targets. The backward pass
 /// computes a stage again from its x. A stage keeps what arrives until it has read it for the last time: of one_forward_one_backward S
-/// microbatches and a gradient, of gpipe M of them.
+/// microbatches with their gradients, of gpipe M of them and a gradient.
 ///
 /// Communication: a collective_permute of a microbatch in each tick, activations forward and gradients backward: 2 (M + S - 1) for
-/// one_forward_one_backward and gpipe. Where stages beside one another may send two in a tick, as those of interleaved, there are two.
-/// Besides, once: the loss, and the gradients by xs, which the first stage has. Gradients by weights are reduced over axes that split a
-/// microbatch in each backward pass. Errors, at compile time: those of pipeline_step; another number of stages than devices along `Axis`;
+/// one_forward_one_backward and gpipe, 2 (RM + S - 1) for interleaved; more for an odd number of stages that are interleaved, whose last one
+/// and first one send to each other at once. Besides, once: the loss, the gradients by xs, which the first stage has, and those by weights,
+/// over the axes that split a microbatch. Errors, at compile time: those of pipeline_step; another number of stages than devices along `Axis`;
 /// more than 32768 forward passes. Source: Narayanan et al., PipeDream, 2019; Megatron-LM, 2021, 2.2; GSPMD 3.4 (manual subgroups).
 template <dim_spec Axis, class Stage, class Loss, class Schedule>
 constexpr auto pipeline_step(Stage stage, Loss loss, Schedule schedule, location at = location::current()) {

@@ -20,9 +20,9 @@ namespace gspmd::detail {
 class packed_table {
  public:
   constexpr explicit packed_table(std::vector<std::int64_t> limits) {
-    for (const auto n : limits) widths_.push_back(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n < 1 ? 1 : n))));
+    for (const auto n : limits) widths_.push_back(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n < 0 ? 0 : n))));
     for (const int w : widths_) width_ += w;
-    rows_of_word_ = width_ > 31 ? 1 : 62 / width_;
+    rows_of_word_ = width_ > 31 ? 1 : 62 / (width_ < 1 ? 1 : width_);
   }
   constexpr void add(const std::vector<std::int64_t>& row) {
     if (count_++ % rows_of_word_ == 0) words_.push_back(0);
@@ -39,11 +39,14 @@ class packed_table {
   /// The fields of row `row`, s64 of rank 0, of such a value.
   [[nodiscard]] constexpr std::vector<value> look_up(value all, value row, location at) const {
     const auto here = [at](auto x) { return operand(x, at); };
+    graph& g = *all.graph();
+    std::vector<value> fields(widths_.size(), made(g, add_constant(g, dtype::s64, {}, 0, 0, at), dtype::s64, {}));
+    if (width_ == 0) return fields;
     value left = row_of(all, here(row) / here(rows_of_word_), at);
     const value place = remainder(here(row), here(rows_of_word_));
     left = shift_right(here(left), here(here(place) * here(std::int64_t{width_})));  // what is above is cut off by the fields
-    std::vector<value> fields(widths_.size());
     for (std::size_t k = widths_.size(); k-- > 0;) {
+      if (widths_[k] == 0) continue;  // of one number, 0
       const std::int64_t size = std::int64_t{1} << widths_[k];
       fields[k] = remainder(here(left), here(size));
       if (k > 0) left = here(left) / here(size);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gspmd/pipeline/timetable.hpp"
+#include "gspmd/pipeline/turns.hpp"
 
 /// A timetable whose passes take a tick each, as a loop needs it: what each stage does in a tick, where in its memory lies what it reads, and
 /// where it puts what its neighbours send at the end of the tick.
@@ -42,15 +43,9 @@ template <class Schedule>
 class tick_table {
  public:
   explicit constexpr tick_table(const Schedule& by) : stages_(by.stages), rounds_(by.rounds), times_(timetable(by, {1, 1})) {
-    const auto all = static_cast<std::size_t>(stages_);
-    ticks_.resize(all, std::vector<stage_tick>(static_cast<std::size_t>(times_.ticks())));
-    for (std::int64_t s = 0; s < stages_; ++s)
-      for (const auto& w : times_.stage(s)) {
-        auto& t = tick(w.begin, s);
-        t.does = w.work.pass == pipeline_pass::forward ? stage_tick::forward : stage_tick::backward;
-        t.microbatch = w.work.microbatch;
-        t.round = w.work.round;
-      }
+    // From the first tick on, if they all can; or else when the first stage goes backward.
+    fill(beginnings_in_turns(times_, by, 0));
+    if (first_back_ <= last_there_ && !take_turns(0, ticks() / 2 * 2)) fill(beginnings_in_turns(times_, by, first_back_));
     cut();
     for (std::int64_t s = 0; s < stages_; ++s) place(s, by.microbatches);
   }
@@ -168,32 +163,49 @@ class tick_table {
       }
     segments_.push_back(g);
   }
-  /// Ticks before any stage goes backward, ticks after the last forward pass, and what is between: there neighbours take turns in most
-  /// schedules, so that what goes up and what goes down is one message in every other tick.
+  /// The ticks in which neighbours take turns, so that what goes up and what goes down is one message in every other tick: as many in a row
+  /// as there are; those before and after, by whether any stage goes forward or backward.
   constexpr void cut() {
-    std::int64_t first_back = ticks(), last_there = -1;
-    for (std::int64_t t = ticks(); t-- > 0;)
-      for (std::int64_t s = 0; s < stages_; ++s) {
-        if (at(t, s).does == stage_tick::backward) first_back = t;
-        if (at(t, s).does == stage_tick::forward) last_there = std::max(last_there, t);
+    const std::int64_t both = last_there_ + 1;
+    std::int64_t begin = 0, end = first_back_ < both ? ticks() / 2 * 2 : 0;
+    if (!take_turns(begin, end)) {
+      end = begin = first_back_;
+      for (std::int64_t from = first_back_, to = from + 2; to <= both; ++from) {
+        while (to <= both && take_turns(from, to)) to += 2;
+        if (to - 2 - from > std::max<std::int64_t>(end - begin, 2)) begin = from, end = to - 2;
+        to = std::max(to - 1, from + 3);
       }
-    if (last_there < first_back) {
-      add(0, first_back, 1);
-      add(first_back, ticks(), 1);
-      return;
     }
-    std::int64_t end = last_there + 1, period = 1;
-    if (end - first_back > 1) {
-      if ((end - first_back) % 2 != 0) end = end < ticks() ? end + 1 : end - 1;
-      if (phase_of(first_back, end, 2).is_one && phase_of(first_back + 1, end, 2).is_one) period = 2;
-      else end = last_there + 1;
-    }
-    add(0, first_back, 1);
-    add(first_back, end, period);
-    add(end, ticks(), 1);
+    add(0, std::min(first_back_, begin), 1);
+    add(first_back_, begin, 1);
+    add(begin, end, 2);
+    add(std::max(end, first_back_), both, 1);
+    add(std::max(end, both), ticks(), 1);
+  }
+  [[nodiscard]] constexpr bool take_turns(std::int64_t begin, std::int64_t end) const {
+    return begin < end && phase_of(begin, end, 2).is_one && phase_of(begin + 1, end, 2).is_one;
   }
 
-  std::int64_t stages_, rounds_, depth_ = 1;
+  constexpr void fill(const std::vector<std::vector<std::int64_t>>& begins) {
+    ticks_.assign(static_cast<std::size_t>(stages_), std::vector<stage_tick>(static_cast<std::size_t>(times_.ticks())));
+    first_back_ = ticks();
+    last_there_ = -1;
+    for (std::int64_t s = 0; s < stages_; ++s) {
+      const auto& begin = begins[static_cast<std::size_t>(s)];
+      for (std::size_t k = 0; k < begin.size(); ++k) {
+        const pipeline_work& w = times_.stage(s)[k].work;
+        const bool goes_back = w.pass == pipeline_pass::backward;
+        auto& t = tick(begin[k], s);
+        t.does = goes_back ? stage_tick::backward : stage_tick::forward;
+        t.microbatch = w.microbatch;
+        t.round = w.round;
+        if (goes_back) first_back_ = std::min(first_back_, begin[k]);
+        else last_there_ = std::max(last_there_, begin[k]);
+      }
+    }
+  }
+
+  std::int64_t stages_, rounds_, depth_ = 1, first_back_ = 0, last_there_ = -1;
   pipeline_timetable times_;
   std::vector<std::vector<stage_tick>> ticks_;  // by stage
   std::vector<tick_segment> segments_;

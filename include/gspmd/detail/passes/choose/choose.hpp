@@ -67,6 +67,9 @@ class chooser {
     if (made == origin::result && known_.uses.needed[i] != 0) return further_[i - n.operands[0] - 1];
     sharding s = known_.preferred_of(i);
     if (made == origin::region && known_.program.find_types == nullptr) s.partial = 0;
+    if (const int k = operand_or_zero(known_.program, n); k >= 0 && s.partial == 0 && is_partial(n.operands[k], s.splits))
+      if (const loop_sum sum = sum_of_loop(known_, i); sum.carry >= 0 && sum.splits == s.splits)
+        return state_.book.layout_of(state_.book.last_of(n.operands[k]));
     return s;
   }
   constexpr const node_choice& choice_for(int i) { return is_replayed_ ? choose_again(i) : choose(i); }
@@ -74,8 +77,7 @@ class chooser {
   constexpr reshard_path next_path(int i, const sharding& wanted) {
     if (is_replayed_) return path_again();
     if (!known_.has_hidden_axes(i)) return found_path(known_, i, wanted);
-    const mesh_shape visible = known_.mesh_of(i);
-    return found_path(known_.inside(i, visible), i, wanted);
+    return found_path(known_.inside(i, known_.mesh_of(i)), i, wanted);
   }
   constexpr const reshard_step& step(const reshard_path& way, int k) const { return state_.table.steps[way.step + k]; }
   // The functions for values that are made do nothing here: emit makes them.
@@ -135,6 +137,8 @@ class chooser {
     }
     state_.table.nodes.push_back({layout_of(i), 0, 0, {}, false});
     if (is_visited(g, known_.uses, i)) walk_.visit(i);
+    if (known_.at(i).op == opcode::cond_result && state_.book.has_forms(i))
+      state_.table.nodes[i].result = state_.book.layout_of(state_.book.first_of(i));
   }
   constexpr reshard_path path_again() {
     const choice_table& from = replay_->plan.table;
@@ -282,15 +286,17 @@ class chooser {
   }
   /// Whether what is added to such a sum is partial, and lies as the sum does.
   [[nodiscard]] constexpr bool is_added_partial(int i, const node& n, int k) const {
-    const form_book& book = state_.book;
+    const sharding& sum = state_.book.layout_of(state_.book.first_of(n.operands[k]));
     const int added = n.operands[operand_added_to(n, k)];
-    if (!book.has_forms(added)) return false;
-    for (int v = book.first_of(added); v >= 0; v = book.values[v].next)
-      if (book.layout_of(v).partial == 0) return false;
-    const sharding& from = book.layout_of(book.last_of(added));
-    const sharding& sum = book.layout_of(book.first_of(n.operands[k]));
-    return from.reduced_by == monoid::add && (from.partial & sum.split_axes()) == 0 &&
-           from.splits == splits_of_added(known_.program, known_.mesh, i, k, sum.splits);
+    return is_partial(added, splits_of_added(known_.program, known_.mesh, i, k, sum.splits)) &&
+           (state_.book.layout_of(state_.book.last_of(added)).partial & sum.split_axes()) == 0;
+  }
+  /// Whether all there is of node `i` are terms of a sum, the last of them split so.
+  [[nodiscard]] constexpr bool is_partial(int i, const inline_vec<axis_use, max_axes>& splits) const {
+    int v = state_.book.first_of(i);
+    while (v >= 0 && state_.book.layout_of(v).partial != 0 && state_.book.values[v].next >= 0) v = state_.book.values[v].next;
+    const sharding none, &last = v < 0 ? none : state_.book.layout_of(v);
+    return last.partial != 0 && last.reduced_by == monoid::add && last.splits == splits;
   }
 
   form_prices known_;

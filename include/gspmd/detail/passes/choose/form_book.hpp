@@ -59,13 +59,10 @@ struct form_book {
   /// At how many of the open bodies' depth a form of node `i` is made now: what a loop need not make again is made before it.
   [[nodiscard]] constexpr int level_of(const graph& g, int i) const {
     i = roots[i];
-    int level = depth();
-    while (level > 0) {
-      const int start = open[level - 1];
-      if (g.nodes[static_cast<std::size_t>(start)].op != opcode::loop || g.is_inside(i, start)) break;
-      --level;
-    }
-    return level;
+    for (int level = depth(); level > 0; --level)
+      if (const int start = open[level - 1]; g.nodes[static_cast<std::size_t>(start)].op != opcode::loop || g.is_inside(i, start))
+        return level;
+    return 0;
   }
 
   constexpr int add_value(int i, const sharding& layout) {

@@ -65,10 +65,7 @@ struct form_prices {
     reshard_price price;  // of bringing it to what is wanted, or the operand of what is made anew
   };
   [[nodiscard]] constexpr priced_form best_form(int i, const sharding& wanted) const {
-    if (has_hidden_axes(i)) {
-      const mesh_shape visible = mesh_of(i);
-      return inside(i, visible).best_form(i, wanted);
-    }
+    if (has_hidden_axes(i)) return inside(i, mesh_of(i)).best_form(i, wanted);
     const int root = book.root_of(i);
     const node& n = at(root);
     priced_form best;

@@ -121,7 +121,8 @@ class form_walk {
     else client_.ran(i, choice, operands, result);
   }
 
-  constexpr void copy_to(int result, int from, const sharding& layout, int user) {
+  constexpr void copy_to(int result, int from, sharding layout, int user) {
+    if (is_zero(at(from))) layout.partial = 0;  // of a sum that stays partial the zeros are whole
     client_.copied(user, bring(from, layout, {user}), result);
   }
   constexpr void open_body(int i, int operand, int result) {
@@ -138,10 +139,9 @@ class form_walk {
     const int start = book_.open.empty() ? -1 : book_.open.back();
     if (n.op == opcode::loop) {
       for (int k = i + 1; at(k).op == opcode::carry && at(k).region == i; ++k) {
-        sharding whole = client_.layout_of(k);
-        const int carried = book_.add_value(k, whole);
-        if (is_zero(at(at(k).operands[0]))) whole.partial = 0;  // of a sum that stays partial the zeros are whole
-        copy_to(carried, at(k).operands[0], whole, k);
+        const sharding layout = client_.layout_of(k);
+        const int carried = book_.add_value(k, layout);
+        copy_to(carried, at(k).operands[0], layout, k);
         book_.name(graph_, k, carried);
       }
       const int counter = book_.add(graph_, i, {});
@@ -163,15 +163,17 @@ class form_walk {
       vec<int> carried, next;
       for (int k = i; is_result_of(graph_, k, opcode::loop_result, start); ++k) {
         carried.push_back(book_.first_of(at(k).operands[0]));
-        const sharding layout = book_.layout_of(carried.back());
-        next.push_back(bring(at(k).operands[1], layout, {k}));
+        next.push_back(bring(at(k).operands[1], sharding(book_.layout_of(carried.back())), {k}));
       }
       end_body(i, carried, next);
     } else if (n.op == opcode::cond_result && n.operands[0] == start) {
       int count = 0;
       while (is_result_of(graph_, i + count, opcode::cond_result, start)) ++count;
       const vec<int> results(given_.end() - count, given_.end());
-      for (int k = 0; k < count; ++k) copy_to(results[k], at(i + k).operands[2], sharding(book_.layout_of(results[k])), i + k);
+      for (int k = 0; k < count; ++k) {
+        if (const sharding layout = client_.layout_of(i + k); layout.partial != 0) book_.values[results[k]].layout = layout;
+        copy_to(results[k], at(i + k).operands[2], book_.layout_of(results[k]), i + k);
+      }
       end_body(i, results, {});
       given_.resize(given_.size() - static_cast<std::size_t>(count));
     }

@@ -34,12 +34,14 @@ constexpr int operand_summed_up(const graph& g, const value_uses& uses, int i) {
   const int carry = reader.operands[0];
   const node& c = at(carry);
   if (c.region != n.region || uses.readers(carry).size() != 2 || !is_zero(at(c.operands[0]))) return -1;
-  for (int k = 0; k < 2; ++k) {
-    if (n.operands[k] != carry) continue;
-    const int added = operand_added_to(n, k);
-    return added >= 0 && uses.readers(n.operands[added]).size() == 1 ? k : -1;
-  }
-  return -1;
+  const int k = n.operands[0] == carry ? 0 : 1, added = n.operands[k] == carry ? operand_added_to(n, k) : -1;
+  return added >= 0 && uses.readers(n.operands[added]).size() == 1 ? k : -1;
+}
+
+/// The operand of a conditional's result in whose place is 0 if the other way is taken; -1: none.
+constexpr int operand_or_zero(const graph& g, const node& n) {
+  if (n.op != opcode::cond_result || is_zero(operand_of(g, n, 1)) == is_zero(operand_of(g, n, 2))) return -1;
+  return is_zero(operand_of(g, n, 1)) ? 2 : 1;
 }
 
 /// Returns how what node `i` adds to operand `k` is split if that is split so.
@@ -56,9 +58,9 @@ struct loop_sum {
   int carry = -1;
   inline_vec<axis_use, max_axes> splits;
 };
-/// The sum that the value of node `i` is added to and used for nothing else, at once, after elementwise operators that are linear in it, or
-/// with other terms; or that it is, with one more term; of several such sums the last; without a carry: none. `term`: the operand of node
-/// `i` from where the search came.
+/// The sum that the value of node `i` is added to and used for nothing else, at once, after elementwise operators that are linear in it, with
+/// other terms, or where a condition holds; or that it is, with one more term; of several such sums the last; without a carry: none.
+/// `term`: the operand of node `i` from where the search came.
 constexpr loop_sum sum_of_loop(const form_prices& known, int i, int term = -1, std::size_t steps = shared_sums::most_steps) {
   if (known.book.open.empty() || steps == 0) return {};
   const node& n = known.at(i);
@@ -70,20 +72,21 @@ constexpr loop_sum sum_of_loop(const form_prices& known, int i, int term = -1, s
     if (n.operands[operand_added_to(n, k)] != term) return {};
     return {carry, splits_of_added(known.program, known.mesh, i, k, splits)};
   }
-  if (term >= 0) {
+  if (n.op == opcode::cond_result) {
+    const int k = operand_or_zero(known.program, n);
+    if (k < 0 || (term >= 0 && n.operands[k] != term)) return {};
+  } else if (term >= 0) {
     int at = 0;
     while (n.operands[at] != term) ++at;
-    if (!facts_of(n.op).uniform) return {};
-    if (!shared_sums::is_sum_of_two(n) && partial_rule_of(n, at, monoid::add) != partial_rule::any) return {};
+    const bool is_scaled = partial_rule_of(n, at, monoid::add) == partial_rule::any;
+    if (!facts_of(n.op).uniform || (!shared_sums::is_sum_of_two(n) && !is_scaled)) return {};
     for (int k = at + 1; k < n.operands.count; ++k)
       if (n.operands[k] == term) return {};
   }
   loop_sum found;
   const auto readers = known.readers_of(i);
-  for (const int reader : readers) {
-    found = reader == i ? loop_sum{} : sum_of_loop(known, reader, i, (steps - 1) / readers.size());  // or an output
-    if (found.carry < 0) break;
-  }
+  for (std::size_t k = 0; k < readers.size() && (k == 0 || found.carry >= 0); ++k)  // one that is itself: an output
+    found = readers[k] == i ? loop_sum{} : sum_of_loop(known, readers[k], i, (steps - 1) / readers.size());
   return found;
 }
 

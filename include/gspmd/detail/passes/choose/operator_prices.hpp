@@ -71,7 +71,7 @@ class operator_prices {
       add(total, price_of_traffic(traffic, bytes_of(n_.type)), depth);
     }
     for (int k = facts_of(n_.op).tiles(n_); k-- > 0 && total.time <= limit;) add(total, of_tile(k, p.wanted[k]), depth);
-    if (total.time <= limit) add(total, of_result(p.result), is_reduced_after_loop(p.result) ? depth - 1 : depth);
+    if (total.time <= limit) add(total, of_result(p.result), level_of_result(p.result));
     for (int r = 1; r < n_.results && total.time <= limit; ++r)
       add(total, price_of(i_ + r, further_result(known_.mesh, rule_, p.uses, r)), depth);
     return total;
@@ -138,14 +138,19 @@ class operator_prices {
       made.partial = 0;  // who needs the sum pays for it, see plan_search
     sharding wanted = known_.wanted_of(i);
     wanted.partial = 0;
-    if (known_.has_hidden_axes(i))
-      return price_of_reshard(known_.mesh_of(i), known_.net(), known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));
-    return price_of_reshard(known_.mesh, known_.net(), known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));
+    const auto on = [&](const mesh_shape& mesh) {
+      return price_of_reshard(mesh, known_.net(), known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));
+    };
+    return known_.has_hidden_axes(i) ? on(known_.mesh_of(i)) : on(known_.mesh);
   }
 
-  /// Whether it stays partial in the loop: see choose_with_sums.
-  [[nodiscard]] constexpr bool is_reduced_after_loop(const sharding& made) const {
-    return sum_.carry >= 0 && made.partial != 0 && made.reduced_by == monoid::add && made.splits == sum_.splits;
+  /// At how many bodies' depth the result is reduced: that of a loop if it stays partial in it, see choose_with_sums.
+  [[nodiscard]] constexpr int level_of_result(const sharding& made) const {
+    int level = known_.book.depth();
+    if (sum_.carry < 0 || made.partial == 0 || made.reduced_by != monoid::add || made.splits != sum_.splits) return level;
+    while (known_.book.open[--level] != known_.at(sum_.carry).region) {
+    }
+    return level;
   }
 
   const form_prices& known_;
