@@ -266,8 +266,7 @@ class cost_report {
         add(sent, {&s, a, goes_on, 0, seconds_of(times[a]) * static_cast<double>(s.times), 0});
         goes_on = true;
       }
-      const bool is_started = is<kernels::start_move>(s) || is<kernels::start_combine>(s);
-      (is_started ? there[static_cast<std::size_t>(s.target)] : now) = sent;
+      (s.target >= 0 ? there[static_cast<std::size_t>(s.target)] : now) = sent;  // started, and finished there
     }
     return all;
   }
