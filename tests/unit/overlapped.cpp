@@ -108,3 +108,34 @@ TEST_CASE("overlapped: the same plan on both paths, and no earlier than the time
   CHECK(before_first_product(1e12) == 0);
   CHECK(before_first_product(1e3) == 2);
 }
+
+TEST_CASE("overlapped: rows that are gone through together hide a collective, and stay together") {
+  using namespace overlapped_programs;
+  // Scores of 4,000 rows, then a softmax and a norm, beside which the next weight is gathered.
+  const auto block = [](value x, value w1, value w2) {
+    const value h = einsum<"bd,df->bf">(x, w1), y = softmax(h, 1) * (h - broadcast_in_dim(mean(h, 1), {16000, 64}, {0}));
+    return einsum<"bf,fd->bd">(y, w2);
+  };
+  const auto planned_on = [&](const dynamic::mesh& m) {
+    const auto w = dynamic::in<double>({64, 64}, {"data", ""});
+    return dynamic::compile(block, m, dynamic::in<double>({16000, 64}, {"data", ""}), w, w);
+  };
+  const dynamic::mesh m({{"data", 4}});
+  const auto plain = planned_on(m), hiding = planned_on(dynamic::overlapped(m.on(network(1e12, 1e8, 0))));
+  int rows = 0, inside = 0;
+  for (const auto& s : hiding.view().steps) rows += detail::goes_by_rows(s) ? 1 : 0;
+  const places at(hiding.view());
+  for (std::size_t k = 0; k < at.started.size(); ++k)
+    for (int i = at.started[k]; i < at.finished[k]; ++i)
+      inside += detail::goes_by_rows(hiding.view().steps[static_cast<std::size_t>(i)]) ? 1 : 0;
+  CHECK(rows >= 1);
+  CHECK(inside >= 1);
+  std::vector<double> x(16000 * 64), w1(64 * 64), w2(64 * 64);
+  unsigned seed = 3;
+  for (auto* all : {&x, &w1, &w2})
+    for (auto& e : *all) e = static_cast<double>((seed = seed * 1664525U + 1013904223U) >> 16) / 65536.0 - 0.5;
+  const std::vector<const void*> given{x.data(), w1.data(), w2.data()};
+  const auto expected = plain.run_pointers(simulated{}, given);
+  CHECK(hiding.run_pointers(simulated{}, given)[0].bytes == expected[0].bytes);
+  CHECK(hiding.run_pointers(threads{}, given)[0].bytes == expected[0].bytes);
+}

@@ -6,6 +6,7 @@
 #include "gspmd/detail/ir/collective_time.hpp"
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/passes/order/memory_use.hpp"
 #include "gspmd/detail/passes/order/order_steps.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
@@ -26,26 +27,22 @@ class collective_hider {
  public:
   /// `base`: by value, the one whose memory it shares.
   constexpr collective_hider(plan& p, span<const int> base, const network_rates& net)
-      : plan_(p),
-        view_(p),
-        base_(base),
-        net_(net),
-        maker_(p.values.size(), -1),
-        uses_(p.steps.size(), 0),
-        state_(p.values.size(), there) {}
+      : plan_(p), view_(p), base_(base), net_(net), maker_(p.values.size(), -1), state_(p.values.size(), there) {}
 
   constexpr void run() {
-    vec<int> order;
     const int count = static_cast<int>(plan_.steps.size());
-    for (int begin = 0, end = 0; begin < count; begin = end) {
-      if (stays(begin)) {
-        order.push_back(begin);
-        end = begin + 1;
-        continue;
-      }
+    for (int begin = 0; begin < count; begin = units_.back().end)
+      units_.push_back({begin, goes_by_rows(plan_.steps[begin]) ? plan_.steps[begin].target + 1 : begin + 1});
+    uses_.resize(units_.size(), 0);
+    vec<int> order;
+    const int units = static_cast<int>(units_.size());
+    for (int end = 0; begin_ < units; begin_ = end) {
       vec<int> stretch;
-      for (end = begin; end < count && !stays(end); ++end) stretch.push_back(end);
-      for (const int i : delayed(started_ahead(stretch))) order.push_back(i);
+      for (end = begin_; end < units && !stays(end); ++end) stretch.push_back(end);
+      if (stretch.empty()) stretch.push_back(end++);
+      else stretch = delayed(started_ahead(stretch));
+      for (const int u : stretch)
+        for (int i = units_[u].begin; i < units_[u].end; ++i) order.push_back(i);
     }
     for (const auto& s : plan_.steps)
       if (is_hidden(s)) plan_.nodes[s.node].is_started = true;
@@ -54,8 +51,11 @@ class collective_hider {
 
  private:
   enum readiness : std::uint8_t { there, to_be_made, under_way };
+  struct step_range {  // a unit: one step, or all that go through rows together
+    int begin = 0, end = 0;
+  };
   struct pending {
-    int step = 0;
+    int unit = 0;
     std::int64_t time = 0;  // picoseconds that nothing hides yet
   };
 
@@ -71,55 +71,71 @@ class collective_hider {
       if (left == 0) end();
     }
   }
-  [[nodiscard]] constexpr const plan_step& at(int i) const { return plan_.steps[i]; }
-  [[nodiscard]] constexpr bool stays(int i) const { return facts_of(at(i)).role >= step_role::hands_on; }
+  [[nodiscard]] constexpr const plan_step& first(int unit) const { return plan_.steps[units_[unit].begin]; }
+  [[nodiscard]] constexpr bool stays(int unit) const {
+    return !goes_by_rows(first(unit)) && facts_of(first(unit)).role >= step_role::hands_on;
+  }
   [[nodiscard]] constexpr int operand(const plan_step& s, int k) const { return base_[plan_.slots[s.operands.begin + k]]; }
-  [[nodiscard]] constexpr int result(const plan_step& s, int k) const { return base_[plan_.slots[s.results.begin + k]]; }
+  template <class F>
+  constexpr void for_each_operand(int unit, F f) const {
+    for (int i = units_[unit].begin; i < units_[unit].end; ++i)
+      for (int k = 0; k < plan_.steps[i].operands.count; ++k) f(operand(plan_.steps[i], k));
+  }
+  template <class F>
+  constexpr void for_each_result(int unit, F f) const {
+    for (int i = units_[unit].begin; i < units_[unit].end; ++i)
+      for (int k = 0; k < plan_.steps[i].results.count; ++k) f(base_[plan_.slots[plan_.steps[i].results.begin + k]]);
+  }
   /// Whether a step is a collective that is worth to be started.
   [[nodiscard]] constexpr bool is_hidden(const plan_step& s) const {
     return may_be_started(s) && !(is_mapped(s) && table_of<index_map>(plan_)[s.spec].has_margins());
   }
-  [[nodiscard]] constexpr std::int64_t time_of(const plan_step& s) const {
+  [[nodiscard]] constexpr std::int64_t time_of(int unit) const {
+    const plan_step& s = first(unit);
     if (is_hidden(s)) return time_of_collective(plan_.mesh, net_, s.collective, facts_of(s).axes(view_, s), s.bytes_sent);
-    if (s.bytes_sent > 0 || facts_of(s).work != step_work::computes || s.times == 0) return 0;
-    operator_work work{plan_.nodes[s.node].work.flops / s.times, 0};
-    for (const auto* list : {&s.operands, &s.results})
-      for (int k = 0; k < list->count; ++k) {
-        const auto& v = plan_.values[plan_.slots[list->begin + k]];
-        work.bytes += elements(v.local) * bytes_of(v.type);
-      }
-    return net_.time_of(work);
+    std::int64_t sum = 0;
+    for (int i = units_[unit].begin; i < units_[unit].end && s.times > 0; ++i) {
+      const plan_step& part = plan_.steps[i];
+      if (part.bytes_sent > 0 || facts_of(part).work != step_work::computes) continue;
+      operator_work work{plan_.nodes[part.node].work.flops / s.times, 0};
+      for (const auto* list : {&part.operands, &part.results})
+        for (int k = 0; k < list->count; ++k) work.bytes += bytes_of_shard(plan_.values[plan_.slots[list->begin + k]]);
+      sum = add_times(sum, net_.time_of(work));
+    }
+    return sum;
   }
 
   /// A collective goes to its first reader, and from there forwards.
-  constexpr vec<int> started_ahead(const vec<int>& steps) {
+  constexpr vec<int> started_ahead(const vec<int>& units) {
     vec<int> backwards;
     vec<pending> queue;  // collectives whose readers stand behind, the last one first
     std::size_t placed = 0;
-    for (const int i : steps) {
-      for (int k = 0; k < at(i).results.count; ++k) maker_[result(at(i), k)] = i;
-      for (int k = 0; k < at(i).operands.count; ++k)
-        if (const int m = maker_[operand(at(i), k)]; m >= steps.front()) ++uses_[m];
+    const auto is_here = [&](int maker, int reader) { return maker >= begin_ && maker != reader; };
+    for (const int u : units) {
+      for_each_result(u, [&](int v) { maker_[v] = u; });
+      for_each_operand(u, [&](int v) {
+        if (is_here(maker_[v], u)) ++uses_[maker_[v]];
+      });
     }
-    vec<std::uint8_t> is_unread(steps.size(), 0);
-    for (std::size_t n = 0; n < steps.size(); ++n) is_unread[n] = uses_[steps[n]] == 0 ? 1 : 0;
-    const auto put = [&](int i) {
-      backwards.push_back(i);
-      for (int k = 0; k < at(i).operands.count; ++k)
-        if (const int m = maker_[operand(at(i), k)]; m >= steps.front() && --uses_[m] == 0 && is_hidden(at(m)))
-          queue.push_back({m, time_of(at(m))});
+    vec<std::uint8_t> is_unread(units.size(), 0);
+    for (std::size_t n = 0; n < units.size(); ++n) is_unread[n] = uses_[units[n]] == 0 ? 1 : 0;
+    const auto put = [&](int u) {
+      backwards.push_back(u);
+      for_each_operand(u, [&](int v) {
+        if (const int m = maker_[v]; is_here(m, u) && --uses_[m] == 0 && is_hidden(first(m))) queue.push_back({m, time_of(m)});
+      });
     };
-    const auto put_first = [&] { put(queue[placed++].step); };
-    for (std::size_t n = steps.size(); n-- > 0;) {
-      const int i = steps[n];
-      if (is_hidden(at(i))) {
-        if (is_unread[n] != 0) queue.push_back({i, time_of(at(i))});
+    const auto put_first = [&] { put(queue[placed++].unit); };
+    for (std::size_t n = units.size(); n-- > 0;) {
+      const int u = units[n];
+      if (is_hidden(first(u))) {
+        if (is_unread[n] != 0) queue.push_back({u, time_of(u)});
         continue;
       }
-      while (uses_[i] > 0) put_first();
+      while (uses_[u] > 0) put_first();
       const auto known = queue.size();  // its own operands come before it
-      put(i);
-      pass(time_of(at(i)), queue, placed, known, put_first);
+      put(u);
+      pass(time_of(u), queue, placed, known, put_first);
     }
     while (placed < queue.size()) put_first();
     vec<int> order;
@@ -128,63 +144,66 @@ class collective_hider {
   }
 
   /// A collective of what was there before the stretch has its place by now: it goes ahead of a step that waits only where work does.
-  constexpr vec<int> delayed(const vec<int>& steps) {
+  constexpr vec<int> delayed(const vec<int>& units) {
     vec<int> order, waiting;
     vec<pending> queue;  // collectives under way, the first one first
     std::size_t over = 0;
     bool is_idle = false;  // a step waits, and no work has gone ahead of it
-    for (const int i : steps) set(i, to_be_made);
-    const auto may_go = [&](int i) {
-      for (int k = 0; k < at(i).operands.count; ++k)
-        if (state_[operand(at(i), k)] != there) return false;
-      return !is_idle || !is_hidden(at(i)) || maker_[operand(at(i), 0)] >= steps.front();
+    for (const int u : units) set(u, to_be_made);
+    const auto may_go = [&](int u) {
+      bool is_there = true;
+      for_each_operand(u, [&](int v) { is_there = is_there && (state_[v] == there || maker_[v] == u); });
+      if (!is_there) return false;
+      return !is_idle || !is_hidden(first(u)) || maker_[operand(first(u), 0)] >= begin_;
     };
-    const auto end_first = [&] { set(queue[over++].step, there); };
-    const auto go = [&](int i) {
-      order.push_back(i);
-      if (is_hidden(at(i))) {
-        set(i, under_way);
-        queue.push_back({i, time_of(at(i))});
+    const auto end_first = [&] { set(queue[over++].unit, there); };
+    const auto go = [&](int u) {
+      order.push_back(u);
+      if (is_hidden(first(u))) {
+        set(u, under_way);
+        queue.push_back({u, time_of(u)});
         return;
       }
       is_idle = false;
-      set(i, there);
-      pass(time_of(at(i)), queue, over, queue.size(), end_first);
+      set(u, there);
+      pass(time_of(u), queue, over, queue.size(), end_first);
     };
-    const auto go_or_wait = [&](int i, vec<int>& list) {
-      if (may_go(i)) return go(i);
+    const auto go_or_wait = [&](int u, vec<int>& list) {
+      if (may_go(u)) return go(u);
       is_idle = is_idle || list.empty();
-      list.push_back(i);
+      list.push_back(u);
     };
     // Those that wait, in their order, as far as they need not any more.
     const auto go_on = [&] {
       for (bool any = true; any && !waiting.empty();) {
         vec<int> still;
         is_idle = false;
-        for (const int i : waiting) go_or_wait(i, still);
+        for (const int u : waiting) go_or_wait(u, still);
         any = still.size() < waiting.size();
         waiting = std::move(still);
       }
     };
-    for (const int i : steps) {
+    for (const int u : units) {
       const auto ended = over;
-      go_or_wait(i, waiting);
+      go_or_wait(u, waiting);
       if (over != ended) go_on();
     }
     for (go_on(); !waiting.empty(); go_on()) end_first();
     while (over < queue.size()) end_first();
     return order;
   }
-  constexpr void set(int step, readiness r) {
-    for (int k = 0; k < at(step).results.count; ++k) state_[result(at(step), k)] = r;
+  constexpr void set(int unit, readiness r) {
+    for_each_result(unit, [&](int v) { state_[v] = r; });
   }
 
   plan& plan_;
   plan_view view_;
   span<const int> base_;
   const network_rates& net_;
-  vec<int> maker_;           // by value: the last step so far that makes it; -1: none
-  vec<int> uses_;            // by step: how often what it makes is read in its stretch
+  vec<step_range> units_;
+  int begin_ = 0;            // of the stretch at hand: a unit
+  vec<int> maker_;           // by value: the last unit so far that makes it; -1: none
+  vec<int> uses_;            // by unit: how often what it makes is read in its stretch, by others
   vec<std::uint8_t> state_;  // by value: readiness
 };
 

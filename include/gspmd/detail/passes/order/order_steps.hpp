@@ -13,6 +13,11 @@
 
 namespace gspmd::detail {
 
+/// Whether steps begin that go through rows together: a body that makes its results where operands lie, as no loop does.
+constexpr bool goes_by_rows(const plan_step& s) {
+  return facts_of(s).role == step_role::loop_begin && facts_of(s).works_in_place(s);
+}
+
 /// Finds an order of a plan's steps in which less lies in the arena at once than in the order of the program.
 ///
 /// 1. Steps of loops and conditionals stay where they are, and so do the copies into carried values: what stands between two of
@@ -107,10 +112,6 @@ class step_orderer {
   [[nodiscard]] constexpr const plan_step& step(int unit) const { return steps_[from_[unit]]; }
   [[nodiscard]] constexpr bool stays(int unit) const {
     return !goes_by_rows(step(unit)) && facts_of(step(unit)).role >= step_role::hands_on;
-  }
-  /// Whether steps begin that go through rows together: a body that makes its results where operands lie, as no loop does.
-  [[nodiscard]] static constexpr bool goes_by_rows(const plan_step& s) {
-    return facts_of(s).role == step_role::loop_begin && facts_of(s).works_in_place(s);
   }
   [[nodiscard]] static constexpr std::int64_t in_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
   [[nodiscard]] constexpr std::int64_t scratch_of(int unit) const {

@@ -65,11 +65,17 @@ constexpr void overlap_started(plan& p) {
     if (!is_started(p, s)) continue;
     const planned_value &from = p.values[p.slots[s.operands.begin]], &to = p.values[p.slots[s.results.begin]];
     int end = m + 1;
-    bool computes = false;
-    for (; end < count; ++end) {
-      const plan_step& next = p.steps[end];
-      if (facts_of(next).role >= step_role::hands_on || reads(p, next, to) || writes(p, next, to) || writes(p, next, from)) break;
-      computes = computes || facts_of(next).work == step_work::computes;
+    bool computes = false, meets = false;
+    for (int next_end = 0; end < count; end = next_end) {
+      const bool by_rows = goes_by_rows(p.steps[end]);  // these go together
+      next_end = by_rows ? p.steps[end].target + 1 : end + 1;
+      meets = !by_rows && facts_of(p.steps[end]).role >= step_role::hands_on;
+      for (int i = end; i < next_end && !meets; ++i) {
+        const plan_step& next = p.steps[i];
+        meets = reads(p, next, to) || writes(p, next, to) || writes(p, next, from);
+        computes = computes || (!meets && facts_of(next).work == step_work::computes);
+      }
+      if (meets) break;
     }
     if (!computes || (share_memory(from, to) && !facts_of(s).works_in_place(s))) continue;
     ended_before[m] = end;
