@@ -246,9 +246,9 @@ struct some_microbatches {
     using namespace gspmd;
     using carried = std::tuple<value, value, value>;
     const value zero = constant<float>(w, {w.shape()[0], w.shape()[1]}, 0);
-    const auto body = [&](const carried& before, value x) {
+    const auto body = [&](const carried& before, value rows) {
       const auto [sum_of_some, last, i] = before;
-      const auto gradient = [&](value) { return einsum<"bd,bf->df">(x, tanh(einsum<"bd,df->bf">(x, w))); };
+      const auto gradient = [&](value) { return einsum<"bd,bf->df">(rows, tanh(einsum<"bd,df->bf">(rows, w))); };
       const auto none = [&](value) { return zero; };
       const value is_even = equal(remainder(i, 2), 0), is_first = equal(i, 0);
       value g;

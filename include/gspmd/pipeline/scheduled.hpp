@@ -142,8 +142,8 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
         for (const auto& phase : segment.phases) {
           const value first = this->here(trip) * this->here(segment.period());
           const value t = this->here(first) + this->here(segment.begin + number);
-          const auto own = static_cast<std::size_t>(number++) * none.size();
-          if (!g.failed()) tick(g, type, segment, phase, tables, place, t, mine, xs, targets, own, next);
+          const auto of_tick = static_cast<std::size_t>(number++) * none.size();
+          if (!g.failed()) tick(g, type, segment, phase, tables, place, t, mine, xs, targets, of_tick, next);
         }
         return next;
       };
