@@ -75,7 +75,8 @@ class collective_hider {
   [[nodiscard]] constexpr bool stays(int unit) const {
     return !goes_by_rows(first(unit)) && facts_of(first(unit)).role >= step_role::hands_on;
   }
-  [[nodiscard]] constexpr int operand(const plan_step& s, int k) const { return base_[plan_.slots[s.operands.begin + k]]; }
+  [[nodiscard]] constexpr int base_of(int value) const { return base_[static_cast<std::size_t>(value)]; }
+  [[nodiscard]] constexpr int operand(const plan_step& s, int k) const { return base_of(plan_.slots[s.operands.begin + k]); }
   template <class F>
   constexpr void for_each_operand(int unit, F f) const {
     for (int i = units_[unit].begin; i < units_[unit].end; ++i)
@@ -84,7 +85,7 @@ class collective_hider {
   template <class F>
   constexpr void for_each_result(int unit, F f) const {
     for (int i = units_[unit].begin; i < units_[unit].end; ++i)
-      for (int k = 0; k < plan_.steps[i].results.count; ++k) f(base_[plan_.slots[plan_.steps[i].results.begin + k]]);
+      for (int k = 0; k < plan_.steps[i].results.count; ++k) f(base_of(plan_.slots[plan_.steps[i].results.begin + k]));
   }
   /// Whether a step is a collective that is worth to be started.
   [[nodiscard]] constexpr bool is_hidden(const plan_step& s) const {
