@@ -45,7 +45,7 @@ class field_aligner {
   [[nodiscard]] static constexpr index_map map_of(const graph& g, const node& n) { return facts_of(n.op).map(g, n, 0); }
   [[nodiscard]] constexpr part part_of_node(const node& n) const {
     const auto& facts = facts_of(n.op);
-    if (facts.made == origin::source) return part::source;
+    if (facts.made == origin::source) return n.op == opcode::constant ? part::source : part::none;
     if (n.op == opcode::carry || n.op == opcode::loop_result) return part::carried;
     if (n.results != 1 || n.local_axes != 0 || n.forbid_reshard || n.keep_split || n.keep_partial || n.exchange_axes != 0)
       return part::none;
