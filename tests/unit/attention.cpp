@@ -286,6 +286,12 @@ TEST_CASE("attention is explained, counted, mapped over examples, and refused wh
   CHECK(caught::contains(refusal(in({4, 6, 3}), in({4, 0, 3}), in({4, 0, 5})), "k and v have as many rows, at least one"));
   CHECK(caught::contains(refusal(in({2, 4, 6, 3}), in({1, 4, 8, 3}), in({2, 4, 8, 5})), "all three have the same examples"));
   CHECK(caught::contains(refusal(in({4, 6, 3}), in({4, 8, 3}), dynamic::in<double>({4, 8, 5})), "give it floats of one type"));
+  CHECK(caught::contains(caught::error_of([&] {
+                           static_cast<void>(
+                               dynamic::compile([](value many) { return vmap([](value x) { return attention(x, x, x); })(many); },
+                                                mesh, in({2, 1, 1, 1, 1, 1, 4, 6, 3})));
+                         }),
+                         "stands in a vmap and would have 9 dims; it takes at most 8"));
   const auto twice = [](auto x) { return grad(sum(grad(sum(attention(x, x, x)), x) * x), x); };
   CHECK(caught::contains(caught::error_of([&] {
                            static_cast<void>(dynamic::compile(twice, mesh, in({4, 6, 3})));

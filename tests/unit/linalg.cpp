@@ -326,6 +326,40 @@ TEST_CASE("linalg: with vmap a dim more, of both or of one") {
     for (std::size_t e = 0; e < 12; ++e) CHECK(got[k].data<double>()[e] == doctest::Approx(want[k].data<double>()[e]));
 }
 
+TEST_CASE("linalg: gradients leave out what is not read and what is no function of the matrix") {
+  const dynamic::mesh one({{"x", 1}});
+  const std::vector<double> a{4, 2, 2, 5};  // l = [2, 0; 1, 2]
+  // The root of l above the diagonal has an infinite slope there, and l is 0 there whatever a is.
+  const auto roots = dynamic::compile([](value m) { return grad(sum(sqrt(cholesky(m))), m); }, one, dynamic::in<double>({2, 2}));
+  const auto by_a = roots.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
+  const auto f = [](double p, double q, double r) {  // of [p, q; q, r]
+    const double l = std::sqrt(p);
+    return std::sqrt(l) + std::sqrt(q / l) + std::pow(r - q * q / p, 0.25);
+  };
+  const double h = 1e-6, off = (f(4, 2 + h, 5) - f(4, 2 - h, 5)) / (2 * h) / 2;
+  const double want[] = {(f(4 + h, 2, 5) - f(4 - h, 2, 5)) / (2 * h), off, off, (f(4, 2, 5 + h) - f(4, 2, 5 - h)) / (2 * h)};
+  for (std::size_t i = 0; i < 4; ++i) CHECK(by_a[0].data<double>()[i] == doctest::Approx(want[i]).epsilon(1e-7));
+
+  // By a diagonal of ones it is 0, also beside an infinity.
+  const auto unit =
+      dynamic::compile([](value m, value b) { return grad(sum(triangular_solve(m, b, {.unit_diagonal = true})), m); }, one,
+                       dynamic::in<double>({2, 2}), dynamic::in<double>({2}));
+  const std::vector<double> b{std::numeric_limits<double>::infinity(), 1};
+  const auto g = unit.run_pointers(simulated{}, {static_cast<const void*>(a.data()), static_cast<const void*>(b.data())});
+  CHECK(g[0].data<double>()[0] == 0);
+  CHECK(g[0].data<double>()[3] == 0);
+}
+
+TEST_CASE("linalg: flops of small matrices count") {
+  const dynamic::mesh one({{"x", 1}});
+  const auto flops = [&](auto f, auto... in) { return dynamic::compile(f, one, in...).flops_per_device(); };
+  const auto factor = [](value a) { return allow_replication(cholesky(a)); };
+  // Without the sum of a and its transpose: of n = 1 and n = 2 a third of n^3 each.
+  const auto of_sum = [&](std::int64_t n) { return 2 * 300 * n * n; };
+  CHECK(flops(factor, dynamic::in<double>({300, 1, 1})) == 100 + of_sum(1));
+  CHECK(flops(factor, dynamic::in<double>({300, 2, 2})) == 800 + of_sum(2));
+}
+
 TEST_CASE("linalg: mistakes have words") {
   const dynamic::mesh m({{"x", 2}});
   const auto refusal = [&](auto f, auto... x) {
@@ -346,6 +380,8 @@ TEST_CASE("linalg: mistakes have words") {
              ": is given matrices f64[3,3] and right-hand sides f32[3,2]" + fits));
   CHECK(says(refusal([](value a, value b) { return triangular_solve(a, b); }, f64({2, 3, 3}), f64({4, 3, 1})),
              ": is given matrices f64[2,3,3] and right-hand sides f64[4,3,1]" + fits));
+  CHECK(says(refusal([](value a) { return vmap([](value x) { return cholesky(x); })(a); }, f64({2, 1, 1, 1, 1, 1, 1, 3, 3})),
+             "stands in a vmap and would have 9 dims; it takes at most 8"));
   // One matrix that is split has no other dim to go to.
   CHECK(refusal(factor, dynamic::in<double>({8, 8}, {"x", ""})).find("takes whole matrices: it would gather") !=
         std::string::npos);

@@ -58,7 +58,7 @@ class field_aligner {
           return part::none;
       return part::joined;
     }
-    if (!facts.composes && n.op != code_of<shift_op>) return part::none;
+    if ((!facts.composes && n.op != code_of<shift_op>) || n.annotated) return part::none;  // it may become its operand
     for (const auto& d : map_of(g_, n).dims)
       if (d.from_step != 1 || d.to_step != 1) return part::none;
     return part::moved;
@@ -266,11 +266,16 @@ class field_aligner {
       const node& n = at(i);
       out_.open_region = n.region < 0 ? -1 : number_[n.region];
       out_.open_scope = n.scope;
+      const auto before = static_cast<int>(out_.nodes.size());
       number_[i] = make(i);
-      node& made = out_.nodes[static_cast<std::size_t>(number_[i])];
-      made.tag = n.tag;
-      made.annotated = n.annotated;
-      made.annotation = n.annotation;
+      if (number_[i] >= before) {
+        node& made = out_.nodes[static_cast<std::size_t>(number_[i])];
+        made.tag = n.tag;
+        made.annotated = n.annotated;
+        made.annotation = n.annotation;
+      } else if (n.tag >= 0) {  // it is its operand
+        out_.also_tagged.push_back({n.tag, number_[i]});
+      }
       if (i + 1 < count() && at(i + 1).op == opcode::result) continue;  // these stand together
       int first = i;
       while (at(first).op == opcode::result) --first;
@@ -290,29 +295,22 @@ class field_aligner {
     return is_member(i) ? add_mapped(out_, code_of<slice_op>, number_[i], at(i).shape, dims, 0, at(i).at)
                         : add_mapped(out_, code_of<pad_op>, number_[i], shape_[i], dims, 0, at(i).at);
   }
-  /// The operand `o` of member `i`, of this shape; sources are made again in it.
-  constexpr int aligned(int i, int o, const extents& shape) {
+  /// The operand `o` of a member, of this shape; constants are made again in it.
+  constexpr int aligned(int o, const extents& shape) {
     if (part_[o] != part::source) return !is_member(o) && border_[o] >= 0 ? border_[o] : number_[o];
     if (at(o).shape == shape) return number_[o];
     node n = at(o);
     n.shape = shape;
     n.tag = -1;
     n.annotated = false;
-    const int made = out_.add(n);
-    if (n.op != opcode::iota) return made;
-    const int d = attribute_dim(n, 0);
-    const auto begin = begin_of(i, d);
-    if (begin == 0) return made;
-    return add_elementwise(out_, opcode::subtract,
-                           {made, add_constant(out_, n.type, shape, static_cast<double>(begin), begin, n.at)}, n.at);
+    return out_.add(n);
   }
   constexpr int copied(int i) {
     node n = at(i);
     if (is_member(i)) n.shape = shape_[i];
     for (auto& o : n.operands) {
       if (!is_member(i)) o = is_member(o) && border_[o] >= 0 ? border_[o] : number_[o];
-      else if (part_[i] == part::spread) o = aligned(i, o, at(o).shape);
-      else o = aligned(i, o, operand_shape(i, o));
+      else o = aligned(o, part_[i] == part::spread ? spread_shape(i, o) : operand_shape(i, o));
     }
     n.region = out_.open_region;
     out_.nodes.push_back(n);
@@ -324,6 +322,14 @@ class field_aligner {
     if (part_[o] != part::source) return shape_[o];
     for (int d = 0; d < shape.count; ++d)
       if (!is_aligned(i, d)) shape[d] = at(o).shape[d];
+    return shape;
+  }
+  /// Of a broadcast: dims that the result repeats are as they were.
+  [[nodiscard]] constexpr extents spread_shape(int i, int o) {
+    if (part_[o] != part::source) return shape_[o];
+    extents shape = at(o).shape;
+    for (int d = 0; d < shape.count; ++d)
+      if (const int to = attribute_dim(at(i), d); shape[d] == at(i).shape[to]) shape[d] = shape_[i][to];
     return shape;
   }
   constexpr int make(int i) {
@@ -348,7 +354,7 @@ class field_aligner {
     std::int64_t begin = 0;
     int result = -1;
     for (const int o : n.operands) {
-      int piece = aligned(i, o, shape_[i]);
+      int piece = aligned(o, shape_[i]);
       if (result >= 0) {
         piece = put(i, o, d, -begin, piece);
         result = chosen(n, d, opcode::compare_lt, begin_of(i, d) + begin, result, piece);
@@ -367,7 +373,7 @@ class field_aligner {
     rest.op = n.op == code_of<shift_op> ? n.op : code_of<composed_op>;
     if (rest.op == code_of<composed_op>) rest.attributes.clear();
     rest.shape = shape_[from];
-    rest.operands[0] = aligned(i, from, operand_shape(i, from));
+    rest.operands[0] = aligned(from, operand_shape(i, from));
     rest.region = out_.open_region;
     bool any = false;
     const auto maps = map_of(g_, n).dims;

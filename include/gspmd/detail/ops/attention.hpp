@@ -14,7 +14,7 @@ struct attention_family : plain_operator, reduced_first, without_movements, read
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  static constexpr leading_dim leading{.count = 0};  // all tensors get the dim, and no attribute names one
+  static constexpr leading_dim leading{.most = most_attention_dims};  // all tensors get the dim, and no attribute names one
   static constexpr replication_words replication{"", "needs whole rows, and of k and v all of them: it would gather",
                                                  "reshard it so that heads or examples are split, or write "
                                                  "allow_replication(...) around it"};

@@ -75,7 +75,7 @@ struct fft_way {
 
 struct fft_op : plain_operator, without_movements, reads_shards, outside_of_loops {
   static constexpr const char* name = "fft";
-  static constexpr leading_dim leading{.count = 1};
+  static constexpr leading_dim leading{.count = 1, .most = most_transform_dims};
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};

@@ -218,8 +218,11 @@ constexpr int add_led(graph& g, const node& like, const inline_vec<int, max_map_
                 "stands in a vmap, which would give its tensors one dim more, and its function takes the dims that it is written "
                 "for; give "
                 "its rule a letter for the examples, and call it outside of the vmap");
-  if (like.shape.count == max_rank)
-    return fail(mistake::rank, "stands in a vmap and would have 33 dims; a tensor has at most 32");
+  if (like.shape.count >= fact.most)
+    return g.fail(like.at, name_of(like.op), mistake::rank,
+                  text("stands in a vmap and would have ")
+                      << like.shape.count + 1 << " dims; " << (fact.most == max_rank ? "a tensor has" : "it takes") << " at most "
+                      << int{fact.most});
   node n = like;
   n.operands = operands;
   if (fact.is == leading_dim::way::row && places.operands[operands.count - 1] >= 0) return add_led_row(g, like, n, places, size);

@@ -129,7 +129,9 @@ class matrix_terms {
     const auto index = [&](int dim) { return term(g_, add_iota(g_, dtype::s32, shape, dim, at_), at_); };
     const term row = index(shape.count - 2), column = index(shape.count - 1);
     const term inside = term::of(lower ? opcode::compare_gt : opcode::compare_lt, row, column);
-    const term rest = term::of(opcode::select, term::of(opcode::compare_eq, row, column), x * of_diagonal, x.number(0));
+    const term zero = x.number(0);
+    const term diagonal = of_diagonal == 0 ? zero : of_diagonal == 1 ? x : x * of_diagonal;  // 0 times an infinity is no 0
+    const term rest = term::of(opcode::select, term::of(opcode::compare_eq, row, column), diagonal, zero);
     return term::of(opcode::select, inside, x, rest).id();
   }
 
@@ -146,7 +148,7 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  static constexpr leading_dim leading{.count = 0};  // all tensors get the dim, and no attribute names one
+  static constexpr leading_dim leading{.most = most_matrix_dims};  // all tensors get the dim, and no attribute names one
   static constexpr replication_words replication{"", "takes whole matrices: it would gather",
                                                  "split a dim before the last two, or the columns of right-hand sides, or write "
                                                  "allow_replication(...) around it"};
@@ -185,7 +187,7 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
                                          std::int64_t sides) {
     const extents& a = p.value(op.operands[0]).local;
     const std::int64_t n = a[a.count - 1];
-    const std::int64_t all = saturating_multiply(saturating_elements(a), factors * n / 3);
+    const std::int64_t all = saturating_multiply(saturating_elements(a), factors * n) / 3;
     if (op.operands.count == 1) return all;
     return all + saturating_multiply(saturating_elements(p.value(op.operands[1]).local), sides * n);
   }
@@ -200,11 +202,12 @@ struct cholesky_op : matrix_operator {
     return flops_of(p, op, 1, 0);
   }
   /// Murray, Differentiation of the Cholesky decomposition (2016), 10: with the lower triangle of l^T dl, its diagonal halved, as p it is
-  /// l^-T p l^-1, whose two triangles together are meant.
+  /// l^-T p l^-1, whose two triangles together are meant. dl above the diagonal, where l is 0 whatever a is, does not count.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const matrix_terms m(b.program(), n.at);
-    const int l = b.visited(), p = m.in_triangle(m.product(l, true, b.dy().id(), false), true, 0.5);
+    const int l = b.visited(), dl = m.in_triangle(b.dy().id(), true, 1);
+    const int p = m.in_triangle(m.product(l, true, dl, false), true, 0.5);
     const int half = add_triangular_solve(b.program(), l, p, {true, true, false}, n.at);
     b.send(0, m.transposed(add_triangular_solve(b.program(), l, m.transposed(half), {true, true, false}, n.at)));
   }

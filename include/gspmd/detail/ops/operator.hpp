@@ -53,6 +53,7 @@ struct leading_dim {
   };
   way is = way::numbers;
   std::int8_t first = 0, step = 1, count = 0;
+  std::int8_t most = max_rank;  // dims that its tensors have at most
 };
 
 // clang-format off
