@@ -5,29 +5,19 @@
 
 #include "poisson.hpp"
 
-#include <gspmd/comm/mpi.hpp>
 #include <gspmd/dynamic.hpp>
 
-#include <cstdio>
 #include <string>
 
-#include "../command_line.hpp"
+#include "../over_mpi.hpp"
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  int rank = 0, ranks = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (rank != 0 && std::freopen("/dev/null", "w", stdout) == nullptr) MPI_Abort(MPI_COMM_WORLD, 1);  // one of them talks
   const std::string usage =
       "usage: mpirun -n RANKS cg-mpi [--side N] [--between N] [--out FILE]\n" + std::string(cg::options_text);
-  const int status = command_line::report_errors(usage.c_str(), [&] {
+  return over_mpi(argc, argv, usage.c_str(), [&](int ranks, bool is_first) {
     auto o = cg::parse(argc, argv, false);
     o.devices = ranks;
-    if (rank != 0) o.out.clear();
-    return cg::solve(
-        o, [](const auto& program, const auto& inputs) { return program.run_pointers(gspmd::mpi{MPI_COMM_WORLD}, inputs); });
+    if (!is_first) o.out.clear();
+    return cg::solve(o, run_over_mpi);
   });
-  MPI_Finalize();
-  return status;
 }

@@ -59,8 +59,8 @@ struct plan_request {
   int saving = 0;                // what is given up for that, see save_memory.hpp
   bool is_searched = false;      // plans are searched (choose/plan_search.hpp)
   bool is_checked = false;       // runs compare what devices should hold alike (run/equality_check.hpp)
-  void (*hide)(plan&, span<const int> base,
-               const network_rates&) = nullptr;  // starts collectives beside work (hide_collectives.hpp)
+  /// Starts collectives beside work, if that is asked for (order/hide_collectives.hpp).
+  void (*hide)(plan&, span<const int> base, const network_rates&) = nullptr;
 };
 
 /// A mesh with the names of its axes, what annotations and messages speak of, and what is asked of plans for it.

@@ -32,7 +32,7 @@ class collective_hider {
   constexpr void run() {
     const int count = static_cast<int>(plan_.steps.size());
     for (int begin = 0; begin < count; begin = units_.back().end)
-      units_.push_back({begin, goes_by_rows(plan_.steps[begin]) ? plan_.steps[begin].target + 1 : begin + 1});
+      units_.push_back({begin, end_of_unit(plan_.steps.data(), begin)});
     uses_.resize(units_.size(), 0);
     vec<int> order;
     const int units = static_cast<int>(units_.size());

@@ -17,6 +17,8 @@ namespace gspmd::detail {
 constexpr bool goes_by_rows(const plan_step& s) {
   return facts_of(s).role == step_role::loop_begin && facts_of(s).works_in_place(s);
 }
+/// Where the unit that begins at step `i` ends: one step, or all that go through rows together.
+constexpr int end_of_unit(const plan_step* steps, int i) { return goes_by_rows(steps[i]) ? steps[i].target + 1 : i + 1; }
 
 /// Finds an order of a plan's steps in which less lies in the arena at once than in the order of the program.
 ///
@@ -123,7 +125,7 @@ class step_orderer {
 
   constexpr void find_units() {
     for (int i = 0; i < step_count_; from_[++unit_count_] = i) {
-      const int end = goes_by_rows(steps_[i]) ? steps_[i].target + 1 : i + 1;
+      const int end = end_of_unit(steps_, i);
       while (i < end) unit_[i++] = unit_count_;
     }
     unit_[step_count_] = unit_count_;

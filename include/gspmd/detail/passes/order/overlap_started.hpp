@@ -67,9 +67,8 @@ constexpr void overlap_started(plan& p) {
     int end = m + 1;
     bool computes = false, meets = false;
     for (int next_end = 0; end < count; end = next_end) {
-      const bool by_rows = goes_by_rows(p.steps[end]);  // these go together
-      next_end = by_rows ? p.steps[end].target + 1 : end + 1;
-      meets = !by_rows && facts_of(p.steps[end]).role >= step_role::hands_on;
+      next_end = end_of_unit(p.steps.data(), end);
+      meets = !goes_by_rows(p.steps[end]) && facts_of(p.steps[end]).role >= step_role::hands_on;
       for (int i = end; i < next_end && !meets; ++i) {
         const plan_step& next = p.steps[i];
         meets = reads(p, next, to) || writes(p, next, to) || writes(p, next, from);
