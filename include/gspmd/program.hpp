@@ -23,7 +23,7 @@ class value : public detail::foreign_names {
   constexpr value() = default;
   constexpr value(detail::graph* g, int id) : graph_(g), id_(id) {}
 
-  /// The global extents.
+  /// The global extents. The reference lasts until another operator is traced: `auto s = x.shape()` is a copy, which lasts.
   [[nodiscard]] constexpr const detail::extents& shape() const { return is_valid() ? node().shape : nothing; }
   [[nodiscard]] constexpr int rank() const { return shape().size(); }
   [[nodiscard]] constexpr dtype type() const { return is_valid() ? node().type : dtype::f32; }
