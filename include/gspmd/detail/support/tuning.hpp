@@ -35,12 +35,13 @@ inline constexpr std::int64_t picoseconds_to_begin_collective = std::int64_t{20}
 /// the collective that this needs somewhere takes about 20 to begin, whatever it sends.
 inline constexpr std::int64_t least_picoseconds_of_shared_work = std::int64_t{1} << 26;
 
-/// Programs of up to so many values are planned by several rules (choose/whole_plans.hpp), if the first plan takes as long as sending
-/// 512 KiB, 17 microseconds: of shorter ones none is bad. So are plans that are to be searched (choose/plan_search.hpp). What is tried is what this part of the time, at least, is spent around; and as long as so many choices for operators are
-/// made: a Transformer layer with its gradient takes clang++ 10 s more with 256 of them, and sends no byte less; of 5,994 small programs
-/// 26 are more than 5 % off the best plan with 64, as with 48; with 40 it is 29, with 32 it is 32. A training step of the example moe on
-/// 8 devices is planned alike with 0 to 1,024.
-inline constexpr std::int64_t least_picoseconds_of_search = std::int64_t{1} << 24;
+/// Programs of up to so many values are planned by several rules (choose/whole_plans.hpp), if another plan may save the time of sending
+/// 32 KiB, a microsecond: as long as a message takes to begin. So are plans that are to be searched (choose/plan_search.hpp). What is tried
+/// is what this part of the time, at least, is spent around; and as long as so many choices for operators are made: a
+/// Transformer layer with its gradient takes clang++ 10 s more with 256 of them, and sends no byte less; of 5,994 small programs 26 are
+/// more than 5 % off the best plan with 64, as with 48; with 40 it is 29, with 32 it is 32. A training step of the example moe on 8 devices
+/// is planned alike with 0 to 1,024.
+inline constexpr std::int64_t least_picoseconds_of_search = std::int64_t{1} << 20;
 inline constexpr int most_values_for_alternatives = 32;
 inline constexpr int least_part_of_search = 16;
 inline constexpr int most_choices_of_search = 64;

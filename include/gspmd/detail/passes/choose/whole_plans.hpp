@@ -146,10 +146,17 @@ class plan_chooser {
   }
   /// Whether node `i` is an output and nothing else, of operands of its shape, that nobody annotated: it lies as either wants it.
   [[nodiscard]] constexpr bool is_open_result(int i) const {
+    return is_mere_output(i) && at(i).operands.count > 1 && facts_of(at(i).op).uniform;
+  }
+  /// Whether it is one of dims of its own that completion splits nowhere: it may lie as it is made.
+  [[nodiscard]] constexpr bool is_unreached_result(int i) const {
+    return is_mere_output(i) && !facts_of(at(i).op).uniform && completed_[static_cast<std::size_t>(i)].splits.empty();
+  }
+  [[nodiscard]] constexpr bool is_mere_output(int i) const {
     const auto readers = uses_.readers(i);
     const node& n = at(i);
-    return readers.size() == 1 && readers[0] == i && !n.annotated && n.results == 1 && n.operands.count > 1 && n.region < 0 &&
-           facts_of(n.op).made == origin::shards && facts_of(n.op).uniform;
+    return readers.size() == 1 && readers[0] == i && !n.annotated && n.results == 1 && n.region < 0 &&
+           facts_of(n.op).made == origin::shards;
   }
   /// A value that the best plan makes otherwise than it was to lie: then it lies so, and its readers go on with that as far as they have
   /// its dims. For one operator after the other, where it was to lie was right or its readers pay for the difference.
@@ -157,8 +164,9 @@ class plan_chooser {
     vec<sharding> lies(by_best(), by_best() + count());
     for (int i = 0; i < count(); ++i) {
       const node& n = at(i);
-      if (!is_free(graph_, uses_, i) || facts_of(n.op).made != origin::shards) continue;
       const sharding& made = state_.best.table.nodes[i].result;
+      if (is_unreached_result(i) && made.partial == 0) lies[i].splits = made.splits;
+      if (!is_free(graph_, uses_, i) || facts_of(n.op).made != origin::shards) continue;
       auto splits = lies[i].splits;
       if (made.partial == 0 && made.split_axes() == lies[i].split_axes()) splits = made.splits;
       for (int k = n.operands.count; k-- > 0;) {
