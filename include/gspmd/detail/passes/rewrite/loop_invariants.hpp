@@ -4,14 +4,98 @@
 #include <cstdint>
 
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/ops/shift.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 
 namespace gspmd::detail {
+
+/// Of what is moved out of loops, finds what had better stay: sums and products of a few tensors, and these read at offsets, that a loop of the body
+/// computes where it reads them. Six means of neighbouring coefficients before a loop are six tensors that every trip reads; in it the trip reads one.
+///
+/// Those that share a tensor are judged together, by the bytes of the tensors that they read, unless the body reads these anyway, and of
+/// what the body reads of them. The body's elementwise operators alone may read them, and all operators but those that take long.
+class cheap_invariants {
+ public:
+  constexpr cheap_invariants(const graph& g, const vec<std::uint8_t>& is_light, vec<int>& homes)
+      : nodes_(g.nodes.data()), is_light_(is_light), homes_(homes) {
+    const int count = static_cast<int>(homes.size());
+    for (int i = 0; i < count; ++i)
+      if (homes_[i] != nodes_[i].region && is_cheap(nodes_[i])) {
+        if (set_.empty()) set_.resize(homes.size(), -1);
+        set_[i] = i;
+      }
+    if (set_.empty()) return;
+    shared_by_.resize(homes.size(), -1);
+    read_in_.resize(homes.size(), -1);
+    gained_.resize(homes.size(), 0);
+    for (int i = 0; i < count; ++i)
+      for (const int o : nodes_[i].operands) {
+        if (set_[i] < 0) read_in_[o] = is_elementwise(nodes_[i].op) ? homes_[i] : -1;
+        else if (set_[o] >= 0 && nodes_[o].region == nodes_[i].region) join(i, o);
+        else if (is_light_[o] == 0) share(i, o);
+      }
+    for (int i = 0; i < count; ++i)
+      for (const int o : nodes_[i].operands) look_at(i, o);
+    for (int i = 0; i < count; ++i)
+      if (set_[i] >= 0 && gained_[root(i)] >= least_bytes_of_kept_invariants) homes_[i] = nodes_[i].region;
+  }
+
+ private:
+  static constexpr std::int64_t never = std::int64_t{1} << 62;
+
+  [[nodiscard]] static constexpr bool is_cheap(const node& n) {
+    switch (n.op) {
+      case opcode::abs:
+      case opcode::negate:
+      case opcode::relu:
+      case opcode::convert:
+      case opcode::add:
+      case opcode::subtract:
+      case opcode::multiply:
+      case opcode::maximum:
+      case opcode::minimum: return true;
+      default: return n.op == code_of<shift_op>;
+    }
+  }
+  [[nodiscard]] constexpr std::int64_t bytes(int i) const { return bounded_bytes(nodes_[i].shape, bytes_of(nodes_[i].type)); }
+  [[nodiscard]] constexpr int root(int i) const {
+    while (set_[i] != i) i = set_[i];
+    return i;
+  }
+  constexpr void join(int a, int b) { set_[root(a)] = root(b); }
+  /// Operator `i` reads tensor `o`, which is made elsewhere.
+  constexpr void share(int i, int o) {
+    const int other = shared_by_[o];
+    if (other >= 0 && nodes_[other].region == nodes_[i].region) join(i, other);
+    else shared_by_[o] = i;
+  }
+  constexpr void look_at(int i, int o) {
+    if (set_[i] >= 0) {  // each tensor once
+      if (shared_by_[o] != i) return;
+      shared_by_[o] = -1;
+      if (read_in_[o] != nodes_[i].region) gained_[root(i)] -= bytes(o);
+    } else if (set_[o] >= 0) {
+      auto& gained = gained_[root(o)];
+      if (!is_elementwise(nodes_[i].op) || homes_[i] != nodes_[o].region) gained = -never;
+      else if (gained > -never / 2) gained += bytes(o);
+    }
+  }
+
+  const node* nodes_;
+  const vec<std::uint8_t>& is_light_;
+  vec<int>& homes_;
+  vec<int> set_;              // by node: another one that is judged with it, itself, or -1
+  vec<int> shared_by_;        // by tensor: the first operator that reads it
+  vec<int> read_in_;          // by tensor: the body whose own elementwise operators read it
+  vec<std::int64_t> gained_;  // by root: bytes that a trip need not read
+};
 
 /// Where the operators of a program stand, those moved out of loops whose bodies would compute the same in every trip: the region by
 /// node, -1 for the program itself.
 ///
 /// An operator leaves a loop of several trips if it reads nothing that the body makes, carries or counts, and if it makes no more bytes
-/// than it reads: a mask made from labels stays, since it would be held through the whole loop. Functions of the user's stay, which may
+/// than it reads: a mask made from labels stays, since it would be held through the whole loop. So does what every trip makes of fewer bytes than
+/// it would read of it (cheap_invariants). Functions of the user's stay, which may
 /// throw, and so does what stands in a conditional, whose body may never run.
 constexpr vec<int> homes_of(const graph& g) {
   vec<int> homes(g.nodes.size(), -1);
@@ -38,6 +122,7 @@ constexpr vec<int> homes_of(const graph& g) {
       homes[i] = nodes[r].region;
     }
   }
+  if (g.has_regions) cheap_invariants(g, is_light, homes);
   return homes;
 }
 
