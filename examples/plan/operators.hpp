@@ -15,6 +15,7 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/dynamic/by_name.hpp>
+#include <gspmd/eigh.hpp>
 #include <gspmd/fft.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/index/random.hpp>
@@ -636,6 +637,12 @@ inline value build_triangular_solve(const operation& o) {
   const gspmd::triangular how{!read_flag(o, "upper"), read_flag(o, "transposed"), read_flag(o, "unit_diagonal")};
   return o.is_sound() ? gspmd::triangular_solve(o.operands[0], o.operands[1], how, o.at) : value{};
 }
+inline value build_eigh(const operation& o) {
+  if (!o.is_sound()) return {};
+  const auto [values, vectors] = gspmd::eigh(o.operands[0], o.at);
+  o.further->emplace_back(".vectors", vectors);
+  return values;
+}
 /// `n`: the extent of the last of `dims`; left out, an even one.
 inline value build_irfft(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims that are transformed");
@@ -702,6 +709,7 @@ inline constexpr operator_entry special_operators[] = {
     {"cholesky", 1, 1, [](const operation& o) { return o.is_sound() ? gspmd::cholesky(o.operands[0], o.at) : value{}; }},
     {"triangular_solve", 2, 2, build_triangular_solve},
     {"solve", 2, 2, [](const operation& o) { return o.is_sound() ? gspmd::solve(o.operands[0], o.operands[1], o.at) : value{}; }},
+    {"eigh", 1, 1, build_eigh},
 };
 /// The elementwise operators that the document names as the library does; a comparison has a direction instead.
 inline const std::vector<gspmd::elementwise_operator>& elementwise_operators() {

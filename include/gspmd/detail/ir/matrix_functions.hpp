@@ -26,6 +26,9 @@ void run_triangular_solve(int rank, const void* way, const erased_block* blocks)
 /// Blocks a, b, x, and scratch for one matrix.
 template <class T>
 void run_solve(int rank, const void* way, const erased_block* blocks);
+/// Blocks a, eigenvectors, eigenvalues, and scratch for one matrix and two rows more.
+template <class T>
+void run_eigh(int rank, const erased_block* blocks);
 
 }  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/matrix_ops.hpp"
+
+namespace gspmd::detail {
+
+/// Blocks of a and the vectors, the values, which have a dim less, and scratch.
+template <int Rank>
+inline constexpr local_function eigh_function = [] {
+  local_function f = matrix_function<Rank>(4, 1, nullptr);
+  f.rule.tensors[2].pop_back();
+  f.entries[0].run = [](const void*, const erased_block* b) { run_eigh<float>(Rank, b); };
+  f.entries[1].run = [](const void*, const erased_block* b) { run_eigh<double>(Rank, b); };
+  return f;
+}();
+
+/// Eigenvectors, the columns of the first result, and eigenvalues of a symmetric matrix.
+struct eigh_op : matrix_operator {
+  static constexpr const char* name = "eigh";
+
+  static constexpr void rule(const graph&, const node& n, op_rule& rule) {
+    rule.results = n.results;
+    tensor_map matrix, values;
+    const int rank = n.shape.count;
+    for (int d = 0; d < rank; ++d) {
+      const int f = rule.add_factor(n.shape[d], d < rank - 2 ? factor_kind::parallel : factor_kind::whole);
+      matrix.begin_dim();
+      matrix.add_factor(f);
+      if (d == rank - 2) continue;
+      values.begin_dim();
+      values.add_factor(f);
+    }
+    rule.maps.push_back(matrix);
+    rule.maps.push_back(matrix);
+    rule.maps.push_back(values);
+  }
+  /// 2 n^3 for the tridiagonal matrix, 4/3 n^3 for its vectors, and two rotations of them for each value, of 3 n flops an element.
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
+    return flops_of(p, op, 28, 0);
+  }
+  /// a = v diag(w) v^T: da = v (diag(dw) + (v^T dv) / (w_j - w_i)) v^T (Giles, An extended collection of matrix derivative results, 2008,
+  /// 3.1). Where two values are equal the quotient is not finite: no vectors belong to them that a change of a would not turn.
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    graph& g = b.program();
+    const matrix_terms m(g, n.at);
+    const int v = b.visited(), w = v + 1, dv = b.slot(v), dw = b.slot(w), row = n.shape.count - 2, column = row + 1;
+    const auto along = [&](int x, int without) {
+      dim_places dims;
+      for (int d = 0; d < n.shape.count; ++d)
+        if (d != without) dims.push_back(static_cast<std::int8_t>(d));
+      return term(g, add_broadcast(g, x, n.shape, dims, n.at), n.at);
+    };
+    const auto index = [&](int dim) { return term(g, add_iota(g, dtype::s32, n.shape, dim, n.at), n.at); };
+    const term on_diagonal = term::of(opcode::compare_eq, index(row), index(column));
+    const term by_values = dw >= 0 ? along(dw, row) : along(w, row).number(0);
+    term by_vectors = by_values.number(0);
+    if (dv >= 0) by_vectors = term(g, m.product(v, true, dv, false), n.at) / (along(w, row) - along(w, column));
+    const int inner = term::of(opcode::select, on_diagonal, by_values, by_vectors).id();
+    b.send(0, m.product(m.product(v, false, inner, false), false, v, true));
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const node& n = l.node_of(op);
+    local_value scratch = l.value(op.operands[0]);
+    const int rank = scratch.local.count;
+    const std::int64_t rows = scratch.local[rank - 1];
+    scratch.layout = sharding{};
+    scratch.global = scratch.local = extents(rank, 1);
+    scratch.global[rank - 1] = scratch.local[rank - 1] = rows;
+    scratch.global[rank - 2] = scratch.local[rank - 2] = rows + 2;
+    add_step<kernels::local>(l, op, entry_of(n), {op.operands[0]}, {op.result, op.further_results[0], l.add_value(scratch)})
+        .local = of_rank(n.shape.count, []<int Rank>() { return &eigh_function<Rank>; });
+  }
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
+/// The node of the vectors; that of the values is the next one.
+constexpr int add_eigh(graph& g, int a, location at) {
+  if (a < 0) return -1;
+  const node of = g.nodes[static_cast<std::size_t>(a)];
+  if (!has_matrices(g, of, eigh_op::name, at)) return -1;
+  node n = source(code_of<eigh_op>, of.type, of.shape, at);
+  n.operands.push_back(a);
+  const int id = g.add(n);
+  extents values = of.shape;
+  values.pop_back();
+  return id < 0 || g.add_result(of.type, values) < 0 ? -1 : id;
+}
+
+}  // namespace gspmd::detail

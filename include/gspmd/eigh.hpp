@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+
+#include "gspmd/detail/kernels/symmetric_eigen.hpp"
+#include "gspmd/detail/ops/eigh_op.hpp"
+#include "gspmd/detail/ops/one_call.hpp"
+#include "gspmd/ops/elementwise.hpp"
+
+namespace gspmd {
+
+/// The eigenvalues w of (a + a^T) / 2 in ascending order, [..., n], and its eigenvectors, the columns of v, [..., n, n]: a is [..., n, n], float or
+/// double. The signs of the vectors, and which ones belong to equal values, are whatever the method finds. A matrix with an infinity or a NaN
+/// gives NaNs, the others what they give.
+///
+/// Global and local: matrices are whole on a device, and the dims before them may be split; then nothing is communicated. A split of the last two dims
+/// moves to another dim, or is an error that says so unless the call stands in allow_replication(...). 28 n^3 / 3 flops a matrix, by Householder's
+/// reflections and QL steps; scratch for one matrix. Gradients (Giles 2008); of what vectors are read for, they are not finite where two values
+/// are equal, as in JAX and torch. Errors: those of cholesky (linalg.hpp). Source: Golub and Van Loan, 8.3.
+///
+///     const auto [w, v] = eigh(covariance);
+constexpr std::pair<value, value> eigh(value a, location at = location::current()) {
+  if (!a.is_valid()) return {};
+  auto& g = *a.graph();
+  const detail::one_call call(&g, "eigh", {a.id()});
+  const auto type = a.type();
+  const detail::extents shape = a.shape();
+  detail::extents of_values = shape;
+  if (of_values.count > 0) of_values.pop_back();
+  int id = -1;
+  if (detail::has_matrices(g, g.nodes[static_cast<std::size_t>(a.id())], "eigh", at)) {
+    const value other{&g, detail::matrix_terms(g, at).transposed(a.id())};
+    id = detail::add_eigh(g, (0.5 * (a + other)).id(), at);
+  }
+  if (id >= 0) return {value{&g, id + 1}, value{&g, id}};
+  return {detail::made(g, -1, type, of_values), detail::made(g, -1, type, shape)};
+}
+
+}  // namespace gspmd
