@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gspmd/strided/blocks.hpp"
+#include "gspmd/strided/view.hpp"
+
+namespace gspmd {
+
+/// Blocks of `block` elements dealt round, the first one to part `first`: a dim of a ScaLAPACK matrix, by MB_ and RSRC_ or NB_ and CSRC_. What
+/// block_cyclic<block> is in a type, if `first` is 0.
+///
+///     dealt_blocks{2, 1}, 9 in 2 parts:  2 3 6 7 | 0 1 4 5 8
+struct dealt_blocks {
+  std::int64_t block = 1, first = 0;
+
+  static constexpr detail::text text() { return "dealt_blocks"; }
+  [[nodiscard]] constexpr bool fits(std::int64_t, std::int64_t parts) const { return block >= 1 && first >= 0 && first < parts; }
+  [[nodiscard]] constexpr std::int64_t local_extent(std::int64_t extent, std::int64_t parts, std::int64_t part) const {
+    const auto full = extent / block, at = turn(parts, part);
+    const auto mine = full / parts + (at < full % parts ? 1 : 0);
+    return mine * block + (at == full % parts ? extent % block : 0);
+  }
+  [[nodiscard]] constexpr std::int64_t split(std::int64_t, std::int64_t parts, std::int64_t part, std::int64_t i) const {
+    return (i / block * parts + turn(parts, part)) * block + i % block;
+  }
+  [[nodiscard]] constexpr placed_at unsplit(std::int64_t, std::int64_t parts, std::int64_t global) const {
+    const auto number = global / block;
+    return {(number + first) % parts, number / parts * block + global % block};
+  }
+
+ private:
+  /// When it is a part's turn.
+  [[nodiscard]] constexpr std::int64_t turn(std::int64_t parts, std::int64_t part) const {
+    return part >= first ? part - first : part - first + parts;
+  }
+};
+
+/// A dense matrix of ScaLAPACK, by the nine integers of its descriptor, which descinit makes: whose blocks are dealt to a process grid in two dims, each
+/// process holding its own in column-major order (Blackford et al. 1997, ScaLAPACK Users' Guide, 4.3). It is given to a step, or gotten
+/// from one, as other blocks are:
+///
+///     const scalapack_matrix a(desc_a);
+///     const auto layout = layout_of_input<step, 0>(a.rows(), a.columns());   // in<double, dims<M, N>, split<"row", "column">>
+///     s(comm, placed_view(layout, a.block(local_a, layout, comm.device(0))), ...);   // of a placed_step
+///
+/// The device of a mesh<axis<"row", P>, axis<"column", Q>> is the process with its number in a BLACS grid of P x Q in row-major order, on the same
+/// communicator; of a grid in column-major order in a mesh<axis<"column", Q>, axis<"row", P>>.
+///
+/// Neither ScaLAPACK nor BLACS is included or called. Throws gspmd::error: a descriptor of another kind than 1, or whose numbers are none.
+class scalapack_matrix {
+ public:
+  /// `descriptor`: nine numbers.
+  explicit scalapack_matrix(const int* descriptor)
+      : extents_{descriptor[2], descriptor[3]},
+        rows_{descriptor[4], descriptor[6]},
+        columns_{descriptor[5], descriptor[7]},
+        leading_(descriptor[8]) {
+    if (descriptor[0] != 1)
+      throw error("scalapack_matrix: DTYPE_ is " + std::to_string(descriptor[0]) +
+                  "; 1 is a dense matrix, dealt out in blocks in two dims, and others are not taken");
+    if (extents_[0] < 0 || extents_[1] < 0 || rows_.block < 1 || columns_.block < 1 || rows_.first < 0 || columns_.first < 0 ||
+        leading_ < 1)
+      throw error("scalapack_matrix: M_, N_, RSRC_ and CSRC_ are at least 0, MB_, NB_ and LLD_ at least 1");
+  }
+
+  [[nodiscard]] std::int64_t row_count() const { return extents_[0]; }
+  [[nodiscard]] std::int64_t column_count() const { return extents_[1]; }
+  /// How rows and columns are dealt.
+  [[nodiscard]] dealt_blocks rows() const { return rows_; }
+  [[nodiscard]] dealt_blocks columns() const { return columns_; }
+
+  /// What a device holds, at `local`: LOCr x LOCc elements, columns LLD_ apart. Throws gspmd::error: a layout of a matrix of another shape, LLD_ less
+  /// than the rows that the device holds.
+  template <class T>
+  [[nodiscard]] strided_view<T> block(T* local, const placed_layout<dealt_blocks, dealt_blocks>& layout, int device) const {
+    const auto& shape = layout.shape();
+    if (shape.count != 2 || shape[0] != extents_[0] || shape[1] != extents_[1])
+      throw error("scalapack_matrix: it is [" + std::to_string(extents_[0]) + ',' + std::to_string(extents_[1]) +
+                  "] by its descriptor, and the layout is of " + std::string(detail::shape_text(shape).view()));
+    const auto held = static_cast<std::int64_t>(layout.held(device, 0).size());
+    if (leading_ < held)
+      throw error("scalapack_matrix: LLD_ is " + std::to_string(leading_) + " and device " + std::to_string(device) + " holds " +
+                  std::to_string(held) + " rows");
+    return strided_view<T>(local, {held, static_cast<std::int64_t>(layout.held(device, 1).size())}, {1, leading_});
+  }
+
+ private:
+  std::int64_t extents_[2];
+  dealt_blocks rows_, columns_;
+  std::int64_t leading_;
+};
+
+}  // namespace gspmd
