@@ -28,7 +28,7 @@ using caught::refusal;
 
 constexpr auto doubled = [](auto a) { return 2.0 * a; };
 template <class Mesh, int M, int N>
-using step_on = compile<doubled, Mesh, in<double, dims<M, N>, split<"row", "column">>>;
+using step_on = compile<doubled, Mesh, in<double, dims<M, N>, split<"column", _>>>;  // not as the matrix is split
 
 /// The process that has an element, and where in its columns, one block after the other: nothing of the library's.
 struct place {
@@ -47,14 +47,19 @@ template <class Mesh, int M, int N>
 void check(const int (&in)[9], const int (&out)[9], int grid_rows, int grid_columns, bool is_row_major) {
   using step = step_on<Mesh, M, N>;
   const scalapack_matrix a(in), b(out);
-  const auto from = layout_of_input<step, 0>(a.rows(), a.columns());
-  const auto to = layout_of_output<step, 0>(b.rows(), b.columns());
+  const auto from = a.layout<Mesh, "row", "column">(), to = b.layout<Mesh, "row", "column">();
   std::atomic<int> wrong = 0;
   launch(threads{}, step::device_count, [&](auto& comm) {
     const int me = comm.device(0);
     const int row = is_row_major ? me / grid_columns : me % grid_rows, column = is_row_major ? me % grid_columns : me / grid_rows;
-    std::vector<double> mine(static_cast<std::size_t>(in[8] * (N + 1)), -1),
-        result(static_cast<std::size_t>(out[8] * (N + 1)), -1);
+    const auto columns_of = [&](const int(&desc)[9]) {
+      int most = 0;
+      for (int j = 0; j < N; ++j)
+        if (const auto c = dealt(j, desc[5], desc[7], grid_columns); c.process == column) most = c.at + 1;
+      return static_cast<std::size_t>(most);
+    };
+    std::vector<double> mine(static_cast<std::size_t>(in[8]) * columns_of(in), -1),
+        result(static_cast<std::size_t>(out[8]) * columns_of(out), -1);
     const auto each = [&](const int(&desc)[9], auto f) {
       for (int i = 0; i < M; ++i)
         for (int j = 0; j < N; ++j) {
@@ -102,19 +107,17 @@ TEST_CASE("scalapack: descriptors that are none are refused in words") {
   CHECK(says({501, 0, 4, 4, 1, 1, 0, 0, 4}, "DTYPE_ is 501; 1 is a dense matrix"));
   CHECK(says({1, 0, 4, 4, 0, 1, 0, 0, 4}, "MB_, NB_ and LLD_ at least 1"));
   CHECK(says({1, 0, -4, 4, 1, 1, 0, 0, 4}, "M_, N_, RSRC_ and CSRC_ are at least 0"));
-  using step = step_on<mesh<axis<"row", 2>, axis<"column", 2>>, 7, 5>;
+  using grid = mesh<axis<"row", 2>, axis<"column", 2>>;
   const int good[] = {1, 0, 7, 5, 2, 2, 0, 0, 4}, other[] = {1, 0, 7, 6, 2, 2, 0, 0, 4},
             short_columns[] = {1, 0, 7, 5, 2, 2, 0, 0, 3}, outside[] = {1, 0, 7, 5, 2, 2, 2, 0, 4};
-  const auto layout = layout_of_input<step, 0>(scalapack_matrix(good).rows(), scalapack_matrix(good).columns());
+  const auto layout = scalapack_matrix(good).layout<grid, "row", "column">();
   double memory[20];
   const auto block = [&](const int(&desc)[9]) {
-    return refusal([&] { static_cast<void>(scalapack_matrix(desc).block(memory, layout, 0)); });
+    const scalapack_matrix of(desc);
+    return refusal([&] { static_cast<void>(of.block(memory, layout, 0)); });
   };
   CHECK(contains(block(other), "it is [7,6] by its descriptor, and the layout is of [7,5]"));
   CHECK(contains(block(short_columns), "LLD_ is 3 and device 0 holds 4 rows"));
-  CHECK(contains(refusal([&] {
-                   static_cast<void>(
-                       layout_of_input<step, 0>(scalapack_matrix(outside).rows(), scalapack_matrix(outside).columns()));
-                 }),
-                 "dealt_blocks"));
+  const scalapack_matrix of_other_grid(outside);
+  CHECK(contains(refusal([&] { static_cast<void>(of_other_grid.layout<grid, "row", "column">()); }), "dealt_blocks"));
 }

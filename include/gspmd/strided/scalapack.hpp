@@ -38,13 +38,13 @@ struct dealt_blocks {
   }
 };
 
-/// A dense matrix of ScaLAPACK, by the nine integers of its descriptor, which descinit makes: whose blocks are dealt to a process grid in two dims, each
+/// A dense matrix of ScaLAPACK, by the nine integers of its descriptor, which descinit makes: its blocks are dealt to a process grid in two dims, each
 /// process holding its own in column-major order (Blackford et al. 1997, ScaLAPACK Users' Guide, 4.3). It is given to a step, or gotten
-/// from one, as other blocks are:
+/// from one, as other blocks are, however the step splits it:
 ///
 ///     const scalapack_matrix a(desc_a);
-///     const auto layout = layout_of_input<step, 0>(a.rows(), a.columns());   // in<double, dims<M, N>, split<"row", "column">>
-///     s(comm, placed_view(layout, a.block(local_a, layout, comm.device(0))), ...);   // of a placed_step
+///     const auto dealt = a.layout<pod, "row", "column">();
+///     s(comm, placed_view(dealt, a.block(local_a, dealt, comm.device(0))), ...);   // of a placed_step
 ///
 /// The device of a mesh<axis<"row", P>, axis<"column", Q>> is the process with its number in a BLACS grid of P x Q in row-major order, on the same
 /// communicator; of a grid in column-major order in a mesh<axis<"column", Q>, axis<"row", P>>.
@@ -66,18 +66,19 @@ class scalapack_matrix {
       throw error("scalapack_matrix: M_, N_, RSRC_ and CSRC_ are at least 0, MB_, NB_ and LLD_ at least 1");
   }
 
-  [[nodiscard]] std::int64_t row_count() const { return extents_[0]; }
-  [[nodiscard]] std::int64_t column_count() const { return extents_[1]; }
-  /// How rows and columns are dealt.
-  [[nodiscard]] dealt_blocks rows() const { return rows_; }
-  [[nodiscard]] dealt_blocks columns() const { return columns_; }
-
+  /// The layout on a mesh with an axis for the rows of the process grid and one for its columns. Throws gspmd::error: RSRC_ or CSRC_ is no
+  /// process of it. Errors: names that are no axes of the mesh.
+  template <class Mesh, dim_spec Row, dim_spec Column>
+  [[nodiscard]] placed_layout<dealt_blocks, dealt_blocks> layout() const {
+    using any = shard_view<std::int8_t, Mesh, dims<1, 1>, split<Row, Column>>;
+    return {Mesh::info.shape, extents_, any::layout, rows_, columns_};
+  }
   /// What a device holds, at `local`: LOCr x LOCc elements, columns LLD_ apart. Throws gspmd::error: a layout of a matrix of another shape, LLD_ less
   /// than the rows that the device holds.
   template <class T>
   [[nodiscard]] strided_view<T> block(T* local, const placed_layout<dealt_blocks, dealt_blocks>& layout, int device) const {
     const auto& shape = layout.shape();
-    if (shape.count != 2 || shape[0] != extents_[0] || shape[1] != extents_[1])
+    if (!(shape == extents_))
       throw error("scalapack_matrix: it is [" + std::to_string(extents_[0]) + ',' + std::to_string(extents_[1]) +
                   "] by its descriptor, and the layout is of " + std::string(detail::shape_text(shape).view()));
     const auto held = static_cast<std::int64_t>(layout.held(device, 0).size());
@@ -88,7 +89,7 @@ class scalapack_matrix {
   }
 
  private:
-  std::int64_t extents_[2];
+  detail::extents extents_;
   dealt_blocks rows_, columns_;
   std::int64_t leading_;
 };
