@@ -21,6 +21,7 @@
 #include <gspmd/index/random.hpp>
 #include <gspmd/linalg.hpp>
 #include <gspmd/recompute.hpp>
+#include <gspmd/tridiagonal.hpp>
 
 #include "document.hpp"
 
@@ -637,6 +638,15 @@ inline value build_triangular_solve(const operation& o) {
   const gspmd::triangular how{!read_flag(o, "upper"), read_flag(o, "transposed"), read_flag(o, "unit_diagonal")};
   return o.is_sound() ? gspmd::triangular_solve(o.operands[0], o.operands[1], how, o.at) : value{};
 }
+/// `parts`: into how many each system is cut; 1 unless it is given.
+inline value build_tridiagonal_solve(const operation& o) {
+  const auto* j = o.attrs.find("parts");
+  const auto parts =
+      j == nullptr ? std::optional<std::int64_t>(1)
+                   : read_integer(*j, path(o.attrs.at(), "parts"), o.attrs.errors(), 1, std::numeric_limits<std::int64_t>::max());
+  if (!parts || !o.is_sound()) return {};
+  return gspmd::tridiagonal_solve(o.operands[0], o.operands[1], o.operands[2], o.operands[3], {.parts = *parts}, o.at);
+}
 inline value build_eigh(const operation& o) {
   if (!o.is_sound()) return {};
   const auto [values, vectors] = gspmd::eigh(o.operands[0], o.at);
@@ -710,6 +720,7 @@ inline constexpr operator_entry special_operators[] = {
     {"triangular_solve", 2, 2, build_triangular_solve},
     {"solve", 2, 2, [](const operation& o) { return o.is_sound() ? gspmd::solve(o.operands[0], o.operands[1], o.at) : value{}; }},
     {"eigh", 1, 1, build_eigh},
+    {"tridiagonal_solve", 4, 4, build_tridiagonal_solve},
 };
 /// The elementwise operators that the document names as the library does; a comparison has a direction instead.
 inline const std::vector<gspmd::elementwise_operator>& elementwise_operators() {

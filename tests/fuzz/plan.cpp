@@ -85,11 +85,11 @@ bool is_small(const planned_program& p) {
   for (const auto& n : p.plan.graph().nodes) {
     using gspmd::dtype;
     if (gspmd::detail::elements(n.shape) > 4096) return false;
-    // The evaluator has none of these operators (unit/linalg.cpp), and no numbers of these types.
+    // The evaluator has none of these operators (unit/linalg.cpp, eigh.cpp, tridiagonal.cpp), and no numbers of these types.
     using namespace gspmd::detail;
-    if (n.op == code_of<cholesky_op> || n.op == code_of<triangular_solve_op> || n.op == code_of<solve_op> ||
-        n.op == code_of<eigh_op>)
-      return false;
+    for (const auto op :
+         {code_of<cholesky_op>, code_of<triangular_solve_op>, code_of<solve_op>, code_of<eigh_op>, code_of<tridiagonal_op>})
+      if (n.op == op) return false;
     if (n.type == dtype::bf16 || n.type == dtype::f16 || gspmd::is_complex(n.type)) return false;
   }
   return true;

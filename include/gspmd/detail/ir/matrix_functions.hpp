@@ -26,6 +26,11 @@ void run_triangular_solve(int rank, const void* way, const erased_block* blocks)
 /// Blocks a, b, x, and scratch for one matrix.
 template <class T>
 void run_solve(int rank, const void* way, const erased_block* blocks);
+/// Systems that are solved at once, beside each other: a division takes as long for all as for one, and each waits for the one before it.
+inline constexpr int tridiagonal_lanes = 8;
+/// Blocks of the diagonals, b, x, and scratch for twice as many lines.
+template <class T>
+void run_tridiagonal(int rank, const erased_block* blocks);
 /// Blocks a, eigenvectors, eigenvalues, and scratch for one matrix and two rows more.
 template <class T>
 void run_eigh(int rank, const erased_block* blocks);
