@@ -42,6 +42,9 @@ inline constexpr std::int64_t least_picoseconds_of_shared_work = std::int64_t{1}
 /// more than 5 % off the best plan with 64, as with 48; with 40 it is 29, with 32 it is 32. A training step of the example moe on 8 devices
 /// is planned alike with 0 to 1,024.
 inline constexpr std::int64_t least_picoseconds_of_search = std::int64_t{1} << 20;
+/// Where every device could do all of the work, that is tried from the time of sending 512 KiB on, 17 microseconds: a loop over a grid of 40 x
+/// 30, which a test has, is planned as one over a large grid.
+inline constexpr std::int64_t least_picoseconds_of_replication = std::int64_t{1} << 24;
 inline constexpr int most_values_for_alternatives = 32;
 inline constexpr int least_part_of_search = 16;
 inline constexpr int most_choices_of_search = 64;

@@ -117,6 +117,7 @@ class plan_chooser {
   }
   [[nodiscard]] constexpr bool is_tried(plan_rule rule) const {
     if (rule == plan_rule::none) return false;
+    if (rule == plan_rule::replicated && gainable(state_.best) < least_picoseconds_of_replication) return false;
     if (rule == plan_rule::as_made) return state_.may_pay && gainable(state_.best) > 0;
     if (rule != plan_rule::as_written)
       return count() <= most_values_for_alternatives && state_.may_pay && gainable(state_.best) > 0;
