@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once exhaustive
-// timeout: 300
+// timeout: 600
 // Shards and tensors of more elements than an int counts. No more than 2.3 GiB at a time; where there are not so many, it says that it skips.
 #include <doctest/doctest.h>
 
