@@ -32,7 +32,7 @@ using moved = compile<next_row, pair_of_ranks, in<int8_t, dims<2, n>, split<"x",
 using summed = compile<whole, pair_of_ranks, in<int8_t, dims<n>, split<_>, partial<"x">>>;
 static_assert(moved::traffic.bytes > int64_t{1} << 31 && moved::traffic.messages == 1);
 static_assert(summed::collectives == collectives{all_reduce<"x">} && gathered::collectives == collectives{all_gather<"x">});
-// What is brought is written where it is wanted: no arena holds it a second time.
+// Collectives write into the results: no arena holds them a second time.
 static_assert(gathered::view.arena_bytes == 0 && moved::view.arena_bytes == 0 && summed::view.arena_bytes == 0);
 
 /// On all ranks alike, as they take part in collectives together.

@@ -28,7 +28,7 @@ inline std::int8_t element(int seed, std::int64_t i) {
       static_cast<std::uint64_t>(i % period) * 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(seed) * 0x632BE59BD9B4E019U;
   return static_cast<std::int8_t>(n >> 40);
 }
-/// What comes again and again in it.
+/// Its first period.
 inline std::vector<std::int8_t> pattern(int seed) {
   std::vector<std::int8_t> v(static_cast<std::size_t>(period));
   for (std::int64_t i = 0; i < period; ++i) v[static_cast<std::size_t>(i)] = element(seed, i);
