@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# What cannot read the version from project() says the same: vcpkg.json, version.hpp, the first entry of the CHANGELOG.
+# What cannot read the version from project() says the same: vcpkg.json, version.hpp, docs/packages.md, the first entry of the CHANGELOG.
 file(READ "${ROOT}/vcpkg/ports/gspmd/vcpkg.json" text)
 string(JSON port GET "${text}" version)
 if(NOT port STREQUAL VERSION)
   message(FATAL_ERROR "vcpkg/ports/gspmd/vcpkg.json says version ${port}, CMakeLists.txt says ${VERSION}")
 endif()
 
+file(STRINGS "${ROOT}/docs/packages.md" line REGEX "spack dev-build")
+if(NOT line MATCHES "gspmd@${VERSION}`")
+  message(FATAL_ERROR "docs/packages.md says `${line}`, CMakeLists.txt says ${VERSION}")
+endif()
 file(STRINGS "${ROOT}/include/gspmd/version.hpp" line REGEX "^#define GSPMD_VERSION [0-9]+$")
 string(REGEX MATCHALL "[0-9]+" parts "${VERSION}")
 list(GET parts 0 major)

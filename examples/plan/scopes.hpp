@@ -11,7 +11,7 @@
 
 namespace plan_tool {
 
-/// `"scope": "layer3/attention"` of an op: what is built while this lives belongs to that part of the program, inside of the scope of the
+/// `"scope": "layer[3]/attention"` of an op: what is built while this lives belongs to that part of the program, inside of the scope of the
 /// op around it.
 class op_scope {
  public:
@@ -21,7 +21,7 @@ class op_scope {
     if (!op.is_object() || given == op.end() || given->is_null()) return;
     const path here(at, "scope");
     try {
-      if (!given->is_string()) throw gspmd::error("is " + found(*given) + ", not a path of names like layer3/attention");
+      if (!given->is_string()) throw gspmd::error("is " + found(*given) + ", not a path of names like layer[3]/attention");
       const auto& words = given->get_ref<const std::string&>();
       if (words.size() > 255 || has_command(words))
         throw gspmd::error(in_quotes(words) + " cannot be a path: 1 to 255 bytes without control characters");

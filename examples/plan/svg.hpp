@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "table.hpp"
@@ -33,11 +35,18 @@ class shard_picture {
  public:
   explicit shard_picture(const planned_program& p) : p_(p) {}
 
-  /// The pictures of these values, one under the other.
+  /// The pictures of these values, one under the other: those of a scope together, calls of one scope (layers) as one, and of those that
+  /// lie alike in it one picture with their names.
   [[nodiscard]] std::string of(const std::vector<int>& values) {
     line("A tile is a shard, with the devices that hold it and the indices that it holds. Hatched: padding.", false);
     y_ += margin / 2;
-    for (const int v : values) draw(v);
+    for (const auto& [scope, pictures] : folded(values)) {
+      if (!scope.empty()) {
+        line("in " + scope, true);
+        y_ += margin / 2;
+      }
+      for (const auto& alike : pictures) draw(alike.values);
+    }
     char head[160];
     std::snprintf(
         head, sizeof head,
@@ -70,17 +79,53 @@ class shard_picture {
     y_ += 18;
   }
 
-  void draw(int v) {
-    const auto& value = p_.value(v);
+  struct picture {
+    std::string lies;
+    std::vector<int> values;
+  };
+  using scope_pictures = std::pair<std::string, std::vector<picture>>;
+
+  [[nodiscard]] std::vector<scope_pictures> folded(const std::vector<int>& values) const {
+    const auto scopes = p_.plan.common_scopes();
+    std::vector<scope_pictures> all;
+    std::map<std::string, std::size_t> at;                             // by scope
+    std::map<std::pair<std::size_t, std::string>, std::size_t> known;  // by place of the scope and how values lie
+    for (const int v : values) {
+      const auto named = scopes.find(v);
+      const std::string scope = named == scopes.end() ? "" : named->second;
+      const auto [to, is_new_scope] = at.emplace(scope, all.size());
+      if (is_new_scope) all.emplace_back(scope, std::vector<picture>{});
+      auto& pictures = all[to->second].second;
+      std::string lies = text_of(v);
+      const auto [same, is_new] = known.emplace(std::pair(to->second, lies), pictures.size());
+      if (is_new) pictures.push_back({std::move(lies), {}});
+      pictures[same->second].values.push_back(v);
+    }
+    return all;
+  }
+  /// Equal for values of one picture.
+  [[nodiscard]] std::string text_of(int v) const {
+    const auto placed = p_.placed(v);
+    if (!placed) return "unused";
+    return std::string(gspmd::name_of(p_.value(v).type)) + ' ' + shape_text(p_.value(v).shape) + ", " + placed->text() +
+           ", shards of " + shape_text(placed->local_shape());
+  }
+  [[nodiscard]] std::string names_of(const std::vector<int>& values) const {
+    constexpr std::size_t most = 4;
+    std::string t;
+    for (std::size_t k = 0; k < values.size() && k < most; ++k) t += (k > 0 ? ", " : "") + p_.value(values[k]).name;
+    return values.size() > most ? t + " and " + std::to_string(values.size() - most) + " more" : t;
+  }
+
+  void draw(const std::vector<int>& values) {
+    const int v = values.front();
     const auto placed = p_.placed(v);
     if (!placed) {
-      line(value.name + ": unused", true);
+      line(names_of(values) + ": unused", true);
       y_ += margin;
       return;
     }
-    line(value.name + ": " + gspmd::name_of(value.type) + ' ' + shape_text(value.shape) + ", " + placed->text() + ", shards of " +
-             shape_text(placed->local_shape()),
-         true);
+    line(names_of(values) + ": " + text_of(v), true);
     const auto device_count = p_.mesh().device_count();
     std::int64_t tiles = 1;
     for (int d = 0; d < placed->rank(); ++d) tiles *= placed->parts(d);

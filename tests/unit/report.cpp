@@ -379,6 +379,37 @@ TEST_CASE("named: operators and their gradients bear the names, one part is show
                   error);
 }
 
+TEST_CASE("named: scopes that the user counted are calls of one in reports, and each is found by its own name") {
+  dynamic::builder b(dynamic::mesh({{"x", 2}}));
+  value h = b.input(dynamic::in<float>({64}, {"x"}));
+  const auto in_scope = [&](const std::string& path) {
+    const int before = b.open_scope();
+    b.enter_scope(path);
+    h = h * sum(h);
+    b.leave_scope(before);
+  };
+  for (const char* path : {"layer[7]/conv2", "layer[5]/conv2", "block1/0", "block1/1", "block2/0", "v2", "layer[5]/v2"})
+    in_scope(path);
+  b.output(h);
+  const auto p = b.compile();
+  const auto t = summary(p);
+  for (const char* name : {"\nlayer/conv2 ", "\nlayer ", "\nblock*/* ", "\nblock* ", "\nv2 ", "\nlayer/v2 "})
+    CHECK_MESSAGE(contains(t, name), name, t);
+  const auto all = dearest_collectives(p);  // one line of this file
+  CHECK_MESSAGE(times_in(all, "all_reduce") == 4, all);
+  CHECK_MESSAGE(contains(all, "block*/*"), all);
+  const auto products = [&](const std::string& scope) { return times_in(explain(p, {.scope = scope}), " multiply "); };
+  CHECK(products("layer[7]") == 1);
+  CHECK(products("layer[5]") == 2);
+  CHECK(products("layer") == 3);
+  CHECK(products("block*") == 3);
+  CHECK(products("block*/0") == 2);
+  CHECK(products("block1/*") == 2);
+  CHECK_THROWS_AS(static_cast<void>(products("v*/0")), error);
+  for (const char* wrong : {"layer[]", "layer[", "layer]", "[3]", "layer[3]x", "layer[a]", "a[1][2]", "a//b", ""})
+    CHECK_THROWS_AS(b.enter_scope(wrong), error);
+}
+
 TEST_CASE("report: 1,500 operators fit a screen, and inputs are called by their names") {
   const dynamic::inspection plan(training(40, true));
   const auto& p = plan.program();

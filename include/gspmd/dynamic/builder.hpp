@@ -111,12 +111,14 @@ class builder {
     auto& at = graph_->nodes[static_cast<std::size_t>(input.id())].at;
     at = location::input(at.number(), functions_->keep(name)->c_str());
   }
-  /// Opens the scope of this path, `layer3/attention`, inside of the one that is open: the operators that are added from here on belong to
-  /// it; see `named`. The same path is one scope, however often it is entered. Throws gspmd::error: a name that is none.
+  /// Opens the scope of this path, `layer[3]/attention`, inside of the one that is open: the operators that are added from here on belong to
+  /// it; see `named`. The same path is one scope, however often it is entered; a name may end in its number, `layer[3]/attention`. Throws
+  /// gspmd::error: a name that is none.
   void enter_scope(std::string_view path) {
     while (true) {
       const auto name = path.substr(0, path.find('/'));
-      if (!detail::may_be_name(name)) throw error("a scope is a path of names like layer3/attention, without `[` and `]`");
+      if (!may_be_counted_name(name))
+        throw error("a scope is a path of names like layer[3]/attention; `[` and `]` stand around a number at the end of a name");
       auto& number = scopes_.try_emplace({graph_->open_scope, std::string(name)}, -1).first->second;
       if (number < 0) {
         number = static_cast<int>(graph_->scopes.size());
@@ -172,6 +174,14 @@ class builder {
   [[nodiscard]] std::shared_ptr<const detail::kept_functions> functions() const { return functions_; }
 
  private:
+  /// A name, or one with the number that tells it from others: `layer[3]`.
+  [[nodiscard]] static bool may_be_counted_name(std::string_view name) {
+    const auto begin = name.find('[');
+    if (begin == std::string_view::npos) return detail::may_be_name(name);
+    const auto number = name.substr(begin + 1);
+    return detail::may_be_name(name.substr(0, begin)) && number.size() > 1 && number.back() == ']' &&
+           number.find_first_not_of("0123456789") == number.size() - 1;
+  }
   static detail::extents checked_shape(integers shape, const char* op) {
     if (shape.size() > static_cast<std::size_t>(detail::max_rank))
       throw error(std::string(op) + ": a tensor has at most 32 dims");

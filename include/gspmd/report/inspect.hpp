@@ -147,13 +147,9 @@ class inspection {
     return detail::name_of(node(node_of(label)).op);
   }
   /// Returns by label, for values whose operator belongs to a scope, the path of that scope: `layer[3]/attention`, see `named`.
-  [[nodiscard]] std::map<int, std::string> scopes() const {
-    const detail::scope_names names(program_.view());
-    std::map<int, std::string> found;
-    for (const auto& [label, i] : nodes_)
-      if (node(i).scope >= 0) found.emplace(label, names.path(node(i).scope));
-    return found;
-  }
+  [[nodiscard]] std::map<int, std::string> scopes() const { return scope_texts(&detail::scope_names::path); }
+  /// Of the same values what the calls of their scope have in common: `layer/attention`.
+  [[nodiscard]] std::map<int, std::string> common_scopes() const { return scope_texts(&detail::scope_names::name); }
   /// The labels of the values in the scopes whose path ends so. Throws gspmd::error: there is none.
   [[nodiscard]] std::vector<int> labels_in(std::string_view scope) const {
     const detail::scope_names names(program_.view(), scope);
@@ -241,6 +237,13 @@ class inspection {
       if (mesh_.info().shape.sizes[use.axis] > 1) written.splits.push_back(use);
     if (n.annotated && written.splits == s.splits) s.splits = n.annotation.layout.splits;
     return s;
+  }
+  [[nodiscard]] std::map<int, std::string> scope_texts(const std::string& (detail::scope_names::*text)(int) const) const {
+    const detail::scope_names names(program_.view());
+    std::map<int, std::string> found;
+    for (const auto& [label, i] : nodes_)
+      if (node(i).scope >= 0) found.emplace(label, (names.*text)(node(i).scope));
+    return found;
   }
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   [[nodiscard]] const detail::node& node(int i) const { return graph_.nodes[at(i)]; }

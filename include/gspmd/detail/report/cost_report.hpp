@@ -85,7 +85,9 @@ class cost_report {
     return rows;
   }
 
-  /// The collectives of one row: equal ones, the layers of a network.
+  /// The collectives of one row: equal ones, the layers of a network. Equal are those of one kind over the same axes for the same operator,
+  /// of values of one shape, with as many bytes, that stand at the same place: the line; where there are no lines, the number among such in
+  /// a call of its scope; and without scopes the name but for the numbers in it.
   struct dear_row {
     double seconds = 0;
     std::int64_t count = 0;
@@ -95,15 +97,22 @@ class cost_report {
   /// The dearest first.
   [[nodiscard, gnu::cold]] std::vector<dear_row> dear_rows() const {
     std::map<std::vector<std::string>, dear_row> rows;
+    std::map<std::pair<int, std::vector<std::string>>, int> count_in;  // a scope, by shape and what is done to it
     for (const auto& s : plan_.steps) {
       if (!is_sent(s)) continue;
+      const auto& at = node_of(s).at;
+      const int scope = scopes_.scope_of(s);
       std::vector<std::string> cells{name_of(s.collective), axes_of_step(s), std::to_string(s.bytes_sent),
-                                     operator_of(s),        line_of(s),      scopes_.name(scopes_.scope_of(s))};
-      auto& r = rows[cells];
-      r.cells = std::move(cells);
+                                     operator_of(s),        line_of(s),      scopes_.name(scope)};
+      std::vector<std::string> key = cells;
+      key.emplace_back(s.operands.count > 0 ? shape_text(plan_.operand(s, 0).global).view() : std::string_view());
+      std::string& place = key[4];
+      if (has_no_line(at)) place = scope < 0 ? place_of(at) : "";
+      if (place.empty()) place = std::to_string(count_in[{scope, key}]++);
+      auto& r = rows[std::move(key)];
+      if (r.first == nullptr) r = {0, 0, std::move(cells), &s};
       r.seconds += seconds(s);
       r.count += s.times;
-      if (r.first == nullptr) r.first = &s;
     }
     std::vector<dear_row> list;
     for (auto& [cells, r] : rows) list.push_back(std::move(r));
@@ -385,10 +394,19 @@ class cost_report {
     if (at.is_input()) return std::string(graph::input_text(at).view());
     return std::string(graph::base_name(at.file)) + (at.line > 0 ? ':' + std::to_string(at.line) : std::string());
   }
+  /// Returns what operators at the same place of different layers have in common: the line, or the name of a value but for the numbers in
+  /// it, as layers count the names of their values.
+  [[nodiscard, gnu::cold]] static std::string place_of(const location& at) {
+    std::string place = line_of(at);
+    if (has_no_line(at)) std::erase_if(place, [](char c) { return c >= '0' && c <= '9'; });
+    return place;
+  }
   /// Returns the seconds of an operator in one run of the program.
   [[nodiscard]] double seconds(const planned_node& n) const { return detail::seconds_of(rates_.time_of(n.work)); }
 
  private:
+  /// Of operators of documents.
+  [[nodiscard]] static bool has_no_line(const location& at) { return at.line <= 0 && !at.is_input(); }
   [[nodiscard]] bool is_sent(const plan_step& s) const { return communicates(s) && scopes_.is_shown(s); }
   [[nodiscard]] const std::string& path_of(const plan_step& s) const { return scopes_.path(scopes_.scope_of(s)); }
   [[nodiscard, gnu::cold]] std::string name_of_event(const event& e) const {

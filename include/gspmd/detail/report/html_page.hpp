@@ -34,6 +34,7 @@ class html_program {
     std::string name;  // of a scope; of a row ""
     std::string text;
     std::string tooltip;  // of a row
+    std::string alike;    // equal where the contents are, whatever their names count
     double seconds = 0;
     std::int64_t bytes = 0;
     std::size_t times = 1;
@@ -61,7 +62,7 @@ class html_program {
     add_row(escaped_xml(n.at.is_input() ? line : name_of(n.op)), escaped_xml(type + ' ' + lies),
             line + ": " + type + ", sharding " + lies + ", on a device " + std::string(shape_text(v.local).view()) + ", " +
                 std::to_string(n.flops) + " flops",
-            costs_.seconds(n), 0);
+            cost_report::place_of(n.at), costs_.seconds(n), 0);
     for (const int k : sends)
       if (k > made) add_collective(plan_.steps[static_cast<std::size_t>(k)]);
   }
@@ -72,12 +73,14 @@ class html_program {
             times,
             "for " + costs_.operator_of(s) + ", " + costs_.line_of(s) + ": one device sends " + std::to_string(s.bytes_sent) +
                 " bytes" + (times.empty() ? "" : ", " + times),
-            costs_.seconds(s), saturating_multiply(s.bytes_sent, s.times));
+            costs_.operator_of(s) + cost_report::place_of(costs_.node_of(s).at), costs_.seconds(s),
+            saturating_multiply(s.bytes_sent, s.times));
   }
-  [[gnu::cold]] void add_row(const std::string& what, const std::string& detail, const std::string& tooltip, double seconds,
-                             std::int64_t bytes) {
+  [[gnu::cold]] void add_row(const std::string& what, const std::string& detail, const std::string& tooltip,
+                             const std::string& place, double seconds, std::int64_t bytes) {
     auto& now = open_.back();
-    now.pieces.push_back({"", "<span>" + what + "</span><span>" + detail + "</span>", escaped_xml(tooltip), seconds, bytes});
+    now.pieces.push_back({"", "<span>" + what + "</span><span>" + detail + "</span>", escaped_xml(tooltip), what + detail + place,
+                          seconds, bytes});
     now.seconds += seconds;
     now.bytes += bytes;
   }
@@ -94,10 +97,14 @@ class html_program {
     open_.pop_back();
     auto& now = open_.back();
     const auto& name = costs_.scopes().name(inner.scope);
-    piece p{name.substr(name.rfind('/') + 1), joined(inner, inner.seconds), "", inner.seconds, inner.bytes};
+    std::string alike;
+    for (const auto& p : inner.pieces)
+      alike += p.name + '\n' + std::to_string(p.times) + ' ' + p.alike + ' ' + std::to_string(p.seconds) + ' ' +
+               std::to_string(p.bytes) + '\n';
+    piece p{name.substr(name.rfind('/') + 1), joined(inner, inner.seconds), "", std::move(alike), inner.seconds, inner.bytes};
     now.seconds += p.seconds;
     now.bytes += p.bytes;
-    if (!now.pieces.empty() && now.pieces.back().name == p.name && now.pieces.back().text == p.text) {
+    if (!now.pieces.empty() && now.pieces.back().name == p.name && now.pieces.back().alike == p.alike) {
       ++now.pieces.back().times;
       return;
     }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,20 +14,46 @@
 
 namespace gspmd::detail {
 
+/// Returns the place of the number at the end of a name: `layer[3]` and `layer3` -> 5, `layer` -> 5.
+[[gnu::cold]] inline std::size_t number_in(std::string_view name) {
+  constexpr std::string_view digits = "0123456789";
+  const bool is_index = name.ends_with(']');
+  const auto end = is_index ? name.substr(0, name.size() - 1) : name;
+  const auto begin = end.find_last_not_of(digits) + 1;  // 0 if there is nothing else
+  if (!is_index) return begin;
+  return begin > 0 && name[begin - 1] == '[' && begin < end.size() ? begin - 1 : name.size();
+}
+
 /// The scopes of a program, the parts that its user named, by the paths of their names: `layer[3]/attention`, and for what all calls have
-/// in common `layer/attention`. A number stands where several calls of one name stand in the same scope.
+/// in common `layer/attention`. A number stands where several calls of one name stand in the same scope. Names that the user counted are
+/// calls of one, too:
+///
+///     layer[0], layer[1]  -> layer        layer0, layer1  -> layer*        0, 1  -> *        conv2, if there is no other  -> conv2
 class scope_names {
  public:
   /// `shown`: the end of a path, see `is_shown`; empty: all of the program. Throws gspmd::error: no path ends so.
   [[gnu::cold]] explicit scope_names(const plan_view& plan, std::string_view shown = {}) : plan_(plan) {
     std::map<std::pair<int, std::string_view>, int> calls;
     std::vector<int> which;
-    for (const auto& s : plan.scopes) which.push_back(calls[{s.outer, s.name}]++);
+    // Scopes whose paths are equal but for the numbers have one stem; `counted`: the names in it that end in digits.
+    std::vector<std::string> stems;
+    std::map<std::string, std::set<std::string_view>> counted;
+    for (const auto& s : plan.scopes) {
+      which.push_back(calls[{s.outer, s.name}]++);
+      const std::string_view own = s.name;
+      stems.push_back((s.outer < 0 ? "" : stems[static_cast<std::size_t>(s.outer)] + '/') +
+                      std::string(own.substr(0, number_in(own))));
+      if (!own.ends_with(']') && number_in(own) < own.size()) counted[stems.back()].insert(own);
+    }
     for (std::size_t i = 0; i < plan.scopes.size(); ++i) {
       const auto& s = plan.scopes[i];
       const std::string number = calls[{s.outer, s.name}] > 1 ? '[' + std::to_string(which[i]) + ']' : "";
       paths_.push_back((s.outer < 0 ? "" : path(s.outer) + '/') + s.name + number);
-      names_.push_back((s.outer < 0 ? "" : name(s.outer) + '/') + s.name);
+      const std::string_view own = s.name;
+      const bool is_counted = own.ends_with(']') || (number_in(own) < own.size() && counted[stems[i]].size() > 1);
+      names_.push_back((s.outer < 0 ? "" : name(s.outer) + '/') +
+                       std::string(own.substr(0, is_counted ? number_in(own) : own.size())) +
+                       (is_counted && !own.ends_with(']') ? "*" : ""));
     }
     if (!shown.empty()) show(shown);
   }
@@ -75,11 +102,13 @@ class scope_names {
                 (there.empty() ? "none has a name, give one with named<\"...\">(function, arguments...)"
                                : "there are: " + there + (count > 20 ? " and more" : "")));
   }
-  /// Name by name from the end; one without a number stands for all calls.
+  /// Name by name from the end; one without a number stands for all calls, as does `*` in the place of digits.
   [[nodiscard]] static bool ends_with(std::string_view path, std::string_view end) {
     while (true) {
       const auto own = path.substr(path.rfind('/') + 1), wanted = end.substr(end.rfind('/') + 1);
-      if (own != wanted && own.substr(0, own.find('[')) != wanted) return false;
+      const bool is_any = wanted.ends_with('*') && number_in(own) < own.size() &&
+                          own.substr(0, number_in(own)) == wanted.substr(0, wanted.size() - 1);
+      if (own != wanted && own.substr(0, own.find('[')) != wanted && !is_any) return false;
       if (end.size() == wanted.size()) return true;
       if (path.size() == own.size()) return false;
       path.remove_suffix(own.size() + 1);

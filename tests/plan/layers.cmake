@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+# Reports and pictures of a document of many layers stay as short as those of one, however their scopes are counted.
+include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
+
+# document(FILE COUNT SCOPE): COUNT layers of seven operators; `@` in SCOPE is the number of a layer; empty: without scopes.
+function(document file count scope)
+  set(inputs "{\"name\": \"x0\", \"dtype\": \"f32\", \"shape\": [64, 128], \"sharding\": [[\"data\"], []]}")
+  set(ops "")
+  math(EXPR last "${count} - 1")
+  foreach(k RANGE ${last})
+    math(EXPR next "${k} + 1")
+    foreach(part attention mlp)
+      string(REPLACE "@" "${k}" own "${scope}")
+      set(${part} "")
+      if(scope)
+        set(${part} ", \"scope\": \"${own}/${part}\"")
+      endif()
+    endforeach()
+    string(APPEND inputs ",
+      {\"name\": \"q${k}\", \"dtype\": \"f32\", \"shape\": [128, 128], \"sharding\": [[], [\"model\"]]},
+      {\"name\": \"u${k}\", \"dtype\": \"f32\", \"shape\": [128, 512], \"sharding\": [[\"data\"], [\"model\"]]},
+      {\"name\": \"d${k}\", \"dtype\": \"f32\", \"shape\": [512, 128], \"sharding\": [[\"model\"], []]}")
+    string(APPEND ops "${comma}
+      {\"name\": \"s${k}\", \"op\": \"einsum\", \"operands\": [\"x${k}\", \"q${k}\"], \"attrs\": {\"equation\": \"bd,df->bf\"}${attention}},
+      {\"name\": \"e${k}\", \"op\": \"tanh\", \"operands\": [\"s${k}\"]${attention}},
+      {\"name\": \"a${k}\", \"op\": \"einsum\", \"operands\": [\"e${k}\", \"q${k}\"], \"attrs\": {\"equation\": \"bf,df->bd\"}${attention}},
+      {\"name\": \"r${k}\", \"op\": \"add\", \"operands\": [\"a${k}\", \"x${k}\"]${attention}},
+      {\"name\": \"h${k}\", \"op\": \"einsum\", \"operands\": [\"r${k}\", \"u${k}\"], \"attrs\": {\"equation\": \"bd,df->bf\"}${mlp}},
+      {\"name\": \"g${k}\", \"op\": \"relu\", \"operands\": [\"h${k}\"]${mlp}},
+      {\"name\": \"x${next}\", \"op\": \"einsum\", \"operands\": [\"g${k}\", \"d${k}\"], \"attrs\": {\"equation\": \"bf,fd->bd\"}${mlp}}")
+    set(comma ",")
+  endforeach()
+  file(WRITE "${file}" "{\"mesh\": {\"axes\": [[\"data\", 2], [\"model\", 2]]},
+    \"inputs\": [${inputs}], \"ops\": [${ops}], \"outputs\": [\"x${count}\"]}")
+endfunction()
+
+# at_most(WHAT LIMIT NUMBER)
+function(at_most what limit number)
+  if(number GREATER limit)
+    message(SEND_ERROR "${what}: ${number}, which is more than ${limit}")
+  endif()
+endfunction()
+
+function(lines_of text variable)
+  string(REGEX MATCHALL "\n" lines "${text}")
+  list(LENGTH lines count)
+  set(${variable} ${count} PARENT_SCOPE)
+endfunction()
+
+# The number of the layers, the written scope, and what stands for all of them. The operators of one document are 1,001.
+foreach(case "12;layer@;layer*" "143;layer[@];layer" "12;net/@;net/*" "12;;")
+  list(POP_FRONT case count)
+  list(POP_FRONT case scope)
+  list(POP_FRONT case common)
+  set(document "${SCRATCH}/layers.json")
+  document("${document}" ${count} "${scope}")
+
+  plan(0 "${document}" --report outline --layers "${SCRATCH}/layers.svg" --svg "${SCRATCH}/shards.svg" --html "${SCRATCH}/page.html")
+  lines_of("${out}" count_of_lines)
+  at_most("lines of the outline of `${scope}`" 40 ${count_of_lines})
+  foreach(picture layers shards)
+    file(READ "${SCRATCH}/${picture}.svg" drawn LIMIT 200)
+    string(REGEX MATCH "height=\"([0-9]+)\"" found "${drawn}")
+    if(NOT found)
+      message(SEND_ERROR "${picture}.svg has no height:\n${drawn}")
+    endif()
+    at_most("height of ${picture}.svg of `${scope}`" 3000 ${CMAKE_MATCH_1})
+  endforeach()
+  file(READ "${SCRATCH}/shards.svg" drawn)
+  math(EXPR more "${count} - 4")
+  has("${drawn}" ">h0, h1, h2, h3 and ${more} more: f32 [64,512], ")
+  file(READ "${SCRATCH}/page.html" page)
+
+  plan(0 "${document}" --report summary)
+  set(summary "${out}")
+  plan(0 "${document}" --report dearest)
+  # What the products of all layers send is one row, whatever the layer and the name.
+  string(REGEX MATCH "[^\n]*  reduce_scatter  data [^\n]*" row "${out}")
+  has("${row}" " ${count}  reduce_scatter  data ")
+  if(scope)
+    has("${drawn}" ">in ${common}/mlp<")
+    has("${summary}" "\n${common}/mlp ")
+    has("${row}" "  ${common}/mlp")
+    math(EXPR alike "${count} - 2")  # the first one and the last one differ
+    if(NOT page MATCHES ">${alike} times, all alike")
+      message(SEND_ERROR "the layers of `${scope}` do not stand once in the page")
+    endif()
+    # The name of all layers shows them all; that of one, one.
+    plan(0 "${document}" --scope "${common}/mlp")
+    has("${out}" "\nh0 ")
+    has("${out}" "\nh11 ")
+    string(REPLACE "@" "1" own "${scope}")
+    plan(0 "${document}" --scope "${own}/mlp")
+    has("${out}" "\nh1 ")
+    string(FIND "${out}" "\nh11 " other)
+    if(NOT other EQUAL -1)
+      message(SEND_ERROR "--scope ${own}/mlp shows another layer:\n${out}")
+    endif()
+  endif()
+endforeach()
