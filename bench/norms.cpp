@@ -40,15 +40,22 @@ constexpr auto layer_norm_gradient = [](auto x, auto by) { return grad(sum(layer
 
 // ---- the same by hand ----
 
+/// values[0] = all `N` of them, combined by halves: one after the other each would wait for the one before it.
+template <int N, class F>
+[[gnu::always_inline]] inline void fold(float* values, F combine) {
+  if constexpr (N > 1) {
+    for (int j = 0; j < N / 2; ++j) values[j] = combine(values[j], values[j + N / 2]);
+    fold<N / 2>(values, combine);
+  }
+}
 /// f(i) added up over i < n by 64 partial sums.
 template <class F>
 GSPMD_LOOP_FUNCTION float sum_of(int64_t n, F f) {
   float sums[64] = {};
   for (int64_t i = 0; i < n; i += 64)
     for (int j = 0; j < 64; ++j) sums[j] += f(i + j);
-  float all = 0;
-  for (const float s : sums) all += s;
-  return all;
+  fold<64>(sums, [](float a, float b) { return a + b; });
+  return sums[0];
 }
 #define GSPMD_ROW(...) \
   [=](int64_t i) __attribute__((always_inline)) { return __VA_ARGS__; }
@@ -78,9 +85,8 @@ GSPMD_LOOP_FUNCTION float largest_of(const float* x, int64_t n) {
   for (int j = 0; j < 64; ++j) largest[j] = x[j];
   for (int64_t i = 64; i < n; i += 64)
     for (int j = 0; j < 64; ++j) largest[j] = ((largest[j] != largest[j]) | (largest[j] > x[i + j])) ? largest[j] : x[i + j];
-  float most = largest[0];
-  for (const float v : largest) most = v > most ? v : most;
-  return most;
+  fold<64>(largest, [](float a, float b) { return ((a != a) | (a > b)) ? a : b; });
+  return largest[0];
 }
 void softmax_row(const float* x, const float*, const float*, float* y, int64_t n) {
   const float most = largest_of(x, n), all = sum_of(n, GSPMD_ROW(y[i] = detail::exponential(x[i] - most)));
