@@ -287,18 +287,19 @@ inline constexpr auto lasting_loads = [] {
   list.back() = count;
   return list;
 }();
+template <class Group, std::size_t I>
+[[gnu::always_inline]] inline void read_once(typename fused_plan<Group>::row& row, typename fused_plan<Group>::registers& lasting) {
+  auto& kept = fused_plan<Group>::template at<I>(lasting);
+  auto& from = row.from[static_cast<std::size_t>(fused_plan<Group>::facts.load[I])];
+  kept = load_element<std::remove_reference_t<decltype(kept)>>(from, 0);
+  from = &kept;
+}
 /// What is read for the whole row is read once, to `lasting`: stores could change it, for all that compilers know.
 template <class Group>
 [[gnu::always_inline]] inline void read_lasting(typename fused_plan<Group>::row& row,
                                                 typename fused_plan<Group>::registers& lasting) {
   [&]<std::size_t... K>(std::index_sequence<K...>) __attribute__((always_inline)) {
-    const auto keep = [&]<std::size_t I>() __attribute__((always_inline)) {
-      auto& kept = fused_plan<Group>::template at<I>(lasting);
-      auto& from = row.from[static_cast<std::size_t>(fused_plan<Group>::facts.load[I])];
-      kept = load_element<std::remove_reference_t<decltype(kept)>>(from, 0);
-      from = &kept;
-    };
-    (keep.template operator()<lasting_loads<Group>[K]>(), ...);
+    (read_once<Group, lasting_loads<Group>[K]>(row, lasting), ...);
   }
   (std::make_index_sequence<lasting_loads<Group>.back()>{});
 }
