@@ -288,7 +288,8 @@ inline constexpr auto lasting_loads = [] {
   return list;
 }();
 template <class Group, std::size_t I>
-[[gnu::always_inline]] inline void read_once(typename fused_plan<Group>::row& row, typename fused_plan<Group>::registers& lasting) {
+[[gnu::always_inline]] inline void read_once(typename fused_plan<Group>::row& row,
+                                             typename fused_plan<Group>::registers& lasting) {
   auto& kept = fused_plan<Group>::template at<I>(lasting);
   auto& from = row.from[static_cast<std::size_t>(fused_plan<Group>::facts.load[I])];
   kept = load_element<std::remove_reference_t<decltype(kept)>>(from, 0);
@@ -511,7 +512,7 @@ GSPMD_LOOP_FUNCTION void accumulate_row(const typename fused_plan<Row>::row& row
 /// results[k] = reduction k of a whole row, a multiple of what is combined at once. Partial results that went through memory from one
 /// function to the next would be waited for.
 template <class Row, class First, class... Rest>
-[[gnu::always_inline]] inline void accumulate_whole_row(const typename fused_plan<Row>::row& row, std::int64_t elems,
+GSPMD_LOOP_FUNCTION void accumulate_whole_row(const typename fused_plan<Row>::row& row, std::int64_t elems,
                                               std::byte* const* results) {
   accumulated_elems<Row, First> sums[1 + sizeof...(Rest)];
   using element = std::remove_extent_t<decltype(sums[0].of)>;
@@ -569,7 +570,8 @@ struct accumulation {
   static constexpr bool is_one = true;
   static constexpr fused_rows_function rows = accumulate_rows<Row, Reduced...>;
 
-  [[gnu::always_inline]] static void whole_row(const typename fused_plan<Row>::row& row, std::int64_t elems, std::byte* const* results) {
+  [[gnu::always_inline]] static void whole_row(const typename fused_plan<Row>::row& row, std::int64_t elems,
+                                               std::byte* const* results) {
     accumulate_whole_row<Row, Reduced...>(row, elems, results);
   }
 };

@@ -50,8 +50,7 @@ template <monoid Kind, class U>
   using part = typename short_vector<U, bytes>::type;
   part each[count][4];
   for (int v = 0; v < count; ++v) {
-    for (int k = 0; k < 4; ++k)
-      std::memcpy(&each[v][k], partial + k * lanes + v * (lanes / count), sizeof(part));
+    for (int k = 0; k < 4; ++k) std::memcpy(&each[v][k], partial + k * lanes + v * (lanes / count), sizeof(part));
     each[v][0] = combine_lanes<Kind>(combine_lanes<Kind>(each[v][0], each[v][1]), combine_lanes<Kind>(each[v][2], each[v][3]));
   }
   if constexpr (count > 1) each[0][0] = combine_lanes<Kind>(each[0][0], each[1][0]);

@@ -130,7 +130,7 @@ struct row_of_loop {
     if constexpr (elems == 1 && reductions == 0) {
       compute_element<row_type>(row, 0, row, 0);
     } else if constexpr (reductions == 0) {
-      loop_over_row<row_type>(row, row_elems_type<row_type>::of(elems));
+      compute_row<row_type>(row, row_elems_type<row_type>::of(elems));
     } else {
       reduce(row, r, std::make_integer_sequence<int, reductions>{});
     }
@@ -161,7 +161,8 @@ struct row_of_loop {
       ((row.from[L] = static_cast<const std::byte*>(row.from[L]) + r * steps.from[L]), ...);
       ((row.to[S] = static_cast<std::byte*>(row.to[S]) + r * steps.to[S]), ...);
     }
-    (std::make_index_sequence<static_cast<std::size_t>(row_plan::facts.loads)>{}, std::make_index_sequence<row_plan::store_count>{});
+    (std::make_index_sequence<static_cast<std::size_t>(row_plan::facts.loads)>{},
+     std::make_index_sequence<row_plan::store_count>{});
     return row;
   }
   template <int... K>
@@ -172,7 +173,7 @@ struct row_of_loop {
     if constexpr (accumulation::is_one && elems % at_once == 0 && elems >= 4 * at_once && elems <= most_in_turn * at_once) {
       accumulation::whole_row(row, elems, to);
     } else {
-      loop_over_row<row_type>(row, row_elems_type<row_type>::of(elems));
+      compute_row<row_type>(row, row_elems_type<row_type>::of(elems));
       (reduce_stored<K>(static_cast<const std::byte*>(row.to[store_of(reduction(K).stored)]), to[K]), ...);
     }
   }
@@ -180,7 +181,8 @@ struct row_of_loop {
   [[gnu::always_inline]] static void reduce_stored(const std::byte* from, std::byte* to) {
     constexpr dtype type = reduction(K).type;
     using element = element_t<type>;
-    reduce_row<natural_kind<element>(table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(reduction(K).reduction)].reduced_by),
+    reduce_row<natural_kind<element>(
+                   table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(reduction(K).reduction)].reduced_by),
                element, elems>(from, to);
   }
 };
