@@ -170,7 +170,7 @@ struct row_of_loop {
     using accumulation = accumulation_of<Program, own_group, row_type>;
     constexpr auto at_once = 4 * kernel_of_reduction<Program, planned.reductions.begin>()->lanes;
     std::byte* const to[] = {results[K] + r * places::to_step(reduction(K).slot)...};
-    if constexpr (accumulation::is_one && elems % at_once == 0 && elems >= 4 * at_once && elems <= most_in_turn * at_once) {
+    if constexpr (accumulation::is_one && elems % at_once == 0 && elems <= most_in_turn * at_once) {
       accumulation::whole_row(row, elems, to);
     } else {
       compute_row<row_type>(row, row_elems_type<row_type>::of(elems));
