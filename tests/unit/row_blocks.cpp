@@ -336,6 +336,6 @@ TEST_CASE("compiled programs do the steps of a row one after the other") {
   CHECK(chains > 0);
   CHECK(differing_outputs<float, 1, 7000, 64>(chains) == 0);  // one step of the vectors
   CHECK(chains > 0);
-  CHECK(differing_outputs<double, 1, 17, 2049>(chains) == 0);  // all of it is one block
+  CHECK(differing_outputs<double, 1, 17, 2048>(chains) == 0);  // all of it is one block
   CHECK(chains > 0);
 }

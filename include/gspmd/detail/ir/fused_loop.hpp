@@ -64,7 +64,8 @@ template <class Body>
 template <class T>
 [[gnu::always_inline]] inline T load_element(const void* from, std::int64_t i) {
   if constexpr (dtype_of<T>() == dtype::pred) return static_cast<const unsigned char*>(from)[i] != 0;
-  else if constexpr (is_complex_element<T>) return {load_element<typename T::value_type>(from, 2 * i), load_element<typename T::value_type>(from, 2 * i + 1)};
+  else if constexpr (is_complex_element<T>)
+    return {load_element<typename T::value_type>(from, 2 * i), load_element<typename T::value_type>(from, 2 * i + 1)};
   else return static_cast<const T*>(from)[i];
 }
 template <class T>

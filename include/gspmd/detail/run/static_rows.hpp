@@ -93,13 +93,22 @@ struct row_of_loop {
   using group = std::conditional_t<(reductions > 0), reduced_group<rows_group>, rows_group>;
   using row_type = typename row_of_group<group>::type;
   using row_plan = fused_plan<row_type>;
+  /// Whether its reductions are made while it is computed, and no block holds what is reduced.
+  static constexpr bool accumulates = [] {
+    if constexpr (reductions == 0 || !has_rows) {
+      return false;
+    } else {
+      constexpr auto at_once = 4 * kernel_of_reduction<Program, planned.reductions.begin>()->lanes;
+      return accumulation_of<Program, own_group, row_type>::is_one && elems % at_once == 0 && elems <= most_in_turn * at_once;
+    }
+  }();
   static constexpr bool can_be = [] {
     if (planned.cut != 0 || planned.part >= 0 || planned.margins.count > 0 || row_plan::facts.has_map) return false;
     if (!has_rows || (loop.count == 2 && loop[0] != Rows)) return false;
     for (int k = 0; k < reductions; ++k)
       if (elems_of_reduced_row(table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(reduction(k).reduction)], Rows) !=
               elems ||
-          elems > reduced_block_elems(loop, bytes_of(reduction(k).type)))
+          (!accumulates && elems > reduced_block_elems(loop, bytes_of(reduction(k).type))))
         return false;
     return places::is_whole();
   }();
@@ -167,11 +176,9 @@ struct row_of_loop {
   }
   template <int... K>
   [[gnu::always_inline]] void reduce(const typename row_plan::row& row, std::int64_t r, std::integer_sequence<int, K...>) const {
-    using accumulation = accumulation_of<Program, own_group, row_type>;
-    constexpr auto at_once = 4 * kernel_of_reduction<Program, planned.reductions.begin>()->lanes;
     std::byte* const to[] = {results[K] + r * places::to_step(reduction(K).slot)...};
-    if constexpr (accumulation::is_one && elems % at_once == 0 && elems <= most_in_turn * at_once) {
-      accumulation::whole_row(row, elems, to);
+    if constexpr (accumulates) {
+      accumulation_of<Program, own_group, row_type>::whole_row(row, elems, to);
     } else {
       compute_row<row_type>(row, row_elems_type<row_type>::of(elems));
       (reduce_stored<K>(static_cast<const std::byte*>(row.to[store_of(reduction(K).stored)]), to[K]), ...);
