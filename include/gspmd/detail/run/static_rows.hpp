@@ -265,7 +265,7 @@ struct static_rows {
 
   template <int... Offset>
   static constexpr bool are_chained(std::integer_sequence<int, Offset...>) {
-    return rows > 1 && (row_of<Offset>::can_be && ...);
+    return (row_of<Offset>::can_be && ...);
   }
   template <int... Offset>
   GSPMD_LOOP_FUNCTION static void run(const device_memory& device, std::integer_sequence<int, Offset...>) {
