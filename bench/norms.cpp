@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms and softmax of rows of floats, and gradients of these, on one device and on two threads that share the rows, against loops by hand
-// that take one row after the other. Medians of processor time of a thread, and the median and middle half of the ratios of neighbouring runs.
+// Norms and softmax of rows, and gradients of these, on one device and on two threads that share the rows, against loops by hand that take
+// one row after the other and write to the same memory. Medians of processor time of a thread, and the median and middle half of the ratios
+// of neighbouring runs.
 //
 //   norms [rounds, 15] [words of the names of rows]
 #include <gspmd/gspmd.hpp>
@@ -40,118 +41,137 @@ constexpr auto layer_norm_gradient = [](auto x, auto by) { return grad(sum(layer
 
 // ---- the same by hand ----
 
+/// values[0] = all `N` of them, combined by halves: one after the other each would wait for the one before it.
+template <int N, class T, class F>
+[[gnu::always_inline]] inline void fold(T* values, F combine) {
+  if constexpr (N > 1) {
+    for (int j = 0; j < N / 2; ++j) values[j] = combine(values[j], values[j + N / 2]);
+    fold<N / 2>(values, combine);
+  }
+}
 /// f(i) added up over i < n by 64 partial sums.
-template <class F>
-GSPMD_LOOP_FUNCTION float sum_of(int64_t n, F f) {
-  float sums[64] = {};
+template <class T, class F>
+GSPMD_LOOP_FUNCTION T sum_of(int64_t n, F f) {
+  T sums[64] = {};
   for (int64_t i = 0; i < n; i += 64)
     for (int j = 0; j < 64; ++j) sums[j] += f(i + j);
-  float all = 0;
-  for (const float s : sums) all += s;
-  return all;
+  fold<64>(sums, [](T a, T b) { return a + b; });
+  return sums[0];
 }
 #define GSPMD_ROW(...) \
   [=](int64_t i) __attribute__((always_inline)) { return __VA_ARGS__; }
 
+template <class T>
 struct statistics {
-  float middle, scale;
+  T middle, scale;
 };
-statistics statistics_of(const float* x, int64_t n) {
-  const auto size = static_cast<float>(n);
-  const float middle = sum_of(n, GSPMD_ROW(x[i])) / size;
-  return {middle, 1 / std::sqrt(sum_of(n, GSPMD_ROW((x[i] - middle) * (x[i] - middle))) / size + 1e-5F)};
+template <class T>
+statistics<T> statistics_of(const T* x, int64_t n) {
+  const auto size = static_cast<T>(n);
+  const T middle = sum_of<T>(n, GSPMD_ROW(x[i])) / size;
+  return {middle, 1 / std::sqrt(sum_of<T>(n, GSPMD_ROW((x[i] - middle) * (x[i] - middle))) / size + T(1e-5))};
 }
-void layer_norm_row(const float* x, const float*, const float*, float* y, int64_t n) {
+template <class T>
+void layer_norm_row(const T* x, const T*, const T*, T* y, int64_t n) {
   const auto [middle, scale] = statistics_of(x, n);
   for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - middle) * scale;
 }
-void scaled_layer_norm_row(const float* x, const float* gain, const float* bias, float* y, int64_t n) {
+template <class T>
+void scaled_layer_norm_row(const T* x, const T* gain, const T* bias, T* y, int64_t n) {
   const auto [middle, scale] = statistics_of(x, n);
   for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - middle) * scale * gain[i] + bias[i];
 }
-void rms_norm_row(const float* x, const float*, const float*, float* y, int64_t n) {
-  const float scale = 1 / std::sqrt(sum_of(n, GSPMD_ROW(x[i] * x[i])) / static_cast<float>(n) + 1e-5F);
+template <class T>
+void rms_norm_row(const T* x, const T*, const T*, T* y, int64_t n) {
+  const T scale = 1 / std::sqrt(sum_of<T>(n, GSPMD_ROW(x[i] * x[i])) / static_cast<T>(n) + T(1e-5));
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] * scale;
 }
-GSPMD_LOOP_FUNCTION float largest_of(const float* x, int64_t n) {
-  float largest[64];
+template <class T>
+GSPMD_LOOP_FUNCTION T largest_of(const T* x, int64_t n) {
+  T largest[64];
   for (int j = 0; j < 64; ++j) largest[j] = x[j];
   for (int64_t i = 64; i < n; i += 64)
     for (int j = 0; j < 64; ++j) largest[j] = ((largest[j] != largest[j]) | (largest[j] > x[i + j])) ? largest[j] : x[i + j];
-  float most = largest[0];
-  for (const float v : largest) most = v > most ? v : most;
-  return most;
+  fold<64>(largest, [](T a, T b) { return ((a != a) | (a > b)) ? a : b; });
+  return largest[0];
 }
-void softmax_row(const float* x, const float*, const float*, float* y, int64_t n) {
-  const float most = largest_of(x, n), all = sum_of(n, GSPMD_ROW(y[i] = detail::exponential(x[i] - most)));
+template <class T>
+void softmax_row(const T* x, const T*, const T*, T* y, int64_t n) {
+  const T most = largest_of(x, n), all = sum_of<T>(n, GSPMD_ROW(y[i] = detail::exponential(x[i] - most)));
   for (int64_t i = 0; i < n; ++i) y[i] = y[i] / all;
 }
-void log_softmax_row(const float* x, const float*, const float*, float* y, int64_t n) {
-  const float most = largest_of(x, n), less = most + std::log(sum_of(n, GSPMD_ROW(detail::exponential(x[i] - most))));
+template <class T>
+void log_softmax_row(const T* x, const T*, const T*, T* y, int64_t n) {
+  const T most = largest_of(x, n), less = most + std::log(sum_of<T>(n, GSPMD_ROW(detail::exponential(x[i] - most))));
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] - less;
 }
-void softmax_gradient_row(const float* y, const float* by, const float*, float* dx, int64_t n) {
-  const float less = sum_of(n, GSPMD_ROW(y[i] * by[i]));
+template <class T>
+void softmax_gradient_row(const T* y, const T* by, const T*, T* dx, int64_t n) {
+  const T less = sum_of<T>(n, GSPMD_ROW(y[i] * by[i]));
   for (int64_t i = 0; i < n; ++i) dx[i] = y[i] * (by[i] - less);
 }
-void layer_norm_gradient_row(const float* x, const float* by, const float*, float* dx, int64_t n) {
+template <class T>
+void layer_norm_gradient_row(const T* x, const T* by, const T*, T* dx, int64_t n) {
   const auto [middle, scale] = statistics_of(x, n);
-  const auto size = static_cast<float>(n);
-  const float shift = sum_of(n, GSPMD_ROW(by[i])) / size, tilt = sum_of(n, GSPMD_ROW(by[i] * (x[i] - middle))) / size;
-  const float of_tilt = tilt * scale * scale;
+  const auto size = static_cast<T>(n);
+  const T shift = sum_of<T>(n, GSPMD_ROW(by[i])) / size, tilt = sum_of<T>(n, GSPMD_ROW(by[i] * (x[i] - middle))) / size;
+  const T of_tilt = tilt * scale * scale;
   for (int64_t i = 0; i < n; ++i) dx[i] = (by[i] - shift - (x[i] - middle) * of_tilt) * scale;
 }
 
 // ---- the race ----
 
-template <int Devices, int64_t Rows, int64_t Columns>
-using matrix = in<float, dims<Rows, Columns>, split<"rows", _>>;
-template <int64_t Columns>
-using of_columns = in<float, dims<Columns>, split<_>>;
+template <class T, int64_t Rows, int64_t Columns>
+using matrix = in<T, dims<Rows, Columns>, split<"rows", _>>;
+template <class T, int64_t Columns>
+using of_columns = in<T, dims<Columns>, split<_>>;
 
 struct options {
   int rounds;
   const char* words;
 };
 /// `Inputs`: matrices first, then vectors.
-template <auto Program, auto Row, int Devices, int64_t Rows, int64_t Columns, class... Inputs>
+template <class T, auto Program, auto Row, int Devices, int64_t Rows, int64_t Columns, class... Inputs>
 void compare(const char* name, const options& o) {
-  const std::string row = std::string(name) + " [" + std::to_string(Rows) + ", " + std::to_string(Columns) + "]" +
-                          (Devices > 1 ? ", two threads" : "");
+  const std::string row = std::string(name) + (sizeof(T) == 8 ? " of doubles [" : " [") + std::to_string(Rows) + ", " +
+                          std::to_string(Columns) + "]" + (Devices > 1 ? ", two threads" : "");
   if (row.find(o.words) == std::string::npos) return;
   const auto measure = [&](auto& comm) {
     using step = compile<Program, mesh<axis<"rows", Devices>>, Inputs...>;
     step run;
     constexpr int64_t own = Rows / Devices;
     constexpr std::size_t elems = static_cast<std::size_t>(own * Columns);
-    std::vector<float> in[3], y(elems), hand(elems);
+    std::vector<T> in[3], y(elems);
     for (auto& v : in) v.resize(elems);
     for (std::size_t k = 0; k < 3; ++k)
-      for (std::size_t i = 0; i < elems; ++i) in[k][i] = 0.01F * static_cast<float>(((k + 7) * i + k) % 601) - 2.5F;
+      for (std::size_t i = 0; i < elems; ++i) in[k][i] = T(0.01) * static_cast<T>(((k + 7) * i + k) % 601) - T(2.5);
     in[2].resize(static_cast<std::size_t>(Columns));
     const int calls = static_cast<int>(std::max<int64_t>(1, (1 << 21) / (own * Columns)));
     const auto ours = [&] {
       for (int c = 0; c < calls; ++c)
         if constexpr (sizeof...(Inputs) == 1) run(comm, in[0], y);
         else if constexpr (sizeof...(Inputs) == 2) run(comm, in[0], in[1], y);
-        else run(comm, in[0], std::vector<float>(in[2]), in[2], y);
+        else run(comm, in[0], std::vector<T>(in[2]), in[2], y);
     };
     const auto by_hand = [&] {
       for (int c = 0; c < calls; ++c) {
-        const float* const second = sizeof...(Inputs) == 3 ? in[2].data() : in[1].data();
+        const T* const second = sizeof...(Inputs) == 3 ? in[2].data() : in[1].data();
         for (int64_t r = 0; r < own; ++r)
           Row(in[0].data() + r * Columns, sizeof...(Inputs) == 2 ? second + r * Columns : second, in[2].data(),
-              hand.data() + r * Columns, Columns);
-        asm volatile("" : : "r"(hand.data()) : "memory");
+              y.data() + r * Columns, Columns);
+        asm volatile("" : : "r"(y.data()) : "memory");
       }
     };
-    auto t = race_in_turns(o.rounds, ours, by_hand, [&] { comm.barrier(); });
-    if (comm.device(0) != 0) return;
+    ours();
+    const auto got = y;
+    by_hand();
     for (std::size_t i = 0; i < elems; ++i)
-      if (!(std::fabs(y[i] - hand[i]) <= 1e-4F * (1 + std::fabs(hand[i])))) {
-        std::printf("WRONG: %s: element %zu is %g, by hand %g\n", row.c_str(), i, y[i], hand[i]);
+      if (!(std::fabs(got[i] - y[i]) <= T(1e-4) * (1 + std::fabs(y[i])))) {
+        std::printf("WRONG: %s: element %zu is %g, by hand %g\n", row.c_str(), i, double(got[i]), double(y[i]));
         std::exit(1);
       }
+    auto t = race_in_turns(o.rounds, ours, by_hand, [&] { comm.barrier(); });
+    if (comm.device(0) != 0) return;
     for (auto* all : {&t.ours, &t.by_hand})
       for (double& time : *all) time /= calls;
     t.print(row, 1.05);
@@ -160,17 +180,23 @@ void compare(const char* name, const options& o) {
   else launch(threads{}, Devices, measure);
 }
 
+template <class T, int Devices, int64_t Rows, int64_t Columns>
+void compare_norms(const options& o) {
+  using rows = matrix<T, Rows, Columns>;
+  compare<T, layer_norm, layer_norm_row<T>, Devices, Rows, Columns, rows>("layer norm", o);
+  compare<T, rms_norm, rms_norm_row<T>, Devices, Rows, Columns, rows>("RMS norm", o);
+  compare<T, layer_norm_gradient, layer_norm_gradient_row<T>, Devices, Rows, Columns, rows, rows>("gradient of layer norm", o);
+}
 template <int Devices, int64_t Rows, int64_t Columns>
 void compare_all(const options& o) {
-  using rows = matrix<Devices, Rows, Columns>;
-  using columns = of_columns<Columns>;
-  compare<layer_norm, layer_norm_row, Devices, Rows, Columns, rows>("layer norm", o);
-  compare<scaled_layer_norm, scaled_layer_norm_row, Devices, Rows, Columns, rows, columns, columns>("layer norm, scaled", o);
-  compare<rms_norm, rms_norm_row, Devices, Rows, Columns, rows>("RMS norm", o);
-  compare<softmax_of, softmax_row, Devices, Rows, Columns, rows>("softmax", o);
-  compare<log_softmax_of, log_softmax_row, Devices, Rows, Columns, rows>("log_softmax", o);
-  compare<softmax_gradient, softmax_gradient_row, Devices, Rows, Columns, rows, rows>("gradient of softmax", o);
-  compare<layer_norm_gradient, layer_norm_gradient_row, Devices, Rows, Columns, rows, rows>("gradient of layer norm", o);
+  using rows = matrix<float, Rows, Columns>;
+  using columns = of_columns<float, Columns>;
+  compare_norms<float, Devices, Rows, Columns>(o);
+  compare<float, scaled_layer_norm, scaled_layer_norm_row<float>, Devices, Rows, Columns, rows, columns, columns>(
+      "layer norm, scaled", o);
+  compare<float, softmax_of, softmax_row<float>, Devices, Rows, Columns, rows>("softmax", o);
+  compare<float, log_softmax_of, log_softmax_row<float>, Devices, Rows, Columns, rows>("log_softmax", o);
+  compare<float, softmax_gradient, softmax_gradient_row<float>, Devices, Rows, Columns, rows, rows>("gradient of softmax", o);
 }
 
 }  // namespace
@@ -183,5 +209,9 @@ int main(int argc, char** argv) {
   bench::compare_all<2, 8192, 1024>(o);
   bench::compare_all<1, 64, 1024>(o);
   bench::compare_all<1, 4096, 256>(o);
+  bench::compare_norms<float, 1, 16384, 64>(o);
+  bench::compare_norms<float, 1, 128, 8192>(o);
+  bench::compare_norms<double, 1, 2048, 1024>(o);
+  bench::compare_norms<double, 2, 2048, 256>(o);
   bench::all_targets.print();
 }

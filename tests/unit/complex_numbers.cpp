@@ -4,9 +4,12 @@
 // convention. The numbers are small integers, of which sums and products are exact.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <complex>
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <random>
 #include <tuple>
 #include <vector>
 
@@ -303,4 +306,51 @@ TEST_CASE("complex tensors: loops carry and stack them, conditionals choose them
     }
     is(1, j, h);
   }
+}
+
+namespace {
+
+constexpr auto of_pairs = [](auto x, auto y) { return std::tuple{x * y, conj(x) * y + x, -x - y}; };
+
+/// How many parts of x * y, conj(x) * y + x and -x - y differ in any bit from the textbook's, of n numbers of which some are infinite or NaN.
+template <class Part, int64_t N>
+int wrong_parts() {
+  using number = std::complex<Part>;
+  constexpr Part infinity = std::numeric_limits<Part>::infinity(), none = std::numeric_limits<Part>::quiet_NaN();
+  draws r{std::mt19937_64(static_cast<std::uint64_t>(N))};
+  array<number> x{N}, y{N};
+  const auto part = [&] {
+    const auto kind = r.below(12);
+    return kind == 0   ? infinity
+           : kind == 1 ? -infinity
+           : kind == 2 ? none
+           : kind == 3 ? Part(-0.0)
+                       : static_cast<Part>(r.below(9) - 4);
+  };
+  for (auto* const all : {&x, &y})
+    for (auto& e : *all) {
+      const Part re = part();
+      e = number(re, part());
+    }
+  using step = compile<of_pairs, mesh<axis<"d", 2>>, in<number, dims<N>, split<"d">>, in<number, dims<N>, split<"d">>>;
+  const auto [product, other, difference] = run<step>(simulated{}, x, y);
+  int wrong = 0;
+  const auto is_same = [](Part a, Part b) { return (a != a && b != b) || (a == b && std::signbit(a) == std::signbit(b)); };
+  const auto check = [&](number got, Part re, Part im) { wrong += is_same(got.real(), re) && is_same(got.imag(), im) ? 0 : 1; };
+  for (int64_t i = 0; i < N; ++i) {
+    const Part a = x.begin()[i].real(), b = x.begin()[i].imag(), c = y.begin()[i].real(), d = y.begin()[i].imag();
+    check(number(product.begin()[i]), a * c - b * d, a * d + b * c);
+    check(number(other.begin()[i]), a * c - -b * d + a, a * d + -b * c + b);
+    check(number(difference.begin()[i]), -a - c, -b - d);
+  }
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("complex tensors: products are the textbook's where parts are infinite or NaN, and of any length") {
+  CHECK(wrong_parts<float, 1>() == 0);
+  CHECK(wrong_parts<float, 67>() == 0);
+  CHECK(wrong_parts<float, 1000>() == 0);
+  CHECK(wrong_parts<double, 129>() == 0);
 }

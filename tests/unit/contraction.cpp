@@ -320,6 +320,27 @@ TEST_CASE("contraction: every set of packed buffers gives the same result") {
   }
 }
 
+TEST_CASE("contraction: many small products, of every width and in every layout") {
+  std::mt19937 random(13);
+  constexpr std::string_view equations[] = {"abc,acd->abd", "acb,acd->abd", "abc,acd->adb",
+                                            "abc,adc->abd", "abc,cd->abd",  "abcd,bade->abce"};
+  int many = 0;
+  for (int i = 0; i < 1500; ++i) {
+    const auto below = [&](unsigned most) { return 1 + static_cast<std::int64_t>(random() % most); };
+    auto c = equation(equations[random() % 6], {});
+    const int letters = c.lhs.count + 1;  // batches, rows, terms and columns
+    for (int l = 0; l + 3 < letters; ++l) c.extent.push_back(below(35));
+    const auto rows = below(9), terms = below(9), columns = below(19);
+    for (const auto n : {rows, terms, columns}) c.extent.push_back(n);
+    many += rows * columns * terms <= worth_a_gemm_call ? 1 : 0;
+    const std::vector<std::int64_t> whole(c.extent.begin(), c.extent.end());
+    check<float>(c, whole, random);
+    check<double>(c, whole, random);
+    check<double>(c, random_bounds(c, random), random);
+  }
+  CHECK(many > 800);
+}
+
 TEST_CASE("contraction: the left operand is read through windows") {
   std::mt19937 random(12);
   for (int i = 0; i < 4000; ++i) {

@@ -335,6 +335,73 @@ TEST_CASE("pooling: the first of equal maxima has the gradient, on every mesh") 
   }
 }
 
+namespace {
+
+/// The gradient of a maximum over windows along both dims of [rows, columns], from the definition: each window's number goes to its first
+/// largest element, a NaN before numbers.
+std::vector<float> pool_gradient(const std::vector<float>& x, std::array<std::int64_t, 2> extents,
+                                 std::array<std::int64_t, 2> size, std::array<std::int64_t, 2> stride,
+                                 std::array<std::int64_t, 2> low, std::array<std::int64_t, 2> outputs,
+                                 const std::vector<float>& u) {
+  std::vector<float> dx(x.size(), 0);
+  for (std::int64_t i = 0; i < outputs[0]; ++i)
+    for (std::int64_t j = 0; j < outputs[1]; ++j) {
+      std::int64_t taken = -1;
+      for (std::int64_t a = 0; a < size[0]; ++a)
+        for (std::int64_t b = 0; b < size[1]; ++b) {
+          const auto row = i * stride[0] - low[0] + a, column = j * stride[1] - low[1] + b;
+          if (row < 0 || column < 0 || row >= extents[0] || column >= extents[1]) continue;
+          const auto at = row * extents[1] + column;
+          const auto of = [&](std::int64_t e) { return x[static_cast<std::size_t>(e)]; };
+          if (taken < 0 || (std::isnan(of(at)) ? !std::isnan(of(taken)) : of(at) > of(taken))) taken = at;
+        }
+      if (taken >= 0) dx[static_cast<std::size_t>(taken)] += u[static_cast<std::size_t>(i * outputs[1] + j)];
+    }
+  return dx;
+}
+
+}  // namespace
+
+TEST_CASE("pooling: gradients of lines longer than a piece, with NaN, infinities and ties") {
+  reference::random_numbers random(11);
+  for (int k = 0; k < 150; ++k) {
+    const auto below = [&](int most) { return static_cast<std::int64_t>(random.between(1, most)); };
+    const std::array<std::int64_t, 2> extents{below(7), k % 3 == 0 ? below(9) : random.between(200, 800)};
+    std::array<std::int64_t, 2> size{}, stride{}, low{}, high{}, outputs{};
+    for (std::size_t d = 0; d < 2; ++d) {
+      size[d] = below(4);
+      stride[d] = below(4);
+      low[d] = random.between(0, static_cast<int>(size[d]) - 1);
+      high[d] = random.between(0, static_cast<int>(size[d]) - 1);
+      const auto room = extents[d] + low[d] + high[d] - size[d];
+      outputs[d] = room < 0 ? 0 : room / stride[d] + 1;
+    }
+    if (outputs[0] * outputs[1] == 0) continue;
+    std::vector<float> x(static_cast<std::size_t>(extents[0] * extents[1])), u(static_cast<std::size_t>(outputs[0] * outputs[1]));
+    for (auto& e : x) {
+      e = static_cast<float>(random.between(-3, 3));
+      if (random.chance(4)) e = std::numeric_limits<float>::quiet_NaN();
+      if (random.chance(4)) e = std::numeric_limits<float>::infinity();
+    }
+    for (auto& e : u) e = static_cast<float>(random.between(-5, 5));
+    const auto want = pool_gradient(x, extents, size, stride, low, outputs, u);
+    for (const int devices : {1, 3}) {
+      dynamic::builder p(dynamic::mesh({{"x", devices}}));
+      const std::vector<std::string> split = k % 2 == 0 ? std::vector<std::string>{"x", ""} : std::vector<std::string>{"", "x"};
+      const value in = p.input(dynamic::in<float>({extents[0], extents[1]}, split));
+      const value by = p.input(dynamic::in<float>({outputs[0], outputs[1]}));
+      const value y = max_pool(in, {size[0], size[1]}, {stride[0], stride[1]}, {low[0], low[1]}, {high[0], high[1]});
+      p.output(grad(sum(y * by), in));
+      const auto got = p.compile().run(simulated{}, x, u)[0];
+      CAPTURE(k);
+      CAPTURE(devices);
+      int wrong = 0;
+      for (std::size_t i = 0; i < want.size(); ++i) wrong += got.data<float>()[i] != want[i] ? 1 : 0;
+      CHECK(wrong == 0);
+    }
+  }
+}
+
 TEST_CASE("pooling: windows along six dims, whose first maximum is the first in row-major order") {
   for (const int devices : {1, 2}) {
     dynamic::builder p(dynamic::mesh({{"x", devices}}));

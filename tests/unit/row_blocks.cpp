@@ -109,8 +109,13 @@ constexpr auto norms = [](auto x) {
   const auto along = [](auto v) { return expand_dims(v, 1); };
   const auto centred = x - along(mean(x, 1)), low = x - along(reduce(x, monoid::minimum, {1}));
   const auto early = select(iota<std::int32_t>(x, x.shape(), 1) < 7, x, x * 0.5);
-  return std::tuple{softmax(x, 1), log_softmax(early, 1), centred * along(rsqrt(mean(centred * centred, 1) + 1e-5)),
-                    x * along(rsqrt(mean(x * x, 1) + 1e-5)), low * along(sum(low, 1)) + centred};
+  const auto normal = centred * along(rsqrt(mean(centred * centred, 1) + 1e-5));
+  return std::tuple{softmax(x, 1),
+                    log_softmax(early, 1),
+                    normal,
+                    x * along(rsqrt(mean(x * x, 1) + 1e-5)),
+                    low * along(sum(low, 1)) + centred,
+                    grad(sum(normal * early), x)};
 };
 /// Whether both have the same bits, or are NaN.
 template <class T>
@@ -328,5 +333,9 @@ TEST_CASE("compiled programs do the steps of a row one after the other") {
   CHECK(differing_outputs<double, 1, 1001, 300>(chains) == 0);
   CHECK(chains > 0);
   CHECK(differing_outputs<float, 1, 90001, 3>(chains) == 0);
+  CHECK(chains > 0);
+  CHECK(differing_outputs<float, 1, 7000, 64>(chains) == 0);  // one step of the vectors
+  CHECK(chains > 0);
+  CHECK(differing_outputs<double, 1, 17, 2048>(chains) == 0);  // all of it is one block
   CHECK(chains > 0);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "gspmd/detail/ir/contraction_plan.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 
 namespace gspmd::detail {
 
@@ -218,9 +219,27 @@ struct contraction_choice {
   // Costs are in multiplications at the peak of a matrix product, some 60 per ns: moving an element costs 10 to 40 of them.
   constexpr double gemm_cost(double m, double n, double k) const {
     const double work = m * n * k;
-    if (work <= 512) return total / work * (100 + work * 16);
+    if (work <= worth_a_gemm_call) return total / work * (100 + work * 16);
     if (m == 1 || n == 1 || k == 1) return total / work * (4000 + work * 8);
     return total / work * (6000 + work + 12 * (m * k + k * n) + 24 * m * n);
+  }
+  /// Of products that kernels/small_product.hpp does, whose columns lie one after the other in an operand and in the result: four rows, or the
+  /// one that is left, by a vector of 8, of 4, or of one element take the same time.
+  constexpr double small_product_cost(std::int64_t rows, std::int64_t columns, std::int64_t k) const {
+    const auto vectors = columns / 8 + columns % 8 / 4 + columns % 4;
+    return total / static_cast<double>(rows * columns * k) *
+           (1200 + 50 * static_cast<double>((rows / 4 + rows % 4) * k * vectors));
+  }
+  constexpr double product_cost(unsigned packed, int m, int n, int k) const {
+    const double cost = gemm_cost(extent_of(m), extent_of(n), extent_of(k));
+    const bool is_swapped = n >= 0 && !groups[n].has_unit_stride[2];
+    const int columns = is_swapped ? m : n, rows = is_swapped ? n : m, from = is_swapped ? 0 : 1;
+    if (columns < 0 || packed != 0 || !groups[columns].has_unit_stride[from] ||
+        extent_of(m) * extent_of(n) * extent_of(k) > worth_a_gemm_call)
+      return cost;
+    const auto small =
+        small_product_cost(rows < 0 ? 1 : groups[rows].extent, groups[columns].extent, k < 0 ? 1 : groups[k].extent);
+    return small < cost ? small : cost;
   }
   constexpr double packing_cost(unsigned packed) const {
     double cost = 0;
@@ -254,18 +273,21 @@ struct contraction_choice {
           if (!is_matrix(m, k, 0, packed) || !is_matrix(k, n, 1, packed) || !is_matrix(m, n, 2, packed)) continue;
           // One product without any copy is what cannot be improved on; never leave it for a guess about small sizes.
           const bool is_all = packed == 0 && k >= 0 && (m >= 0) + (n >= 0) + 1 == groups.count;
-          const double cost = is_all ? 0 : packing + gemm_cost(extent_of(m), extent_of(n), extent_of(k));
+          const double cost = is_all ? 0 : packing + product_cost(packed, m, n, k);
           if (best.cost < 0 || cost < best.cost) best = {packed, m, n, k, -1, cost};
         }
   }
 
   constexpr void consider_vector(choice& best) const {
+    double terms = 1;
+    for (int g = 0; g < groups.count; ++g)
+      if (groups[g].what == sum) terms *= extent_of(g);
     for (int g = 0; g < groups.count; ++g) {
       if (!groups[g].has_unit_stride[2]) continue;
       bool is_smooth = true;
       for (int b = 0; b < 2; ++b)
         if ((buffers_of(groups[g].what) >> b & 1U) != 0 && !groups[g].has_unit_stride[b]) is_smooth = false;
-      const double cost = total * (is_smooth ? 8 : 40) + total / extent_of(g) * 30;
+      const double cost = total * (is_smooth ? 8 : 40) + total / extent_of(g) * (30 + 500 / terms);
       if (best.cost < 0 || cost < best.cost) best = {0, -1, -1, -1, g, cost};
     }
   }

@@ -59,16 +59,22 @@ template <class Body>
   for_each_index(n, n % for_each_index_step, body);
 }
 
-/// A pred is read as a byte: what lies past the end of a shard need not be a valid bool.
+/// A pred is read as a byte: what lies past the end of a shard need not be a valid bool. A complex number is read and written part by part:
+/// GCC makes one integer of 8 bytes of it otherwise, and no vectors of the loop.
 template <class T>
 [[gnu::always_inline]] inline T load_element(const void* from, std::int64_t i) {
   if constexpr (dtype_of<T>() == dtype::pred) return static_cast<const unsigned char*>(from)[i] != 0;
+  else if constexpr (is_complex_element<T>)
+    return {load_element<typename T::value_type>(from, 2 * i), load_element<typename T::value_type>(from, 2 * i + 1)};
   else return static_cast<const T*>(from)[i];
 }
 template <class T>
 [[gnu::always_inline]] inline void store_element(void* to, std::int64_t i, T value) {
   if constexpr (dtype_of<T>() == dtype::pred) static_cast<unsigned char*>(to)[i] = value ? 1 : 0;
-  else static_cast<T*>(to)[i] = value;
+  else if constexpr (is_complex_element<T>) {
+    store_element(to, 2 * i, value.re);
+    store_element(to, 2 * i + 1, value.im);
+  } else static_cast<T*>(to)[i] = value;
 }
 
 }  // namespace gspmd::detail

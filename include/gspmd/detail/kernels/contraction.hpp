@@ -197,6 +197,19 @@ const T* prepare_operand(Spec spec, const std::int64_t* valid, const T* from, T*
   return from;
 }
 
+/// out = small products, the innermost loop over which is theirs, or out += with `adds`.
+template <class T>
+void add_up_small(const contraction_plan& p, std::int64_t k, const T* a, const T* b, T* out, bool adds) {
+  const auto& inner = p.loops[p.loops.count - 1];
+  const int first = p.is_swapped ? 1 : 0, second = 1 - first;
+  const T* const operands[] = {a, b};
+  const small_product_steps steps{inner.extent, inner.stride[first], inner.stride[second], inner.stride[2]};
+  for (odometer<3> at(p.loops.items, p.loops.count - 1); at.is_there; at.step())
+    small_products(steps, p.m, p.n, k, operands[first] + at.offset[first], p.transpose_first ? 1 : p.first_ld,
+                   p.transpose_first ? p.first_ld : 1, operands[second] + at.offset[second], p.second_ld, out + at.offset[2],
+                   p.out_ld, adds);
+}
+
 /// out = the products that a plan is about, of operands as it reads them, or out += with `adds`. `Spec` says what plans there are.
 template <class T, class Spec>
 void add_up(const contraction_plan& p, const std::int64_t* valid, const T* a, const T* b, T* out, T* parts, bool adds) {
@@ -216,6 +229,12 @@ void add_up(const contraction_plan& p, const std::int64_t* valid, const T* a, co
   } else {
     const bool has_k = p.merged_sums > 0;
     const int outer = sums.count - (has_k ? 1 : 0);
+    if constexpr (std::is_floating_point_v<T>) {
+      const auto k = has_k ? sums.loops[outer].extent : 1;
+      if (outer == 0 && p.levels == 0 && p.loops.count > 0 && !p.transpose_second && p.m * p.n > 1 &&
+          is_small_product(p.m, p.n, k))
+        return add_up_small(p, k, a, b, out, adds);
+    }
     const auto multiply = [&](const contraction_loop* loops, const T* left, const T* right, const result_piece<T>& c,
                               bool accumulate) {
       for (odometer<3> at(loops, outer); at.is_there; at.step()) {

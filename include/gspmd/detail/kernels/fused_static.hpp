@@ -274,13 +274,46 @@ template <class Body>
   throw error("a loop over rows is compiled for another number of elements than " + std::to_string(elems));
 }
 
+/// The operators that read the same element for a whole row.
+template <class Group>
+inline constexpr auto lasting_loads = [] {
+  std::array<std::size_t, std::size(Group::ops) + 1> list{};
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < std::size(Group::ops); ++i) {
+    const scalar_op& o = Group::ops[i];
+    if (o.op == opcode::parameter && !is_own(o.type) && Group::loop.count > 0 && o.strides[Group::loop.count - 1] == 0)
+      list[count++] = i;
+  }
+  list.back() = count;
+  return list;
+}();
+template <class Group, std::size_t I>
+[[gnu::always_inline]] inline void read_once(typename fused_plan<Group>::row& row,
+                                             typename fused_plan<Group>::registers& lasting) {
+  auto& kept = fused_plan<Group>::template at<I>(lasting);
+  auto& from = row.from[static_cast<std::size_t>(fused_plan<Group>::facts.load[I])];
+  kept = load_element<std::remove_reference_t<decltype(kept)>>(from, 0);
+  from = &kept;
+}
+/// What is read for the whole row is read once, to `lasting`: stores could change it, for all that compilers know.
+template <class Group>
+[[gnu::always_inline]] inline void read_lasting(typename fused_plan<Group>::row& row,
+                                                typename fused_plan<Group>::registers& lasting) {
+  [&]<std::size_t... K>(std::index_sequence<K...>) __attribute__((always_inline)) {
+    (read_once<Group, lasting_loads<Group>[K]>(row, lasting), ...);
+  }
+  (std::make_index_sequence<lasting_loads<Group>.back()>{});
+}
+
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
 #endif
 template <class Group>
 [[gnu::always_inline]] inline void loop_over_row(const typename fused_plan<Group>::row& given, row_elems_type<Group> elems) {
-  const auto row = given;  // a copy that nobody else sees: stores cannot change its addresses
+  typename fused_plan<Group>::registers lasting;
+  auto row = given;  // a copy that nobody else sees: stores cannot change its addresses
+  read_lasting<Group>(row, lasting);
   for_each_of(
       elems, [&row](std::int64_t i) __attribute__((always_inline)) { compute_element<Group>(row, i, row, i); });
 }
@@ -312,7 +345,9 @@ GSPMD_LOOP_FUNCTION void stream_row_of(const typename fused_plan<Group>::row& gi
   constexpr auto stores = std::make_index_sequence<fused_plan<Group>::store_count>{};
   constexpr std::int64_t at_once = for_each_index_step;
   alignas(cache_line_bytes) std::byte memory[at_once * stored_bytes<Group>()];
-  const auto row = given;
+  typename fused_plan<Group>::registers lasting;
+  auto row = given;  // a copy that nobody else sees: stores cannot change its addresses
+  read_lasting<Group>(row, lasting);
   auto block = row;
   for (std::size_t k = 0; k < stores.size(); ++k) block.to[k] = memory + at_once * stored_bytes<Group>(k);
   for (std::int64_t i = 0, end = 0; i < elems; i = end) {
@@ -421,22 +456,25 @@ constexpr bool is_accumulated(std::size_t store) {
   return ((Reduced::store == store) || ...);
 }
 
+/// The partial results of a reduction.
+template <class Row, class First>
+struct accumulated_elems {
+  element_t<Row::ops[static_cast<std::size_t>(Row::stores[First::store].op)].type> of[accumulated_at_once<Row, First>];
+};
+
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
 #endif
-/// Elements [begin, end) of a row, a multiple of what is combined at once.
+/// Combines elements [begin, end) of a row, a multiple of what is combined at once, with partial results, one for each reduction.
 template <class Row, class First, class... Rest>
-GSPMD_LOOP_FUNCTION void accumulate_row(const typename fused_plan<Row>::row& given, std::int64_t begin, std::int64_t end,
-                                        partial_reductions::vectors* partial) {
+[[gnu::always_inline]] inline void accumulate_elems(const typename fused_plan<Row>::row& given, std::int64_t begin,
+                                                    std::int64_t end, accumulated_elems<Row, First>* sums) {
   using row_plan = fused_plan<Row>;
-  constexpr int at_once = accumulated_at_once<Row, First>, count = 1 + static_cast<int>(sizeof...(Rest));
-  using element = element_t<Row::ops[static_cast<std::size_t>(Row::stores[First::store].op)].type>;
-  const auto row = given;
-  struct partial_results {
-    element of[at_once];
-  } sums[count];
-  for (int k = 0; k < count; ++k) std::memcpy(sums[k].of, partial[k].bytes, sizeof sums[k].of);
+  constexpr int at_once = accumulated_at_once<Row, First>;
+  typename row_plan::registers lasting;
+  auto row = given;
+  read_lasting<Row>(row, lasting);
   for (std::int64_t i = begin; i < end; i += at_once) {
 #if defined(__clang__)
 #pragma clang loop vectorize(assume_safety)
@@ -462,7 +500,38 @@ GSPMD_LOOP_FUNCTION void accumulate_row(const typename fused_plan<Row>::row& giv
       (add(Rest{}), ...);
     }
   }
-  for (int k = 0; k < count; ++k) std::memcpy(partial[k].bytes, sums[k].of, sizeof sums[k].of);
+}
+template <class Row, class First, class... Rest>
+GSPMD_LOOP_FUNCTION void accumulate_row(const typename fused_plan<Row>::row& row, std::int64_t begin, std::int64_t end,
+                                        partial_reductions::vectors* partial) {
+  accumulated_elems<Row, First> sums[1 + sizeof...(Rest)];
+  for (std::size_t k = 0; k < 1 + sizeof...(Rest); ++k) std::memcpy(sums[k].of, partial[k].bytes, sizeof sums[k].of);
+  accumulate_elems<Row, First, Rest...>(row, begin, end, sums);
+  for (std::size_t k = 0; k < 1 + sizeof...(Rest); ++k) std::memcpy(partial[k].bytes, sums[k].of, sizeof sums[k].of);
+}
+/// results[k] = reduction k of a whole row, a multiple of what is combined at once. Partial results that went through memory from one
+/// function to the next would be waited for.
+template <class Row, class First, class... Rest>
+GSPMD_LOOP_FUNCTION void accumulate_whole_row(const typename fused_plan<Row>::row& row, std::int64_t elems,
+                                              std::byte* const* results) {
+  accumulated_elems<Row, First> sums[1 + sizeof...(Rest)];
+  using element = std::remove_extent_t<decltype(sums[0].of)>;
+  std::size_t k = 0;
+  const auto begin = [&]<class R>(R) __attribute__((always_inline)) {
+    element neutral = R::kind == monoid::add ? element(-0.0) : identity<element>(R::kind);  // see reduction_kernel
+    for (auto& x : sums[k].of) x = neutral;
+    ++k;
+  };
+  const auto end = [&]<class R>(R) __attribute__((always_inline)) {
+    const element result = fold_accumulated<R::kind>(sums[k].of);
+    std::memcpy(results[k++], &result, sizeof result);
+  };
+  begin(First{});
+  (begin(Rest{}), ...);
+  accumulate_elems<Row, First, Rest...>(row, 0, elems, sums);
+  k = 0;
+  end(First{});
+  (end(Rest{}), ...);
 }
 #if defined(__clang__)
 #pragma clang diagnostic pop
@@ -501,25 +570,9 @@ struct accumulation {
   static constexpr bool is_one = true;
   static constexpr fused_rows_function rows = accumulate_rows<Row, Reduced...>;
 
-  /// results[k] = reduction k of a row, a multiple of what is combined at once.
-  static void whole_row(const typename fused_plan<Row>::row& row, std::int64_t elems, std::byte* const* results) {
-    partial_reductions::vectors partial[sizeof...(Reduced)];
-    std::size_t k = 0;
-    const auto begin = [&]<std::size_t Store, monoid Kind>(accumulated<Store, Kind>) {
-      using element = element_t<Row::ops[static_cast<std::size_t>(Row::stores[Store].op)].type>;
-      element neutral;
-      std::memcpy(&neutral, reduction_kernel_of<Kind, element>.neutral.data(), sizeof neutral);
-      std::fill_n(reinterpret_cast<element*>(partial[k++].bytes), accumulated_at_once<Row, accumulated<Store, Kind>>, neutral);
-    };
-    const auto end = [&]<std::size_t Store, monoid Kind>(accumulated<Store, Kind>) {
-      using element = element_t<Row::ops[static_cast<std::size_t>(Row::stores[Store].op)].type>;
-      reduce_part<Kind, element>(nullptr, 0, partial[k].bytes, false, results[k]);
-      ++k;
-    };
-    (begin(Reduced{}), ...);
-    accumulate_row<Row, Reduced...>(row, 0, elems, partial);
-    k = 0;
-    (end(Reduced{}), ...);
+  [[gnu::always_inline]] static void whole_row(const typename fused_plan<Row>::row& row, std::int64_t elems,
+                                               std::byte* const* results) {
+    accumulate_whole_row<Row, Reduced...>(row, elems, results);
   }
 };
 struct no_accumulation {

@@ -8,6 +8,7 @@
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/kernels/gemm_tile.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
+#include "gspmd/detail/kernels/small_product.hpp"
 #include "gspmd/detail/support/target.hpp"
 
 #if defined(GSPMD_HAS_CBLAS)
@@ -76,6 +77,11 @@ void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, st
   }
 }
 
+/// A product that large has at least one extent that would overflow if it were multiplied carelessly.
+constexpr bool is_small_product(std::int64_t m, std::int64_t n, std::int64_t k) {
+  return m <= worth_a_gemm_call && n <= worth_a_gemm_call && k <= worth_a_gemm_call && m * n * k <= worth_a_gemm_call;
+}
+
 /// c = op(a) op(b), or c += with `accumulate`: row-major, op(a) being m x k and op(b) k x n. k = 0 gives zeros. Integers wrap
 /// around. What c holds does not matter (it may be NaN) unless it is accumulated to. The operand of one row or column may
 /// have any stride when it is given as transposed.
@@ -101,15 +107,16 @@ inline void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_
     return;
   }
   if (k == 1) return outer_product(m, n, ua, a_row, ub, b_col, uc, ldc, accumulate);
-  if constexpr (has_gemm_library && std::is_floating_point_v<T>) {
-    // A product that large has at least one extent that would overflow if it were multiplied carelessly.
-    const bool is_small =
-        m <= worth_a_gemm_call && n <= worth_a_gemm_call && k <= worth_a_gemm_call && m * n * k <= worth_a_gemm_call;
-    if (!is_small && fits_blas(lda) && fits_blas(ldb) && fits_blas(ldc)) {
-      if (n == 1 && fits_blas(m) && fits_blas(k)) return gemv(transpose_a, m, k, a, lda, b, b_row, c, ldc, accumulate);
-      if (m == 1 && fits_blas(n) && fits_blas(k))
-        return gemv(!transpose_b, n, k, b, ldb, a, a_col, c, std::int64_t{1}, accumulate);
-      return library_gemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, c, ldc, accumulate);
+  if constexpr (std::is_floating_point_v<T>) {
+    const bool is_small = is_small_product(m, n, k);
+    if (is_small && b_col == 1) return small_products({}, m, n, k, ua, a_row, a_col, ub, b_row, uc, ldc, accumulate);
+    if constexpr (has_gemm_library) {
+      if (!is_small && fits_blas(lda) && fits_blas(ldb) && fits_blas(ldc)) {
+        if (n == 1 && fits_blas(m) && fits_blas(k)) return gemv(transpose_a, m, k, a, lda, b, b_row, c, ldc, accumulate);
+        if (m == 1 && fits_blas(n) && fits_blas(k))
+          return gemv(!transpose_b, n, k, b, ldb, a, a_col, c, std::int64_t{1}, accumulate);
+        return library_gemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, c, ldc, accumulate);
+      }
     }
   }
   if constexpr (!has_gemm_library && std::is_floating_point_v<T>) {

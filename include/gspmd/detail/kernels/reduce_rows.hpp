@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/ir/sum_parts.hpp"
@@ -20,6 +21,41 @@
 /// are compiled, reduction_kernel; what is around them counts in bytes, and is compiled once.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
+
+/// The reduction of the lanes of a vector, by halves: one after the other they would wait for each other, 15 times for 16 floats, which of a
+/// short row is most of the time.
+template <monoid Kind, class U, int Bytes = simd_bytes>
+[[gnu::always_inline]] inline U fold_lanes(const typename short_vector<U, Bytes>::type& v) {
+  constexpr int lanes = Bytes / static_cast<int>(sizeof(U));
+  if constexpr (Bytes > 16) {
+    const auto both = [&]<int... L>(std::integer_sequence<int, L...>) __attribute__((always_inline)) {
+      return combine_lanes<Kind>(__builtin_shufflevector(v, v, L...), __builtin_shufflevector(v, v, (lanes / 2 + L)...));
+    }
+    (std::make_integer_sequence<int, lanes / 2>{});
+    return fold_lanes<Kind, U, Bytes / 2>(both);
+  } else if constexpr (lanes == 4) {
+    return combine_lanes<Kind>(combine_lanes<Kind>(v[0], v[2]), combine_lanes<Kind>(v[1], v[3]));
+  } else {
+    U all = v[0];
+    for (int l = 1; l < lanes; ++l) all = combine_lanes<Kind>(all, static_cast<U>(v[l]));
+    return all;
+  }
+}
+
+/// What reduce_long_run leaves of four vectors, in memory. Compilers have stored these by 32 bytes, and longer loads would wait for all of
+/// them to reach the cache.
+template <monoid Kind, class U>
+[[gnu::always_inline]] inline U fold_accumulated(const U* partial) {
+  constexpr int bytes = simd_bytes < 32 ? simd_bytes : 32, count = simd_bytes / bytes, lanes = simd_lanes<U>;
+  using part = typename short_vector<U, bytes>::type;
+  part each[count][4];
+  for (int v = 0; v < count; ++v) {
+    for (int k = 0; k < 4; ++k) std::memcpy(&each[v][k], partial + k * lanes + v * (lanes / count), sizeof(part));
+    each[v][0] = combine_lanes<Kind>(combine_lanes<Kind>(each[v][0], each[v][1]), combine_lanes<Kind>(each[v][2], each[v][3]));
+  }
+  if constexpr (count > 1) each[0][0] = combine_lanes<Kind>(each[0][0], each[1][0]);
+  return fold_lanes<Kind, U, bytes>(each[0][0]);
+}
 
 /// A run of neighbours, or a part of one, is reduced to four vectors, which `partial` holds from one part to the next; with `result`, the
 /// last part, to one element. All parts but the last one are whole steps of four vectors, and the first one has one at least. Several
@@ -46,8 +82,7 @@ template <monoid Kind, class U>
   }
   acc = combine_lanes<Kind>(combine_lanes<Kind>(acc, acc1), combine_lanes<Kind>(acc2, acc3));
   for (; i + lanes <= n; i += lanes) acc = combine_lanes<Kind>(acc, load_simd(in + i));
-  U all = acc[0];
-  for (int l = 1; l < lanes; ++l) all = combine_lanes<Kind>(all, static_cast<U>(acc[l]));
+  U all = fold_lanes<Kind, U>(acc);
   for (; i < n; ++i) all = combine_lanes<Kind>(all, in[i]);
   *result = all;
 }
@@ -69,8 +104,7 @@ inline U reduce_run(const U* in, std::int64_t n) {
   if (n >= 2 * lanes) {
     auto acc = load_simd(in);
     for (i = lanes; i + lanes <= n; i += lanes) acc = combine_lanes<Kind>(acc, load_simd(in + i));
-    result = acc[0];
-    for (int l = 1; l < lanes; ++l) result = combine_lanes<Kind>(result, static_cast<U>(acc[l]));
+    result = fold_lanes<Kind, U>(acc);
   }
   for (; i < n; ++i) result = combine_lanes<Kind>(result, in[i]);
   return result;

@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
+#include "gspmd/detail/ir/fused_loop.hpp"
 #include "gspmd/detail/ir/kernels/windows.hpp"
+#include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
 
 /// The gradient of a maximum or minimum over windows.
@@ -13,79 +16,182 @@ inline namespace GSPMD_TARGET {
 
 /// Whether a window takes `next` instead of what it took before: a NaN before numbers, as its reduction does.
 template <bool IsMinimum, class T>
-constexpr bool is_taken(T next, T best) {
-  if (next != next) return best == best;
-  return IsMinimum ? next < best : next > best;
+[[gnu::always_inline]] constexpr bool is_taken(T next, T best) {
+  const bool is_better = IsMinimum ? next < best : next > best;
+  return is_better | ((next != next) & (best == best));
+}
+
+/// The windows that begin in a piece of a line, the elements of the tile along its last dim: what each has taken so far, and which of its
+/// elements that is.
+template <class T>
+struct window_line {
+  static constexpr std::int64_t most = 4 * for_each_index_step;
+  using number = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;  // as wide as T: both are in one loop of vectors
+  alignas(cache_line_bytes) T best[most];
+  alignas(cache_line_bytes) number taken[most];
+};
+/// From `in` on are elements `number` of the windows; of windows [first, end) of these.
+template <bool IsMinimum, class T>
+GSPMD_LOOP_FUNCTION void take_in_line(window_line<T>& line, const T* in, std::int64_t number, std::int64_t first,
+                                      std::int64_t end) {
+  const auto own = static_cast<typename window_line<T>::number>(number);
+  T* const best = line.best + first;
+  auto* const taken = line.taken + first;
+  const T* const from = in + first;
+  if (number == 0) {
+    std::memcpy(best, from, static_cast<std::size_t>(end - first) * sizeof(T));
+    std::memset(taken, 0, static_cast<std::size_t>(end - first) * sizeof(own));
+    return;
+  }
+  for_each_index(
+      end - first, [=](std::int64_t q) __attribute__((always_inline)) {
+        const bool takes = is_taken<IsMinimum>(from[q], best[q]);
+        best[q] = takes ? from[q] : best[q];
+        taken[q] = takes ? own : taken[q];
+      });
+}
+/// out[q] += what window q brings, where it has taken its element `number`. (The sum is never -0.0, and 0 changes nothing.)
+template <class T>
+GSPMD_LOOP_FUNCTION void bring_line(const typename window_line<T>::number* taken, const T* by, std::int64_t number,
+                                    std::int64_t n, T* out) {
+  const auto own = static_cast<typename window_line<T>::number>(number);
+  for_each_index(
+      n, [=](std::int64_t q) __attribute__((always_inline)) {
+        const T brought = taken[q] == own ? by[q] : T{};
+        out[q] += brought;
+      });
+}
+/// Whether no window of a line brings anything, as between the lines of windows that are further apart. (-0.0 is something.)
+template <class T>
+bool is_zero_line(const T* by, std::int64_t n) {
+  constexpr T zero{};
+  return std::memcmp(by, &zero, sizeof zero) == 0 && std::memcmp(by, by + 1, static_cast<std::size_t>(n - 1) * sizeof(T)) == 0;
 }
 
 /// out = what the windows bring that begin in the tile of the gradient, as far as there are valid[d] elements of the result along every
-/// dim d. Windows are gone through in their order, so that every sharding adds up the same numbers in the same order.
+/// dim d. An element adds up what windows bring in the order of the windows, so that every sharding adds up the same numbers in the same
+/// order: lines come one after the other, and of a line the windows that have taken their last element come first.
 template <bool IsMinimum, class T>
-void select_windows(const window_selection& s, const std::int64_t* valid, const void* from_in, const void* from_by, void* to) {
-  const T *const in = static_cast<const T*>(from_in), *const by = static_cast<const T*>(from_by);
-  T* const out = static_cast<T*>(to);
+class window_chooser {
+ public:
+  window_chooser(const window_selection& s, const std::int64_t* valid, const T* in, const T* by, T* out)
+      : s_(s), valid_(valid), in_(in), by_(by), out_(out), last_(s.out.count - 1) {}
+
+  void run() {
+    std::int64_t in_stride[max_rank], by_stride[max_rank];  // elements
+    std::int64_t begins[max_rank];                          // how many places a window may begin at
+    const window_selection::along_dim* along[max_rank]{};
+    for (const auto& w : s_.windows) along[w.dim] = &w;
+    std::int64_t by_size = 1, out_size = 1;
+    for (int d = last_; d >= 0; --d) {
+      if (valid_[d] <= 0) return;
+      in_stride[d] = in_size_;
+      by_stride[d] = by_size;
+      out_stride_[d] = out_size;
+      in_size_ *= s_.in[d];
+      by_size *= s_.by[d];
+      out_size *= s_.out[d];
+      begins[d] = along[d] == nullptr ? valid_[d] : along[d]->step * (valid_[d] - 1) + along[d]->room + 1;
+    }
+    std::int64_t in_at = 0, by_at = 0;
+    for (const auto& w : s_.windows) {
+      in_at += w.in_at * in_stride[w.dim];
+      by_at += w.by_at * by_stride[w.dim];
+      tap_step_[outer_] = w.dilation * in_stride[w.dim];
+      if (w.dim == last_) inner_ = &w;
+      else outer_dims_[outer_++] = &w;
+    }
+    for (int d = 0; d >= 0;) {
+      for (std::int64_t begin = 0; begin < begins[last_]; begin += window_line<T>::most) {
+        const auto rest = begins[last_] - begin, n = rest < window_line<T>::most ? rest : window_line<T>::most;
+        if (!is_zero_line(by_ + by_at + begin, n)) run_line(in_at + begin, by_ + by_at + begin, begin, n);
+      }
+      for (d = last_ - 1; d >= 0; --d) {
+        in_at += in_stride[d];
+        by_at += by_stride[d];
+        if (++at_[d] < begins[d]) break;
+        in_at -= at_[d] * in_stride[d];
+        by_at -= at_[d] * by_stride[d];
+        at_[d] = 0;
+      }
+    }
+  }
+
+ private:
+  /// Calls visit(tap, offset, number) for the elements of a window along all dims but the last: how many lie before, along the last dim too.
+  template <class Visit>
+  void for_each_outer_tap(const Visit& visit) const {
+    const auto inner = inner_ == nullptr ? 1 : inner_->size;
+    std::int64_t tap[max_mapped_dims]{};
+    std::int64_t offset = 0, number = 0;
+    for (int w = 0; w >= 0; number += inner) {
+      visit(tap, offset, number);
+      for (w = outer_ - 1; w >= 0; --w) {
+        offset += tap_step_[w];
+        if (++tap[w] < outer_dims_[w]->size) break;
+        offset -= tap[w] * tap_step_[w];
+        tap[w] = 0;
+      }
+    }
+  }
+  /// `in_at`: of element 0 of the first window. Where none begins, there need be no memory: `by` is 0.
+  void run_line(std::int64_t in_at, const T* by, std::int64_t begin, std::int64_t n) {
+    const auto inner = inner_ == nullptr ? 1 : inner_->size, dilation = inner_ == nullptr ? 1 : inner_->dilation;
+    for_each_outer_tap([&](const std::int64_t*, std::int64_t offset, std::int64_t number) {
+      for (std::int64_t t = 0; t < inner; ++t) {
+        const auto at = in_at + offset + t * dilation, first = at < 0 ? -at : 0, end = in_size_ - at < n ? in_size_ - at : n;
+        if (first < end) take_in_line<IsMinimum>(line_, in_ + at, number + t, first, end);
+      }
+    });
+    std::int64_t row = 0;  // of the result, along dims without windows
+    for (int d = 0, w = 0; d < last_; ++d) {
+      if (w < outer_ && outer_dims_[w]->dim == d) ++w;
+      else row += at_[d] * out_stride_[d];
+    }
+    for_each_outer_tap([&](const std::int64_t* tap, std::int64_t, std::int64_t number) {
+      std::int64_t target = row;
+      for (int w = 0; w < outer_; ++w) {
+        const auto& a = *outer_dims_[w];
+        const auto place = at_[a.dim] + a.dilation * tap[w] - a.room;
+        if (place < 0 || place % a.step != 0 || place / a.step >= valid_[a.dim]) return;
+        target += place / a.step * out_stride_[a.dim];
+      }
+      for (auto t = inner; t-- > 0;) bring(by, begin, n, t, number + t, out_ + target);
+    });
+  }
+  /// What windows of the piece bring to the line `to` that have taken an element of theirs, number t along the last dim.
+  void bring(const T* by, std::int64_t begin, std::int64_t n, std::int64_t t, std::int64_t number, T* to) {
+    if (inner_ == nullptr) return bring_line(line_.taken, by, number, n, to + begin);
+    const auto moved = begin + inner_->dilation * t - inner_->room, step = inner_->step;  // the place of window 0 of the piece
+    const auto first = moved < 0 ? -moved : (step - moved % step) % step;
+    if (step == 1) {
+      const auto end = valid_[last_] - moved < n ? valid_[last_] - moved : n;
+      if (first < end) bring_line(line_.taken + first, by + first, number, end - first, to + moved + first);
+      return;
+    }
+    for (auto q = first; q < n && (q + moved) / step < valid_[last_]; q += step)
+      if (line_.taken[q] == number) to[(q + moved) / step] += by[q];
+  }
+
+  const window_selection& s_;
+  const std::int64_t* const valid_;
+  const T *const in_, *const by_;
+  T* const out_;
+  const int last_;
+  std::int64_t in_size_ = 1;
+  int outer_ = 0;
+  const window_selection::along_dim* outer_dims_[max_mapped_dims];  // the windows along dims before the last one
+  const window_selection::along_dim* inner_ = nullptr;              // along the last one
+  std::int64_t tap_step_[max_mapped_dims + 1], out_stride_[max_rank], at_[max_rank]{};
+  window_line<T> line_{};  // of windows that there are not, nothing is read
+};
+
+template <bool IsMinimum, class T>
+void select_windows(const window_selection& s, const std::int64_t* valid, const void* in, const void* by, void* out) {
   if (elements(s.out) == 0) return;
-  std::memset(to, 0, static_cast<std::size_t>(elements(s.out)) * sizeof(T));
-  const int rank = s.out.count;
-  std::int64_t in_stride[max_rank], by_stride[max_rank], out_stride[max_rank];  // elements
-  std::int64_t begins[max_rank];                                                // how many places a window may begin at
-  const window_selection::along_dim* along[max_rank]{};
-  for (const auto& w : s.windows) along[w.dim] = &w;
-  std::int64_t in_size = 1, by_size = 1, out_size = 1;
-  for (int d = rank - 1; d >= 0; --d) {
-    if (valid[d] <= 0) return;
-    in_stride[d] = in_size;
-    by_stride[d] = by_size;
-    out_stride[d] = out_size;
-    in_size *= s.in[d];
-    by_size *= s.by[d];
-    out_size *= s.out[d];
-    begins[d] = along[d] == nullptr ? valid[d] : along[d]->step * (valid[d] - 1) + along[d]->room + 1;
-  }
-  std::int64_t at[max_rank]{};
-  std::int64_t in_at = 0, by_at = 0;
-  for (const auto& w : s.windows) {
-    in_at += w.in_at * in_stride[w.dim];
-    by_at += w.by_at * by_stride[w.dim];
-  }
-  for (int d = 0; d >= 0;) {
-    if (const T brought = by[by_at]; brought != T{}) {
-      std::int64_t tap[max_mapped_dims]{}, best_tap[max_mapped_dims]{};
-      std::int64_t offset = in_at;
-      T best = in[in_at];
-      for (int w = 0; w >= 0;) {
-        if (is_taken<IsMinimum>(in[offset], best)) {
-          best = in[offset];
-          for (int k = 0; k < s.windows.count; ++k) best_tap[k] = tap[k];
-        }
-        for (w = s.windows.count - 1; w >= 0; --w) {
-          const auto step = s.windows[w].dilation * in_stride[s.windows[w].dim];
-          offset += step;
-          if (++tap[w] < s.windows[w].size) break;
-          offset -= tap[w] * step;
-          tap[w] = 0;
-        }
-      }
-      std::int64_t target = 0;
-      for (int k = 0; k < rank && target >= 0; ++k)
-        if (along[k] == nullptr) target += at[k] * out_stride[k];
-      for (int w = 0; w < s.windows.count && target >= 0; ++w) {
-        const auto& a = s.windows[w];
-        const auto place = at[a.dim] + a.dilation * best_tap[w] - a.room;
-        const bool is_here = place >= 0 && place % a.step == 0 && place / a.step < valid[a.dim];
-        target = is_here ? target + place / a.step * out_stride[a.dim] : -1;
-      }
-      if (target >= 0) out[target] += brought;
-    }
-    for (d = rank - 1; d >= 0; --d) {
-      in_at += in_stride[d];
-      by_at += by_stride[d];
-      if (++at[d] < begins[d]) break;
-      in_at -= at[d] * in_stride[d];
-      by_at -= at[d] * by_stride[d];
-      at[d] = 0;
-    }
-  }
+  if (s.out.count == 0) return static_cast<void>(std::memcpy(out, by, sizeof(T)));
+  std::memset(out, 0, static_cast<std::size_t>(elements(s.out)) * sizeof(T));
+  window_chooser<IsMinimum, T>(s, valid, static_cast<const T*>(in), static_cast<const T*>(by), static_cast<T*>(out)).run();
 }
 
 using window_selector = void (*)(const window_selection& s, const std::int64_t* valid, const void* in, const void* by, void* out);

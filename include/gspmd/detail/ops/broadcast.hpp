@@ -70,7 +70,9 @@ struct broadcast_op : linear_in_all, without_exchange, without_movements, reads_
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const extents shape = operand_of(b.program(), n, 0).shape;
-    dim_mask summed = dim_bit(n.shape.count) - 1;
+    dim_mask summed = 0;  // dims of one element are dropped by the reshape, which is no work
+    for (int d = 0; d < n.shape.count; ++d)
+      if (n.shape[d] != 1) summed |= dim_bit(d);
     for (int d = 0; d < n.attributes.count; ++d)
       if (shape[d] == n.shape[attribute_dim(n, d)]) summed &= ~dim_bit(attribute_dim(n, d));
     int id = b.dy().id();

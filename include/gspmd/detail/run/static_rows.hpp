@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -18,7 +19,7 @@
 /// A row is computed by the functions that compute all of them, and has the same bits. What only these steps read has one row's place.
 namespace gspmd::detail {
 
-/// Where the operands and results of a step have the row that is computed.
+/// Where the operands and results of a step have row 0, and how far it is to the next row, in bytes.
 template <class Program, int Step>
 struct row_places {
   static constexpr const plan_step& s = step_of<Program, Step>;
@@ -32,10 +33,6 @@ struct row_places {
   }
   static constexpr std::int64_t from_step(int k) { return Program::view.operand(s, k).where.row_bytes; }
   static constexpr std::int64_t to_step(int k) { return Program::view.result(s, k).where.row_bytes; }
-  [[gnu::always_inline]] void move() {
-    for (int k = 0; k < s.operands.count; ++k) from[k] += from_step(k);
-    for (int k = 0; k < s.results.count; ++k) to[k] += to_step(k);
-  }
   /// No device has less of what is read.
   static constexpr bool is_whole() {
     for (int b = 0; b < s.bounds.count; ++b)
@@ -49,6 +46,18 @@ constexpr std::int64_t elems_of_reduced_row(const reduction_spec& spec, std::int
   dim_mask of_row = 0;
   for (int d = 1; d < spec.in.count; ++d) of_row |= dim_bit(d);
   return of_row != 0 && spec.dims == of_row && spec.in[0] == rows ? elements(spec.in) / rows : 0;
+}
+
+/// Reduces a row in memory. Rows of floats that are no sums of parts have their loop here, of a length that is constant.
+template <monoid Kind, class T, std::int64_t Elems>
+[[gnu::always_inline]] inline void reduce_row(const std::byte* from, std::byte* to) {
+  if constexpr (std::is_floating_point_v<T> && Kind != monoid::multiply && Elems <= most_in_turn * 4 * simd_lanes<T>) {
+    const T result = reduce_run<Kind>(reinterpret_cast<const T*>(from), Elems);
+    std::memcpy(to, &result, sizeof result);
+  } else {
+    stored_elements source{reduction_kernel_of<Kind, T>};
+    reduce_each(source, from, 1, Elems, Elems, to);
+  }
 }
 
 /// A step that cannot be done row by row.
@@ -84,19 +93,27 @@ struct row_of_loop {
   using group = std::conditional_t<(reductions > 0), reduced_group<rows_group>, rows_group>;
   using row_type = typename row_of_group<group>::type;
   using row_plan = fused_plan<row_type>;
+  /// Whether its reductions are made while it is computed, and no block holds what is reduced.
+  static constexpr bool accumulates = [] {
+    if constexpr (reductions == 0 || !has_rows) {
+      return false;
+    } else {
+      constexpr auto at_once = 4 * kernel_of_reduction<Program, planned.reductions.begin>()->lanes;
+      return accumulation_of<Program, own_group, row_type>::is_one && elems % at_once == 0 && elems <= most_in_turn * at_once;
+    }
+  }();
   static constexpr bool can_be = [] {
     if (planned.cut != 0 || planned.part >= 0 || planned.margins.count > 0 || row_plan::facts.has_map) return false;
     if (!has_rows || (loop.count == 2 && loop[0] != Rows)) return false;
     for (int k = 0; k < reductions; ++k)
       if (elems_of_reduced_row(table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(reduction(k).reduction)], Rows) !=
               elems ||
-          elems > reduced_block_elems(loop, bytes_of(reduction(k).type)))
+          (!accumulates && elems > reduced_block_elems(loop, bytes_of(reduction(k).type))))
         return false;
     return places::is_whole();
   }();
 
-  typename row_plan::row row;
-  typename row_plan::row_steps steps;
+  typename row_plan::row first;
   std::byte* results[reductions + 1];
 
   explicit row_of_loop(const device_memory& device) {
@@ -105,39 +122,27 @@ struct row_of_loop {
     find_offsets(Program::view, places::s, device, offsets);
     std::size_t load = 0, iota = 0;
     for (const scalar_op& o : own_group::ops) {
-      if (o.is_load()) {
-        row.from[load] = at.from[o.slot];
-        steps.from[load++] = at.from_step(o.slot);
-      } else if (o.is_index()) {
-        row.index[iota] = offsets[o.slot];
-        steps.index[iota++] = 0;
-      }
+      if (o.is_load()) first.from[load++] = at.from[o.slot];
+      else if (o.is_index()) first.index[iota++] = offsets[o.slot];
     }
-    for (std::size_t k = 0; k < row_plan::store_count; ++k) {
-      row.to[k] = at.to[own_group::stores[k].slot];
-      steps.to[k] = at.to_step(own_group::stores[k].slot);
-    }
+    for (std::size_t k = 0; k < row_plan::store_count; ++k) first.to[k] = at.to[own_group::stores[k].slot];
     std::byte* block = device.arena + places::s.scratch;
     for (int k = 0; k < reductions; ++k) {
       results[k] = at.to[reduction(k).slot];
       if (!reduction(k).is_stored()) continue;
-      row.to[store_of(reduction(k).stored)] = block;
-      steps.to[store_of(reduction(k).stored)] = 0;
+      first.to[store_of(reduction(k).stored)] = block;
       block += reduced_block_bytes(loop, bytes_of(reduction(k).type));
     }
   }
-  void run() const {
+  [[gnu::always_inline]] void run(std::int64_t r) const {
+    const auto row = row_at(r);
     if constexpr (elems == 1 && reductions == 0) {
       compute_element<row_type>(row, 0, row, 0);
     } else if constexpr (reductions == 0) {
       compute_row<row_type>(row, row_elems_type<row_type>::of(elems));
     } else {
-      reduce(std::make_integer_sequence<int, reductions>{});
+      reduce(row, r, std::make_integer_sequence<int, reductions>{});
     }
-  }
-  void move() {
-    steps.move(row);
-    for (int k = 0; k < reductions; ++k) results[k] += places::to_step(reduction(k).slot);
   }
 
  private:
@@ -146,21 +151,46 @@ struct row_of_loop {
     while (own_group::stores[store].slot != slot) ++store;
     return store;
   }
+  /// From row to row, by load and by store.
+  static constexpr auto steps = [] {
+    struct all {
+      std::int64_t from[std::size(own_group::ops) + 1]{}, to[row_plan::store_count + 1]{};
+    } bytes;
+    std::size_t load = 0;
+    for (const scalar_op& o : own_group::ops)
+      if (o.is_load()) bytes.from[load++] = places::from_step(o.slot);
+    for (std::size_t k = 0; k < row_plan::store_count; ++k) bytes.to[k] = places::to_step(own_group::stores[k].slot);
+    for (int k = 0; k < reductions; ++k)
+      if (reduction(k).is_stored()) bytes.to[store_of(reduction(k).stored)] = 0;
+    return bytes;
+  }();
+  [[gnu::always_inline]] auto row_at(std::int64_t r) const {
+    auto row = first;
+    [&]<std::size_t... L, std::size_t... S>(std::index_sequence<L...>, std::index_sequence<S...>) __attribute__((always_inline)) {
+      ((row.from[L] = static_cast<const std::byte*>(row.from[L]) + r * steps.from[L]), ...);
+      ((row.to[S] = static_cast<std::byte*>(row.to[S]) + r * steps.to[S]), ...);
+    }
+    (std::make_index_sequence<static_cast<std::size_t>(row_plan::facts.loads)>{},
+     std::make_index_sequence<row_plan::store_count>{});
+    return row;
+  }
   template <int... K>
-  void reduce(std::integer_sequence<int, K...>) const {
-    static constexpr const reduction_kernel* kernels[] = {kernel_of_reduction<Program, planned.reductions.begin + K>()...};
-    using accumulation = accumulation_of<Program, own_group, row_type>;
-    constexpr auto at_once = 4 * kernels[0]->lanes;
-    if constexpr (accumulation::is_one && elems % at_once == 0 && elems >= 4 * at_once && elems <= most_in_turn * at_once) {
-      accumulation::whole_row(row, elems, results);
+  [[gnu::always_inline]] void reduce(const typename row_plan::row& row, std::int64_t r, std::integer_sequence<int, K...>) const {
+    std::byte* const to[] = {results[K] + r * places::to_step(reduction(K).slot)...};
+    if constexpr (accumulates) {
+      accumulation_of<Program, own_group, row_type>::whole_row(row, elems, to);
     } else {
       compute_row<row_type>(row, row_elems_type<row_type>::of(elems));
-      (reduce_stored(*kernels[K], static_cast<const std::byte*>(row.to[store_of(reduction(K).stored)]), results[K]), ...);
+      (reduce_stored<K>(static_cast<const std::byte*>(row.to[store_of(reduction(K).stored)]), to[K]), ...);
     }
   }
-  static void reduce_stored(const reduction_kernel& kernel, const std::byte* from, std::byte* to) {
-    stored_elements source{kernel};
-    reduce_each(source, from, 1, elems, elems, to);
+  template <int K>
+  [[gnu::always_inline]] static void reduce_stored(const std::byte* from, std::byte* to) {
+    constexpr dtype type = reduction(K).type;
+    using element = element_t<type>;
+    reduce_row<natural_kind<element>(
+                   table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(reduction(K).reduction)].reduced_by),
+               element, elems>(from, to);
   }
 };
 
@@ -172,10 +202,11 @@ struct row_of_reduction : row_places<Program, Step> {
   static constexpr bool can_be = elems > 0 && places::is_whole();
 
   using places::places;
-  void run() const {
-    static constexpr auto prepared = kernels::reduce::freeze<Program, Step>();
-    stored_elements source{*prepared.kernel};
-    reduce_each(source, places::from[0], 1, elems, elems, places::to[0]);
+  [[gnu::always_inline]] void run(std::int64_t r) const {
+    constexpr dtype type = places::s.type;  // GCC 12 takes no member of `s` as a template argument
+    using element = element_t<type>;
+    reduce_row<natural_kind<element>(entry_of_step<Program, Step, reduction_spec>.reduced_by), element, elems>(
+        places::from[0] + r * places::from_step(0), places::to[0] + r * places::to_step(0));
   }
 };
 
@@ -194,12 +225,13 @@ struct row_of_product : row_places<Program, Step> {
                                  plan.merged_sums == plan.sums.count && plan.merged_sums > 0 && places::is_whole();
 
   using places::places;
-  void run() const {
+  [[gnu::always_inline]] void run(std::int64_t row) const {
     using element = element_t<signed_of(places::s.type)>;
-    const auto* const l = reinterpret_cast<const element*>(places::from[plan.is_swapped ? 1 : 0]);
-    const auto* const r = reinterpret_cast<const element*>(places::from[plan.is_swapped ? 0 : 1]);
+    constexpr int first = plan.is_swapped ? 1 : 0, second = 1 - first;
+    const auto* const l = reinterpret_cast<const element*>(places::from[first] + row * places::from_step(first));
+    const auto* const r = reinterpret_cast<const element*>(places::from[second] + row * places::from_step(second));
     gemm(plan.transpose_first, plan.transpose_second, 1, 1, elems, l, plan.first_ld, r, plan.second_ld,
-         reinterpret_cast<element*>(places::to[0]), plan.out_ld);
+         reinterpret_cast<element*>(places::to[0] + row * places::to_step(0)), plan.out_ld);
   }
 };
 
@@ -233,15 +265,12 @@ struct static_rows {
 
   template <int... Offset>
   static constexpr bool are_chained(std::integer_sequence<int, Offset...>) {
-    return rows > 1 && (row_of<Offset>::can_be && ...);
+    return (row_of<Offset>::can_be && ...);
   }
   template <int... Offset>
-  static void run(const device_memory& device, std::integer_sequence<int, Offset...>) {
-    std::tuple<row_of<Offset>...> steps{row_of<Offset>(device)...};
-    for (std::int64_t r = 0; r < rows; ++r) {
-      (std::get<static_cast<std::size_t>(Offset)>(steps).run(), ...);
-      (std::get<static_cast<std::size_t>(Offset)>(steps).move(), ...);
-    }
+  GSPMD_LOOP_FUNCTION static void run(const device_memory& device, std::integer_sequence<int, Offset...>) {
+    const std::tuple<row_of<Offset>...> steps{row_of<Offset>(device)...};
+    for (std::int64_t r = 0; r < rows; ++r) (std::get<static_cast<std::size_t>(Offset)>(steps).run(r), ...);
   }
   /// One block of rows.
   static void run_block(const void*, const plan_view&, const plan_step&, const device_memory& device) { run(device, offsets{}); }

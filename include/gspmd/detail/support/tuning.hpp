@@ -81,6 +81,9 @@ inline constexpr std::int64_t most_ghost_sweeps = 48;
 inline constexpr std::int64_t blocked_bytes = 128 * 1024;
 inline constexpr std::int64_t least_blocked_bytes = std::int64_t{1} << 20;
 inline constexpr std::int64_t most_row_bytes = 512 * 1024;
+/// So much, which is more than the first cache holds, is one block: compiled programs go through its rows one by one. Of rows of a few
+/// elements the loops over all are faster.
+inline constexpr std::int64_t least_row_loop_bytes = 128 * 1024;
 
 // ---- kernels ----
 

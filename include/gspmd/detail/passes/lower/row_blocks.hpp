@@ -87,7 +87,7 @@ class row_blocker {
     for (const auto& s : plan_.steps)
       for (int k = 0; k < s.operands.count; ++k) {
         const int v = slot(s.operands, k);
-        if (bytes_of_value(v, saturating_elements(plan_.values[v].local)) >= least_blocked_bytes / 2) return true;
+        if (bytes_of_value(v, saturating_elements(plan_.values[v].local)) >= least_row_loop_bytes / 4) return true;
       }
     return false;
   }
@@ -166,8 +166,12 @@ class row_blocker {
       all = saturating_add(all, bytes);
       again = saturating_add(again, saturating_multiply(bytes, t.touches - 1));
     }
-    if (all < least_blocked_bytes || again < least_blocked_bytes / 4) return false;
     const auto row = row_bytes(r.touched, r.rows);
+    if (all < least_blocked_bytes) {
+      r.at_once = r.rows;
+      return all >= least_row_loop_bytes && again >= all / 4 && row >= least_row_loop_bytes / 128;
+    }
+    if (again < least_blocked_bytes / 4) return false;
     auto most = blocked_bytes / (row < 1 ? 1 : row);
     if (most < 1) most = 1;
     if (most >= r.rows) return false;

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "gspmd/detail/kernels/simd.hpp"
+#include "gspmd/detail/support/target.hpp"
+
+/// Matrix products so small that a call of a library, or a copy of an operand, costs more than the product: rows of B and of the result
+/// are vectors as long as fit, and then shorter ones.
+///
+///   7 x k x 15 floats      8 columns, 4 columns, 2 and 1, each of 4 rows, of 2 and of 1
+namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
+
+/// Rows x so many bytes of c (+)= the sum over p of a[r * a_row + p * a_col] * b[p * b_row + ...].
+template <int Rows, int Bytes, class T>
+[[gnu::always_inline]] inline void multiply_columns(std::int64_t k, const T* a, std::int64_t a_row, std::int64_t a_col,
+                                                    const T* b, std::int64_t b_row, T* c, std::int64_t ldc, bool accumulate) {
+  using columns = typename std::conditional_t<Bytes == sizeof(T), std::type_identity<T>, short_vector<T, Bytes>>::type;
+  columns acc[Rows] = {};
+  for (std::int64_t p = 0; p < k; ++p) {
+    columns row;
+    std::memcpy(&row, b + p * b_row, sizeof row);
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r) acc[r] += a[r * a_row + p * a_col] * row;
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r) {
+    if (accumulate) {
+      columns before;
+      std::memcpy(&before, c + r * ldc, sizeof before);
+      acc[r] = before + acc[r];
+    }
+    std::memcpy(c + r * ldc, &acc[r], sizeof acc[r]);
+  }
+}
+
+/// `count` products that follow each other, so far apart in a, b and c.
+struct small_product_steps {
+  std::int64_t count = 1, a = 0, b = 0, c = 0;
+};
+/// c[i * ldc + j] (+)= the sum over p of a[i * a_row + p * a_col] * b[p * b_row + j], of each of several products. A few of them together
+/// go through the same code.
+template <class T>
+[[gnu::noinline]] void small_products(const small_product_steps& steps, std::int64_t m, std::int64_t n, std::int64_t k,
+                                      const T* a, std::int64_t a_row, std::int64_t a_col, const T* b, std::int64_t b_row, T* c,
+                                      std::int64_t ldc, bool accumulate) {
+  constexpr std::int64_t together = 16;
+  for (std::int64_t first = 0; first < steps.count; first += together) {
+    const auto end = first + together < steps.count ? first + together : steps.count;
+    const auto all_rows = [&]<int Bytes>(std::int64_t j) __attribute__((always_inline)) {
+      for (auto s = first; s < end; ++s) {
+        const T *left = a + s * steps.a, *const right = b + s * steps.b + j;
+        T* to = c + s * steps.c + j;
+        std::int64_t rows = m;
+        for (; rows >= 4; rows -= 4, left += 4 * a_row, to += 4 * ldc)
+          multiply_columns<4, Bytes>(k, left, a_row, a_col, right, b_row, to, ldc, accumulate);
+        if (rows >= 2) {
+          multiply_columns<2, Bytes>(k, left, a_row, a_col, right, b_row, to, ldc, accumulate);
+          rows -= 2, left += 2 * a_row, to += 2 * ldc;
+        }
+        if (rows > 0) multiply_columns<1, Bytes>(k, left, a_row, a_col, right, b_row, to, ldc, accumulate);
+      }
+    };
+    const auto as_long_as = [&]<int Bytes>(std::int64_t j) __attribute__((always_inline)) {
+      constexpr std::int64_t width = Bytes / static_cast<std::int64_t>(sizeof(T));
+      if constexpr (Bytes <= simd_bytes)
+        for (; j + width <= n; j += width) all_rows.template operator()<Bytes>(j);
+      return j;
+    };
+    std::int64_t j = as_long_as.template operator()<64>(0);
+    j = as_long_as.template operator()<32>(j);
+    j = as_long_as.template operator()<16>(j);
+    if constexpr (sizeof(T) < 8) j = as_long_as.template operator()<8>(j);
+    as_long_as.template operator()<static_cast<int>(sizeof(T))>(j);
+  }
+}
+
+}  // namespace GSPMD_TARGET
+}  // namespace gspmd::detail
