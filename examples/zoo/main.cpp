@@ -17,6 +17,7 @@
 
 #include "layouts.hpp"
 #include "others.hpp"
+#include "pipelines.hpp"
 
 namespace zoo {
 namespace {
@@ -30,6 +31,8 @@ struct entry {
   std::function<dynamic::program(const dynamic::mesh&, bool is_large)> plan;
   double bytes;
   std::int32_t indices = 1;  // of a small run: integers are smaller than this
+  // The same step on one device, where that is not this plan on axes of one device.
+  std::function<dynamic::program(const dynamic::mesh&)> alone = {};
 };
 
 // A plan sends what the closed form says, or less: gradients that are reduced in parts, say, or a gather that is saved. What is far less is no
@@ -38,9 +41,15 @@ constexpr double least_ratio = 0.8, most_ratio = 1.001, most_difference = 1e-5;
 
 constexpr layer_sizes small{8, 16, 16, 8, 64}, large{8, 2048, 4096, 32, 16384};
 
+constexpr pipeline_sizes small_stages{{2, 16, 16, 8, 64}, 4, 6}, large_stages{{2, 2048, 4096, 32, 16384}, 4, 8};
+
 entry layer(const char* name, axes devices, dynamic::program (*step)(const dynamic::mesh&, const layer_sizes&), double bytes) {
-  return {name, std::move(devices), [step](const dynamic::mesh& m, bool is_large) { return step(m, is_large ? large : small); },
-          bytes};
+  return {name,
+          std::move(devices),
+          [step](const dynamic::mesh& m, bool is_large) { return step(m, is_large ? large : small); },
+          bytes,
+          1,
+          [](const dynamic::mesh& m) { return data_parallel(m, small); }};
 }
 template <class Sizes>
 entry other(const char* name, axes devices, dynamic::program (*step)(const dynamic::mesh&, const Sizes&), const Sizes& of_small,
@@ -49,10 +58,20 @@ entry other(const char* name, axes devices, dynamic::program (*step)(const dynam
           [=](const dynamic::mesh& m, bool is_large) { return step(m, is_large ? of_large : of_small); }, bytes, indices};
 }
 
+entry piped(const char* name, axes devices, dynamic::program (*step)(const dynamic::mesh&, const pipeline_sizes&), double bytes) {
+  return {name,
+          std::move(devices),
+          [step](const dynamic::mesh& m, bool is_large) { return step(m, is_large ? large_stages : small_stages); },
+          bytes,
+          1,
+          [](const dynamic::mesh& m) { return train_layers(m, small_stages); }};
+}
+
 std::vector<entry> all_entries() {
   const axes eight{{"data", 8}}, hybrid{{"replica", 2}, {"shard", 4}}, megatron{{"data", 2}, {"model", 4}};
   const axes cube{{"replica", 2}, {"shard", 2}, {"model", 2}}, sequence{{"data", 2}, {"sequence", 4}};
   const axes context{{"data", 2}, {"context", 4}}, one_axis{{"d", 8}}, space{{"data", 2}, {"space", 4}};
+  const axes stages{{"stage", 4}, {"data", 2}};
   const moe::sizes few_experts{8, 16, 8, 6, 16, 32}, experts{8, 2048, 64, 64, 4096, 16384};
   const moe::sizes many_tokens{64, 2048, 8, 512, 4096, 16384};
   const table_sizes few_rows{16, 8, 32, 8, 5}, rows{16384, 32, 1'000'000, 128, 13};
@@ -69,6 +88,12 @@ std::vector<entry> all_entries() {
       layer("Ulysses", sequence, ulysses, ulysses_bytes(large, 2, 4)),
       layer("context parallel, keys gathered", context, context_parallel, context_parallel_bytes(large, 2, 4)),
       layer("the same with FSDP", context, context_parallel_fully_sharded, context_parallel_fully_sharded_bytes(large, 2, 4)),
+      layer("context parallel by a ring", context, ring_context_parallel, ring_context_parallel_bytes(large, 2, 4)),
+      layer("the same with FSDP", context, ring_fully_sharded, context_parallel_fully_sharded_bytes(large, 2, 4)),
+      piped("pipeline, 1F1B, data parallel", stages, pipeline_data_parallel, pipeline_data_parallel_bytes(large_stages, 2)),
+      piped("pipeline, 1F1B, with FSDP", stages, pipeline_fully_sharded, pipeline_fully_sharded_bytes(large_stages, 2)),
+      piped("pipeline, GPipe, with TP", {{"stage", 4}, {"model", 2}}, pipeline_tensor_parallel,
+            pipeline_tensor_parallel_bytes(large_stages, 2)),
       other("experts", one_axis, expert_parallel, few_experts, experts, expert_parallel_bytes(experts, 8)),
       other("experts with FSDP", {{"data", 2}, {"expert", 4}}, expert_parallel_fully_sharded, few_experts, many_tokens,
             expert_parallel_fully_sharded_bytes(many_tokens, 2, 4)),
@@ -95,7 +120,8 @@ std::vector<std::byte> numbers(dtype type, std::int64_t count, std::size_t input
 double largest_difference(const entry& e) {
   axes alone = e.devices;
   for (auto& a : alone) a.size = 1;
-  const auto split = e.plan(dynamic::mesh(e.devices), false), whole = e.plan(dynamic::mesh(alone), false);
+  const auto split = e.plan(dynamic::mesh(e.devices), false);
+  const auto whole = e.alone ? e.alone(dynamic::mesh({{"data", 1}})) : e.plan(dynamic::mesh(alone), false);
   std::vector<std::vector<std::byte>> inputs;
   std::vector<const void*> pointers;
   for (std::size_t k = 0; k < whole.input_count(); ++k) {
