@@ -133,11 +133,13 @@ inline placement by_ring(const std::string& data, const std::string& context) {
 inline dynamic::program ring_context_parallel(const dynamic::mesh& m, const layer_sizes& n) {
   return train(m, n, by_ring("data", "context"));
 }
-/// Liu et al. 2023, "Ring attention", 3: keys and values go to all others but one, and their gradients come back that way, which is as much as
-/// a gather of them sends.
+/// Liu et al. 2023, "Ring attention", 3: each part of the keys and values goes to all other devices, and so do their gradients; as much as an
+/// all_gather and a reduce_scatter.
+inline double ring_bytes(const layer_sizes& n, int data, int context) {
+  return 4 * (context - 1) * token_bytes(n) / (data * context);
+}
 inline double ring_context_parallel_bytes(const layer_sizes& n, int data, int context) {
-  const double part = token_bytes(n) / (data * context);
-  return 4 * (context - 1) * part + all_reduce_bytes(weight_bytes(n), data * context) + loss_bytes(data * context);
+  return ring_bytes(n, data, context) + all_reduce_bytes(weight_bytes(n), data * context) + loss_bytes(data * context);
 }
 
 /// With weights that are split over all devices: both axes are one for them.

@@ -74,14 +74,12 @@ inline dynamic::program train_by_gpipe(const dynamic::mesh& m, const pipeline_si
   return descend_by(b, loss, w, grad(loss, w));
 }
 
-/// The same without a pipeline: layer after layer, on all microbatches together.
-inline dynamic::program train_layers(const dynamic::mesh& m, const pipeline_sizes& n) {
-  const placement anywhere{.tokens = {"", "", ""}};
-  dynamic::builder b(m);
-  const auto [xs, targets, w] = inputs_of_stages(b, n, anywhere, "");
-  const auto [B, T, D, N, F] = n.layer;
-  value x = reshape(xs, {n.microbatches * B, T, D});
-  for (std::int64_t s = 0; s < n.stages; ++s) {
+/// What `pipeline` computes, without one: stage after stage, each on all microbatches together.
+template <class Stage>
+value one_by_one(Stage stage, const std::vector<value>& w, value xs) {
+  const auto M = xs.shape()[0], B = xs.shape()[1], T = xs.shape()[2], D = xs.shape()[3];
+  value x = reshape(xs, {M * B, T, D});
+  for (std::int64_t s = 0; s < w[0].shape()[0]; ++s) {
     std::vector<value> own;
     for (const value& all : w) {
       std::vector<std::int64_t> first(static_cast<std::size_t>(all.rank()), 0), last(all.shape().begin(), all.shape().end());
@@ -89,9 +87,16 @@ inline dynamic::program train_layers(const dynamic::mesh& m, const pipeline_size
       last[0] = s + 1;
       own.push_back(reshape(slice(all, first, last), std::vector<std::int64_t>(last.begin() + 1, last.end())));
     }
-    x = layer(b, own, x, anywhere);
+    x = stage(own, x);
   }
-  const value loss = mean_of_squares(x, reshape(targets, {n.microbatches * B, T, D}));
+  return reshape(x, {M, B, T, D});
+}
+inline dynamic::program train_one_by_one(const dynamic::mesh& m, const pipeline_sizes& n) {
+  const placement anywhere{.tokens = {"", "", ""}};
+  dynamic::builder b(m);
+  const auto [xs, targets, w] = inputs_of_stages(b, n, anywhere, "");
+  const auto stage = [&](const std::vector<value>& own, value x) { return layer(b, own, x, anywhere); };
+  const value loss = mean_of_squares(one_by_one(stage, w, xs), targets);
   return descend_by(b, loss, w, grad(loss, w));
 }
 
