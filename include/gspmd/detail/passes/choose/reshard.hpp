@@ -342,7 +342,7 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const network_rates& ne
   reshard_step step;
   step.to = from;
   if (from == to) return step;
-  if ((to.partial & ~from.partial) != 0) {  // the last step; nothing is sent
+  if (mesh.size_of(to.partial & ~from.partial) > 1) {  // the last step; nothing is sent
     sharding whole = to;
     whole.partial &= from.partial;
     if (whole.partial == 0) whole.reduced_by = from.partial == 0 ? from.reduced_by : monoid::add;
