@@ -113,6 +113,8 @@ std::vector<entry> all_entries() {
             between_stages_bytes(large_stages, 2)),
       piped("pipeline, GPipe, with TP", {{"stage", 4}, {"model", 2}}, pipeline_tensor_parallel,
             pipeline_tensor_parallel_bytes(large_stages, 2), between_stages_bytes(large_stages, 1)),
+      piped("the same with sequence parallel", {{"stage", 4}, {"model", 2}}, pipeline_sequence_parallel,
+            pipeline_sequence_parallel_bytes(large_stages, 2), between_stages_bytes(large_stages, 2)),
       std::move(of_all),
       other("experts", one_axis, expert_parallel, few_experts, experts, expert_parallel_bytes(experts, 8)),
       other("experts with FSDP", {{"data", 2}, {"expert", 4}}, expert_parallel_fully_sharded, few_experts, many_tokens,

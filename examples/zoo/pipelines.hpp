@@ -141,4 +141,17 @@ inline double pipeline_tensor_parallel_bytes(const pipeline_sizes& n, int model)
          all_gather_bytes(microbatches * a, stages) + loss_bytes(stages);
 }
 
+/// With sequence parallelism: between stages, and between the halves of a layer, tokens are split over `model` too.
+inline dynamic::program pipeline_sequence_parallel(const dynamic::mesh& m, const pipeline_sizes& n) {
+  return train_by_gpipe(
+      m, n, {.tokens = {"", "model", ""}, .weights = by_heads(""), .read = {"", "", ""}, .hidden = {"", "", "model"}});
+}
+/// Each all_reduce is an all_gather and a reduce_scatter, and stages send a part each (Narayanan et al. 2021, 4.1).
+inline double pipeline_sequence_parallel_bytes(const pipeline_sizes& n, int model) {
+  const auto stages = static_cast<double>(n.stages), microbatches = static_cast<double>(n.microbatches);
+  const double a = token_bytes(n.layer), ticks = microbatches + stages - 1;
+  return between_stages_bytes(n, model) + 6 * ticks * (all_gather_bytes(a, model) + reduce_scatter_bytes(a, model)) +
+         2 * reduce_scatter_bytes(microbatches * a / model, stages) + loss_bytes(stages * model);
+}
+
 }  // namespace zoo
