@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "closed_forms.hpp"
+#include "ring.hpp"
 #include "transformer.hpp"
 
 /// The layouts of the field for a Transformer layer. Each has a function that is the way to write it, and beside it what a device sends by the
@@ -124,9 +125,31 @@ inline double context_parallel_bytes(const layer_sizes& n, int data, int context
          all_reduce_bytes(weight_bytes(n), data * context) + loss_bytes(data * context);
 }
 
+/// Ring attention: keys and values stay with their tokens too, and go round the devices of `context`.
+inline placement by_ring(const std::string& data, const std::string& context) {
+  const names by_row{data, "", context, ""};
+  return {.tokens = {data, context, ""}, .queries = by_row, .keys = by_row, .mixed = by_row, .attend = ring_attention};
+}
+inline dynamic::program ring_context_parallel(const dynamic::mesh& m, const layer_sizes& n) {
+  return train(m, n, by_ring("data", "context"));
+}
+/// Liu et al. 2023, "Ring attention", 3: each part of the keys and values goes to all other devices, and so do their gradients; as much as an
+/// all_gather and a reduce_scatter.
+inline double ring_bytes(const layer_sizes& n, int data, int context) {
+  return 4 * (context - 1) * token_bytes(n) / (data * context);
+}
+inline double ring_context_parallel_bytes(const layer_sizes& n, int data, int context) {
+  return ring_bytes(n, data, context) + all_reduce_bytes(weight_bytes(n), data * context) + loss_bytes(data * context);
+}
+
 /// With weights that are split over all devices: both axes are one for them.
 inline dynamic::program context_parallel_fully_sharded(const dynamic::mesh& m, const layer_sizes& n) {
   placement where = by_context("data", "context");
+  where.weights = by_width("data,context");
+  return train(m, n, where);
+}
+inline dynamic::program ring_fully_sharded(const dynamic::mesh& m, const layer_sizes& n) {
+  placement where = by_ring("data", "context");
   where.weights = by_width("data,context");
   return train(m, n, where);
 }

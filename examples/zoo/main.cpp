@@ -17,6 +17,8 @@
 
 #include "layouts.hpp"
 #include "others.hpp"
+#include "pipelines.hpp"
+#include "six_axes.hpp"
 
 namespace zoo {
 namespace {
@@ -30,6 +32,9 @@ struct entry {
   std::function<dynamic::program(const dynamic::mesh&, bool is_large)> plan;
   double bytes;
   std::int32_t indices = 1;  // of a small run: integers are smaller than this
+  // The same step on one device, where that is not this plan on axes of one device.
+  std::function<dynamic::program(const dynamic::mesh&)> alone = {};  // it gets such axes
+  double permuted = -1;  // what goes from neighbour to neighbour of these bytes, where that is checked too
 };
 
 // A plan sends what the closed form says, or less: gradients that are reduced in parts, say, or a gather that is saved. What is far less is no
@@ -38,9 +43,19 @@ constexpr double least_ratio = 0.8, most_ratio = 1.001, most_difference = 1e-5;
 
 constexpr layer_sizes small{8, 16, 16, 8, 64}, large{8, 2048, 4096, 32, 16384};
 
-entry layer(const char* name, axes devices, dynamic::program (*step)(const dynamic::mesh&, const layer_sizes&), double bytes) {
-  return {name, std::move(devices), [step](const dynamic::mesh& m, bool is_large) { return step(m, is_large ? large : small); },
-          bytes};
+constexpr pipeline_sizes small_stages{{2, 16, 16, 8, 64}, 4, 6}, large_stages{{2, 2048, 4096, 32, 16384}, 4, 8};
+
+entry layer(const char* name, axes devices, dynamic::program (*step)(const dynamic::mesh&, const layer_sizes&), double bytes,
+            double permuted = -1) {
+  return {name,
+          std::move(devices),
+          [step](const dynamic::mesh& m, bool is_large) { return step(m, is_large ? large : small); },
+          bytes,
+          1,
+          [](const dynamic::mesh&) {
+            return data_parallel(dynamic::mesh({{"data", 1}}), small);
+          },
+          permuted};
 }
 template <class Sizes>
 entry other(const char* name, axes devices, dynamic::program (*step)(const dynamic::mesh&, const Sizes&), const Sizes& of_small,
@@ -49,14 +64,33 @@ entry other(const char* name, axes devices, dynamic::program (*step)(const dynam
           [=](const dynamic::mesh& m, bool is_large) { return step(m, is_large ? of_large : of_small); }, bytes, indices};
 }
 
+entry piped(const char* name, axes devices, dynamic::program (*step)(const dynamic::mesh&, const pipeline_sizes&), double bytes,
+            double permuted) {
+  return {name,
+          std::move(devices),
+          [step](const dynamic::mesh& m, bool is_large) { return step(m, is_large ? large_stages : small_stages); },
+          bytes,
+          1,
+          [](const dynamic::mesh& m) { return train_one_by_one(m, small_stages); },
+          permuted};
+}
+
 std::vector<entry> all_entries() {
   const axes eight{{"data", 8}}, hybrid{{"replica", 2}, {"shard", 4}}, megatron{{"data", 2}, {"model", 4}};
   const axes cube{{"replica", 2}, {"shard", 2}, {"model", 2}}, sequence{{"data", 2}, {"sequence", 4}};
   const axes context{{"data", 2}, {"context", 4}}, one_axis{{"d", 8}}, space{{"data", 2}, {"space", 4}};
+  const axes stages{{"stage", 4}, {"data", 2}};
   const moe::sizes few_experts{8, 16, 8, 6, 16, 32}, experts{8, 2048, 64, 64, 4096, 16384};
   const moe::sizes many_tokens{64, 2048, 8, 512, 4096, 16384};
   const table_sizes few_rows{16, 8, 32, 8, 5}, rows{16384, 32, 1'000'000, 128, 13};
   const image_sizes small_images{4, 16, 3, 4}, images{16, 1024, 32, 64};
+  const axes six{{"stage", 2}, {"replica", 2}, {"shard_of_experts", 2}, {"shard_in_experts", 2}, {"context", 2}, {"model", 2}};
+  const six_axes_sizes few_axes{{{8, 8, 16, 2, 8}, 2, 3}, 4, 3, 2}, all_axes{{{8, 2048, 4096, 32, 4096}, 2, 8}, 16, 128, 2};
+  entry of_all = other(
+      "all six axes", six, +[](const dynamic::mesh& m, const six_axes_sizes& n) { return six_axes(m, n); }, few_axes, all_axes,
+      six_axes_bytes(all_axes, 2, 2, 2, 2, 2));
+  of_all.permuted = between_stages_bytes(all_axes.layers, 16);
+  of_all.alone = [=](const dynamic::mesh& m) { return six_axes(m, few_axes, false); };
   return {
       layer("data parallel", eight, data_parallel, data_parallel_bytes(large, 8)),
       layer("ZeRO-1", eight, zero_1, zero_2_bytes(large, 8)),
@@ -69,6 +103,19 @@ std::vector<entry> all_entries() {
       layer("Ulysses", sequence, ulysses, ulysses_bytes(large, 2, 4)),
       layer("context parallel, keys gathered", context, context_parallel, context_parallel_bytes(large, 2, 4)),
       layer("the same with FSDP", context, context_parallel_fully_sharded, context_parallel_fully_sharded_bytes(large, 2, 4)),
+      layer("context parallel by a ring", context, ring_context_parallel, ring_context_parallel_bytes(large, 2, 4),
+            ring_bytes(large, 2, 4)),
+      layer("the same with FSDP", context, ring_fully_sharded, context_parallel_fully_sharded_bytes(large, 2, 4),
+            ring_bytes(large, 2, 4)),
+      piped("pipeline, 1F1B, data parallel", stages, pipeline_data_parallel, pipeline_data_parallel_bytes(large_stages, 2),
+            between_stages_bytes(large_stages, 2)),
+      piped("pipeline, 1F1B, with FSDP", stages, pipeline_fully_sharded, pipeline_fully_sharded_bytes(large_stages, 2),
+            between_stages_bytes(large_stages, 2)),
+      piped("pipeline, GPipe, with TP", {{"stage", 4}, {"model", 2}}, pipeline_tensor_parallel,
+            pipeline_tensor_parallel_bytes(large_stages, 2), between_stages_bytes(large_stages, 1)),
+      piped("the same with sequence parallel", {{"stage", 4}, {"model", 2}}, pipeline_sequence_parallel,
+            pipeline_sequence_parallel_bytes(large_stages, 2), between_stages_bytes(large_stages, 2)),
+      std::move(of_all),
       other("experts", one_axis, expert_parallel, few_experts, experts, expert_parallel_bytes(experts, 8)),
       other("experts with FSDP", {{"data", 2}, {"expert", 4}}, expert_parallel_fully_sharded, few_experts, many_tokens,
             expert_parallel_fully_sharded_bytes(many_tokens, 2, 4)),
@@ -95,7 +142,8 @@ std::vector<std::byte> numbers(dtype type, std::int64_t count, std::size_t input
 double largest_difference(const entry& e) {
   axes alone = e.devices;
   for (auto& a : alone) a.size = 1;
-  const auto split = e.plan(dynamic::mesh(e.devices), false), whole = e.plan(dynamic::mesh(alone), false);
+  const auto split = e.plan(dynamic::mesh(e.devices), false);
+  const auto whole = e.alone ? e.alone(dynamic::mesh(alone)) : e.plan(dynamic::mesh(alone), false);
   std::vector<std::vector<std::byte>> inputs;
   std::vector<const void*> pointers;
   for (std::size_t k = 0; k < whole.input_count(); ++k) {
@@ -121,7 +169,8 @@ double largest_difference(const entry& e) {
 
 int run() {
   std::printf(
-      "A training step of one layer on 8 devices. Bytes: what one device sends, planned for %lld sequences of %lld tokens of "
+      "A training step of one layer on 8 devices, of a layer on each stage of pipelines, all six axes on 64. Bytes: what one "
+      "device sends, planned for %lld sequences of %lld tokens of "
       "%lld numbers (experts, tables and images: others.hpp), beside the closed form. Difference: of the step on threads, at a "
       "small size, from one device, relative.\n\n",
       static_cast<long long>(large.batch), static_cast<long long>(large.tokens), static_cast<long long>(large.width));
@@ -133,7 +182,9 @@ int run() {
     const double ratio = bytes / e.bytes, apart = largest_difference(e);
     std::string mesh;
     for (const auto& a : e.devices) mesh += (mesh.empty() ? "" : ", ") + a.name + ' ' + std::to_string(a.size);
-    const bool is_right = apart <= most_difference && ratio >= least_ratio && ratio <= most_ratio;
+    const auto permuted = static_cast<double>(p.traffic().in(collective_kind::collective_permute).bytes);
+    const bool is_right = apart <= most_difference && ratio >= least_ratio && ratio <= most_ratio &&
+                          (e.permuted < 0 || std::abs(permuted - e.permuted) < 1);
     wrong += !is_right;
     std::printf("| %s | %s | %.1f | %.1f | %.3f | %.0f | %.0e%s |\n", e.name, mesh.c_str(), bytes * 1e-6, e.bytes * 1e-6, ratio,
                 static_cast<double>(p.peak_bytes_per_device()) * 1e-6, apart, is_right ? "" : " WRONG");

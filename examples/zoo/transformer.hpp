@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,6 +39,7 @@ struct placement {
   // [B,N,T,K]: what attention reads, values like keys, and its answers; empty: likewise
   names queries = {}, keys = {}, mixed = {};
   std::optional<weight_names> gradients = {}, momenta = {};  // nothing: as follows from the rest, and like the weights
+  value (*attend)(value, value, value) = [](value q, value k, value v) { return attention(q, k, v); };
 };
 
 /// The bytes of the layer's weights.
@@ -52,38 +55,43 @@ inline value normalised(value x) {
   return centred * wide(rsqrt(mean(centred * centred, 2) + 1e-5));
 }
 
-/// Inputs: x and what the layer should answer, [B,T,D]; six weights and their momenta. Outputs: the loss, the gradient by x for the layer
-/// before, six weights and their momenta.
-inline dynamic::program train(const dynamic::mesh& m, const layer_sizes& n, const placement& where) {
-  dynamic::builder b(m);
+inline const names& of_weight(const weight_names& w, std::size_t k) {
+  return k < 3 ? w.heads : k == 3 ? w.answers : k == 4 ? w.in : w.out;
+}
+/// The six weights, as inputs, each as `changed` makes it of that of one layer.
+template <class Changed = std::identity>
+std::vector<value> inputs(dynamic::builder& b, const layer_sizes& n, const weight_names& w, Changed changed = {}) {
   const auto [B, T, D, N, F] = n;
-  const std::int64_t K = D / N;
-  const auto placed = [&](value v, const names& sharding) { return sharding.empty() ? v : b.reshard(v, sharding); };
-  const auto inputs = [&](const weight_names& w) {
-    const auto in = [&](std::vector<std::int64_t> shape, const names& sharding) {
-      return b.input(dynamic::in<float>(std::move(shape), sharding));
-    };
-    std::vector<value> all;
-    for (int k = 0; k < 3; ++k) all.push_back(in({D, N, K}, w.heads));
-    all.push_back(in({N, K, D}, w.answers));
-    all.push_back(in({D, F}, w.in));
-    all.push_back(in({F, D}, w.out));
-    return all;
-  };
-  const value x = b.input(dynamic::in<float>({B, T, D}, where.tokens));
-  const value target = b.input(dynamic::in<float>({B, T, D}, where.tokens));
-  const auto w = inputs(where.weights);
-  const auto momenta = inputs(where.momenta.value_or(where.weights));
+  const std::vector<std::int64_t> heads{D, N, D / N}, answers{N, D / N, D},
+      shapes[]{heads, heads, heads, answers, {D, F}, {F, D}};
+  std::vector<value> all;
+  for (std::size_t k = 0; k < 6; ++k) all.push_back(b.input(changed(dynamic::in<float>(shapes[k], of_weight(w, k)))));
+  return all;
+}
 
+/// What the layer makes of x, [B,T,D].
+inline value layer(dynamic::builder& b, const std::vector<value>& w, value x, const placement& where) {
+  const auto placed = [&](value v, const names& sharding) { return sharding.empty() ? v : b.reshard(v, sharding); };
   const value in = placed(normalised(x), where.read);
   const value q = placed(einsum<"btd,dnk->bntk">(in, w[0]), where.queries);
   const value k = placed(einsum<"btd,dnk->bntk">(in, w[1]), where.keys);
   const value v = placed(einsum<"btd,dnk->bntk">(in, w[2]), where.keys);
-  const value mixed = placed(attention(q, k, v), where.mixed);
+  const value mixed = placed(where.attend(q, k, v), where.mixed);
   const value attended = b.reshard(x + einsum<"bntk,nkd->btd">(mixed, w[3]), where.tokens);
   const value wide = einsum<"btd,df->btf">(placed(normalised(attended), where.read), w[4]);
   const value hidden = relu(placed(wide, where.hidden));
-  const value y = b.reshard(attended + einsum<"btf,fd->btd">(hidden, w[5]), where.tokens);
+  return b.reshard(attended + einsum<"btf,fd->btd">(hidden, w[5]), where.tokens);
+}
+
+/// Inputs: x and what the layer should answer, [B,T,D]; six weights and their momenta. Outputs: the loss, the gradient by x for the layer
+/// before, six weights and their momenta.
+inline dynamic::program train(const dynamic::mesh& m, const layer_sizes& n, const placement& where) {
+  dynamic::builder b(m);
+  const value x = b.input(dynamic::in<float>({n.batch, n.tokens, n.width}, where.tokens));
+  const value target = b.input(dynamic::in<float>({n.batch, n.tokens, n.width}, where.tokens));
+  const auto w = inputs(b, n, where.weights);
+  const auto momenta = inputs(b, n, where.momenta.value_or(where.weights));
+  const value y = layer(b, w, x, where);
 
   const value difference = y - target;
   const value loss = mean(difference * difference);
@@ -95,7 +103,7 @@ inline dynamic::program train(const dynamic::mesh& m, const layer_sizes& n, cons
   std::vector<value> next;
   for (std::size_t i = 0; i < w.size(); ++i) {
     value g = gradients[i];
-    if (const auto& of = where.gradients) g = b.reshard(g, i < 3 ? of->heads : i == 3 ? of->answers : i == 4 ? of->in : of->out);
+    if (const auto& of = where.gradients) g = b.reshard(g, of_weight(*of, i));
     next.push_back(next_value(momenta[i], 0.9 * momenta[i] + g));
     b.output(next_value(w[i], w[i] - 0.1 * next.back()));
   }

@@ -273,6 +273,25 @@ TEST_CASE("1F1B keeps as much of any batch, GPipe all its microbatches") {
   CHECK(all_of_more - more == doctest::Approx(32 + 1 - (4 + 1)).epsilon(0.15));
 }
 
+TEST_CASE("stages that take turns hold one sum of the gradients of their weights") {
+  const auto peak = [](const auto& schedule, std::int64_t data) {
+    constexpr std::int64_t D = 64;
+    const auto f = [=](value w, value x, value t) {
+      const auto [loss, dw, dx] = pipeline_step<"stage">(layer, squares, schedule)(w, x, t);
+      return std::tuple{loss, w - 0.5 * dw};
+    };
+    const auto xs = dynamic::in<double>({schedule.microbatches, 4 * data, D}, {"", "data", ""});
+    const auto p =
+        dynamic::compile(f, dynamic::mesh({{"stage", static_cast<int>(schedule.stages)}, {"data", static_cast<int>(data)}}),
+                         dynamic::in<double>({schedule.stages, D, D}, {"stage", "", ""}), xs, xs);
+    return static_cast<double>(p.peak_bytes_per_device()) / static_cast<double>(D * D * 8);  // in weights
+  };
+  // Two of its ticks have each a backward pass, whose gradient it holds beside that sum, where one has of GPipe.
+  for (const std::int64_t data : {1, 2})
+    for (const std::int64_t stages : {2, 4})
+      CHECK(peak(one_forward_one_backward{stages, 2 * stages}, data) < peak(gpipe{stages, 2 * stages}, data) + 1);
+}
+
 TEST_CASE("layers of a stage that are computed again keep what is between them, and the values of one") {
   constexpr std::int64_t S = 2, M = 4, rows = 256, D = 8, F = 64, each = 6;
   const auto wide = [](std::tuple<value, value> w, value x) {

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include <gspmd/comm/threads.hpp>
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/pipeline.hpp>
@@ -32,17 +33,19 @@ list numbers(std::int64_t n, double scale, int seed) {
   for (std::int64_t i = 0; i < n; ++i) x.push_back(scale * static_cast<double>((i * 7 + seed) % 11 - 5));
   return x;
 }
-std::vector<list> run_all(const dynamic::program& p, const std::vector<list>& inputs) {
+template <class Backend>
+std::vector<list> run_on(Backend backend, const dynamic::program& p, const std::vector<list>& inputs) {
   std::vector<const void*> given;
   for (const auto& x : inputs) given.push_back(x.data());
   std::vector<list> found;
-  for (const auto& r : p.run_pointers(simulated{}, given)) {
+  for (const auto& r : p.run_pointers(backend, given)) {
     std::int64_t n = 1;
     for (const auto e : r.shape) n *= e;
     found.emplace_back(r.template data<double>(), r.template data<double>() + n);
   }
   return found;
 }
+std::vector<list> run_all(const dynamic::program& p, const std::vector<list>& inputs) { return run_on(simulated{}, p, inputs); }
 void check_alike(const std::vector<list>& got, const std::vector<list>& want) {
   REQUIRE(got.size() == want.size());
   for (std::size_t k = 0; k < want.size(); ++k) {
@@ -461,4 +464,72 @@ TEST_CASE("mistakes in pipelines are one sentence") {
     }
   };
   holds(thrown(backward_first{}), "stage 0 waits for a pass that waits for it");
+}
+
+TEST_CASE("between stages activations lie over all axes, where a stage returns them so: each message is that much shorter") {
+  // Of a stage the hidden units are split over `model`; x comes and goes whole along it, or split by features.
+  const auto stage_with = [](bool is_split) {
+    return [=](std::tuple<value, value> w, value x) {
+      const value h = tanh(einsum<"bd,df->bf">(x, std::get<0>(w)));
+      const value y = x + einsum<"bf,fd->bd">(h, std::get<1>(w));
+      return is_split ? reshard(y, split<"data", "model">{}) : reshard(y, split<"data", _>{});
+    };
+  };
+  const auto squares = [](value y, value t) { return mean((y - t) * (y - t)); };
+  for (const std::int64_t rows : {4, 3})
+    for (const std::int64_t D : {8, 5}) {
+      CAPTURE(rows);
+      CAPTURE(D);
+      constexpr std::int64_t S = 2, M = 3, F = 6;
+      const std::vector<list> inputs{numbers(S * D * F, 0.1, 3), numbers(S * F * D, 0.1, 1), numbers(M * rows * D, 0.3, 5),
+                                     numbers(M * rows * D, 0.2, 2)};
+      const auto on = [&](const auto& f, const dynamic::mesh& m, bool is_piped) {
+        const std::string s = is_piped ? "stage" : "", d = is_piped ? "data" : "", t = is_piped ? "model" : "";
+        return dynamic::compile(f, m, f64({S, D, F}, {s, "", t}), f64({S, F, D}, {s, t, ""}), f64({M, rows, D}, {"", d, ""}),
+                                f64({M, rows, D}, {"", d, ""}));
+      };
+      const auto by_gpipe = [&](bool is_split) {
+        return [=](value up, value down, value x, value t) {
+          const std::tuple w{up, down};
+          const value loss = squares(pipeline<"stage">(stage_with(is_split), gpipe{S, M})(w, x), t);
+          const auto [du, dd] = grad(loss, w);
+          return std::tuple{loss, du, dd};
+        };
+      };
+      const auto by_1f1b = [&](bool is_split) {
+        return [=](value up, value down, value x, value t) {
+          const auto [loss, dw, dx] =
+              pipeline_step<"stage">(stage_with(is_split), squares, one_forward_one_backward{S, M})(std::tuple{up, down}, x, t);
+          return std::tuple{loss, std::get<0>(dw), std::get<1>(dw)};
+        };
+      };
+      const auto one_after_the_other = [=](value up, value down, value x, value t) {
+        value h = reshape(x, {M * rows, D});
+        for (std::int64_t s = 0; s < S; ++s) {
+          const value u = reshape(slice(up, {s, 0, 0}, {s + 1, D, F}), {D, F});
+          h = h + einsum<"bf,fd->bd">(tanh(einsum<"bd,df->bf">(h, u)), reshape(slice(down, {s, 0, 0}, {s + 1, F, D}), {F, D}));
+        }
+        const value loss = squares(h, reshape(t, {M * rows, D}));
+        const auto [du, dd] = grad(loss, std::tuple{up, down});
+        return std::tuple{loss, du, dd};
+      };
+      const auto expected = run_all(on(one_after_the_other, dynamic::mesh({{"one", 1}}), false), inputs);
+      const dynamic::mesh pod({{"stage", 2}, {"data", 2}, {"model", 2}});
+      const auto check = [&](const auto& of, std::int64_t messages) {
+        const auto whole = on(of(false), pod, true), split = on(of(true), pod, true);
+        const std::int64_t own_rows = (rows + 1) / 2;
+        const auto sent = [&](const dynamic::program& p) { return p.traffic().in(collective_kind::collective_permute); };
+        CHECK(permutes(whole) == messages);
+        CHECK(permutes(split) == messages);
+        CHECK(sent(whole).bytes == messages * own_rows * D * 8);
+        CHECK(sent(split).bytes == messages * own_rows * ((D + 1) / 2) * 8);
+        return std::pair{whole, split};
+      };
+      const auto [whole, split] = check(by_gpipe, 2 * (M + S - 1));
+      check_alike(run_all(whole, inputs), expected);
+      check_alike(run_all(split, inputs), expected);
+      const auto [whole_step, split_step] = check(by_1f1b, M + S - 1);  // two stages take turns: one message for both ways
+      check_alike(run_on(threads{}, whole_step, inputs), expected);
+      check_alike(run_on(threads{}, split_step, inputs), expected);
+    }
 }

@@ -132,7 +132,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
       return this->zeros(g, v.type(), shape);
     };
     const auto zeros_of = [&](value v) { return this->zeros(g, v.type(), v.shape()); };
-    using sums_of_loop = std::vector<value>;  // the loss and the gradients by weights, for each tick of a trip
+    using sums_of_loop = std::vector<value>;  // the loss and the gradients by weights
     sums_of_loop none{this->zeros(g, type, {})}, sums;
     for (const value& w : leaves_of(mine)) none.push_back(zeros_of(w));
     Data dxs = leaf_by_leaf(xs, zeros_of), held = leaf_by_leaf(xs, memory);
@@ -142,8 +142,8 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
         for (const auto& phase : segment.phases) {
           const value first = this->here(trip) * this->here(segment.period());
           const value t = this->here(first) + this->here(segment.begin + number);
-          const auto of_tick = static_cast<std::size_t>(number++) * none.size();
-          if (!g.failed()) tick(g, type, segment, phase, tables, place, t, mine, xs, targets, of_tick, next);
+          ++number;
+          if (!g.failed()) tick(g, type, segment, phase, tables, place, t, mine, xs, targets, next);
         }
         return next;
       };
@@ -156,19 +156,17 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
             },
             held);
       } else {
-        // Each tick of a trip adds to sums of its own, from 0 on: what they are partial over is reduced after the last loop.
-        sums_of_loop zeros;
-        for (std::int64_t p = 0; p < segment.period(); ++p) zeros.insert(zeros.end(), none.begin(), none.end());
+        // From 0 on, in each loop: what the sums are partial over is reduced after the last one.
         const std::tuple<sums_of_loop, Data, Data> after = fori_loop(
             trips,
             [&](value trip, const sums_of_loop& before, const Data& to, const Data& now) {
               return trip_of(trip, {before, to, now});
             },
-            zeros, dxs, held);
+            none, dxs, held);
         const sums_of_loop& added = std::get<0>(after);
         for (std::size_t k = 0; k < added.size(); ++k) {
-          if (sums.size() < none.size()) sums.push_back(added[k]);
-          else sums[k % none.size()] = this->here(sums[k % none.size()]) + this->here(added[k]);
+          if (k == sums.size()) sums.push_back(added[k]);
+          else sums[k] = this->here(sums[k]) + this->here(added[k]);
         }
         dxs = std::get<1>(after);
         held = std::get<2>(after);
@@ -188,7 +186,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
   template <class Weights, class Data, class Targets>
   constexpr void tick(graph& g, dtype type, const tick_segment& segment, const tick_segment::phase& phase,
                       const looked_up& tables, value place, value t, const Weights& mine, const Data& xs, const Targets& targets,
-                      std::size_t first_sum, std::tuple<std::vector<value>, Data, Data>& carried) const {
+                      std::tuple<std::vector<value>, Data, Data>& carried) const {
     const location line = this->at;
     const auto here = [line](auto x) { return operand(x, line); };
     const std::int64_t stages = this->schedule.stages, rounds = this->schedule.rounds;
@@ -229,9 +227,10 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
           microbatch);
       if (g.failed()) return;
       sent = dx;
-      sums[first_sum] = here(sums[first_sum]) + here(own);
+      sums[0] = here(sums[0]) + here(own);
+      std::size_t sum = 0;
       for (const value& more : leaves_of(dw)) {
-        value& all = sums[++first_sum];
+        value& all = sums[++sum];
         if (rounds == 1) all = here(all) + here(more);
         else all = made(add_dynamic_update<add_row_op>(g, all.id(), more.id(), round.id(), line), all);
       }

@@ -271,10 +271,11 @@ class chooser {
   }
   /// A sum that a loop only adds to stays partial with what it adds.
   constexpr operator_use choose_with_sums(operator_chooser& of_operators, int i, const node& n, const op_rule& rule) {
-    const int k = operand_summed_up(known_.program, known_.uses, i);
-    if (k < 0 || !is_added_partial(i, n, k)) return of_operators.choose(i, n, rule);
-    const int carry = n.operands[k];
+    const auto [carry, k] = summed_up_by(known_.program, known_.uses, i);
+    if (k < 0) return of_operators.choose(i, n, rule);
     sharding& layout = state_.book.values[state_.book.first_of(carry)].layout;
+    if (n.operands[k] != carry && layout.partial != 0) return with_one_more_term(n, rule, k, operand_added_to(n, k), layout);
+    if (n.operands[k] != carry || !is_added_partial(i, n, k)) return of_operators.choose(i, n, rule);
     layout.partial = state_.book.layout_of(state_.book.last_of(n.operands[operand_added_to(n, k)])).partial;
     layout.reduced_by = monoid::add;
     state_.table.nodes[carry].result = layout;
@@ -283,6 +284,16 @@ class chooser {
     layout.partial = 0;
     state_.table.nodes[carry].result = layout;
     return of_operators.choose(i, n, rule);
+  }
+  /// What is added to a sum that is partial already is partial too: where it is whole one device has it, and the others have zeros.
+  [[nodiscard]] constexpr operator_use with_one_more_term(const node& n, const op_rule& rule, int k, int added,
+                                                          const sharding& sum) const {
+    operator_use use = use_of(known_, n, rule, to_factors(known_.mesh, rule, rule.operand(k), sum.splits), {});
+    for (sharding* const of : {&use.wanted[k], &use.wanted[added], &use.result}) {
+      of->partial = sum.partial;
+      of->reduced_by = monoid::add;
+    }
+    return use;
   }
   /// Whether what is added to such a sum is partial, and lies as the sum does.
   [[nodiscard]] constexpr bool is_added_partial(int i, const node& n, int k) const {

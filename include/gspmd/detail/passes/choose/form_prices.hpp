@@ -69,13 +69,14 @@ struct form_prices {
     const int root = book.root_of(i);
     const node& n = at(root);
     priced_form best;
-    for (int v = book.first_of(i); v >= 0; v = book.values[v].next) {
-      const sharding& layout = book.values[v].layout;
-      if (layout == wanted) return {v, {}};
-      if ((wanted.partial & ~layout.partial) != 0) continue;
-      const auto price = price_of_reshard(mesh, net(), n.shape, layout, wanted, bytes_of(n.type));
-      if (best.value < 0 || price.is_less_than(best.price)) best = {v, price};
-    }
+    for (const bool is_whole : {false, true})  // made partial only where no form is
+      for (int v = best.value < 0 ? book.first_of(i) : -1; v >= 0; v = book.values[v].next) {
+        const sharding& layout = book.values[v].layout;
+        if (layout == wanted) return {v, {}};
+        if (((wanted.partial & ~layout.partial) != 0) != is_whole) continue;
+        const auto price = price_of_reshard(mesh, net(), n.shape, layout, wanted, bytes_of(n.type));
+        if (best.value < 0 || price.is_less_than(best.price)) best = {v, price};
+      }
     if (best.value < 0 || best.price.bytes == 0 || !facts_of(n.op).is_made_again(n)) return best;
     sharding operand;
     if (wanted.partial != 0 || !is_made_from(program, mesh, n, wanted, operand)) return best;

@@ -58,6 +58,12 @@ class form_walk {
   constexpr int bring(int i, const sharding& wanted, const purpose& why) {
     const reshard_path way = client_.next_path(i, wanted);
     const int level = book_.level_of(graph_, i);
+    if (way.from < 0 && wanted.partial != 0) {
+      sharding whole = wanted;
+      whole.partial = 0;
+      bring(i, whole, why);
+      return bring(i, wanted, why);
+    }
     if (way.from < 0) {
       const int root = book_.root_of(i);
       const node& n = at(root);

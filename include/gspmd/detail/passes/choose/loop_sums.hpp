@@ -24,19 +24,39 @@ constexpr int operand_added_to(const node& n, int k) {
   return added;
 }
 
-/// The operand of node `i` that is such a sum, of the loop in whose body it stands; -1: none is.
-constexpr int operand_summed_up(const graph& g, const value_uses& uses, int i) {
+/// A sum that a loop only adds to, once in a trip or several times in a row: what carries it, and the operand of a node on its way that is it.
+struct summed_up {
+  int carry = -1, operand = -1;
+};
+/// Returns the sum that node `i` adds to, of the loop in whose body it stands, and only to: g = (g + a) + b.
+constexpr summed_up summed_up_by(const graph& g, const value_uses& uses, int i) {
+  constexpr int most_in_a_row = 4;
   const auto at = [&g](int k) -> const node& { return g.nodes[static_cast<std::size_t>(k)]; };
-  const node& n = at(i);
-  if (n.region < 0 || n.operands.count < 2 || uses.readers(i).size() != 1) return -1;
-  const node& reader = at(uses.readers(i)[0]);
-  if (reader.op != opcode::loop_result || reader.operands[1] != i) return -1;
-  const int carry = reader.operands[0];
-  const node& c = at(carry);
-  if (c.region != n.region || uses.readers(carry).size() != 2 || !is_zero(at(c.operands[0]))) return -1;
-  const int k = n.operands[0] == carry ? 0 : 1, added = n.operands[k] == carry ? operand_added_to(n, k) : -1;
-  return added >= 0 && uses.readers(n.operands[added]).size() == 1 ? k : -1;
+  const int region = at(i).region;
+  if (region < 0) return {};
+  int carry = -1;
+  for (int k = i, steps = 0; carry < 0; ++steps) {
+    if (steps == most_in_a_row || at(k).region != region || at(k).operands.count < 2 || uses.readers(k).size() != 1) return {};
+    const int reader = uses.readers(k)[0];
+    if (at(reader).op != opcode::loop_result) k = reader;
+    else if (at(reader).operands[1] == k) carry = at(reader).operands[0];
+    else return {};
+  }
+  if (at(carry).region != region || uses.readers(carry).size() != 2 || !is_zero(at(at(carry).operands[0]))) return {};
+  for (int sum = carry, steps = 0; steps < most_in_a_row; ++steps) {
+    const auto readers = uses.readers(sum);
+    const int k = readers[at(readers[0]).op == opcode::loop_result ? readers.size() - 1 : 0];
+    const node& n = at(k);
+    if (n.op == opcode::loop_result || (sum != carry && readers.size() != 1)) return {};
+    const int operand = n.operands.count > 0 && n.operands[0] == sum ? 0 : 1;
+    const int added = n.region == region && n.operands.count > 1 ? operand_added_to(n, operand) : -1;
+    if (added < 0 || uses.readers(n.operands[added]).size() != 1) return {};
+    if (k == i) return {carry, operand};
+    sum = k;
+  }
+  return {};
 }
+constexpr int operand_summed_up(const graph& g, const value_uses& uses, int i) { return summed_up_by(g, uses, i).operand; }
 
 /// The operand of a conditional's result in whose place is 0 if the other way is taken; -1: none.
 constexpr int operand_or_zero(const graph& g, const node& n) {
@@ -64,8 +84,7 @@ struct loop_sum {
 constexpr loop_sum sum_of_loop(const form_prices& known, int i, int term = -1, std::size_t steps = shared_sums::most_steps) {
   if (known.book.open.empty() || steps == 0) return {};
   const node& n = known.at(i);
-  if (const int k = operand_summed_up(known.program, known.uses, i); k >= 0) {
-    const int carry = n.operands[k];
+  if (const auto [carry, k] = summed_up_by(known.program, known.uses, i); k >= 0) {
     if (!known.book.has_forms(carry)) return {};  // of an inner loop that is not planned yet
     const auto& splits = known.book.layout_of(known.book.first_of(carry)).splits;
     if (term < 0) return {carry, splits};

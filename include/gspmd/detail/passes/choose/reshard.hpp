@@ -336,13 +336,20 @@ constexpr sharding without_unit_splits(const mesh_shape& mesh, const sharding& s
   return result;
 }
 
-/// The first step of a cheapest path from `from` to `to`, right for any extents. `to` is partial over no axis over which
-/// `from` is not. A slice may be a mere change of name: see same_data.
+/// The first step of a cheapest path from `from` to `to`, right for any extents. A slice may be a mere change of name: see same_data.
 constexpr reshard_step next_step(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& from,
                                  const sharding& to, std::int64_t bytes_per_elem) {
   reshard_step step;
   step.to = from;
   if (from == to) return step;
+  if (mesh.size_of(to.partial & ~from.partial) > 1) {  // the last step; nothing is sent
+    sharding whole = to;
+    whole.partial &= from.partial;
+    if (whole.partial == 0) whole.reduced_by = from.partial == 0 ? from.reduced_by : monoid::add;
+    step = next_step(mesh, net, global, from, whole, bytes_per_elem);
+    if (step.what == reshard_step::kind::none) step = {reshard_step::kind::terms, to, 0};
+    return step;
+  }
   step.what = reshard_step::kind::slice;
   step.to = to;
   if (same_data(mesh, global, from, to)) return step;
@@ -423,7 +430,7 @@ constexpr reshard_price price_of_reshard(const mesh_shape& mesh, const network_r
     const auto bytes = step_bytes(mesh, global, at, step, bytes_per_elem);
     if (!by_bytes) price.time = add_times(price.time, step_time(mesh, net, global, at, step, bytes));
     price.bytes += bytes;
-    if (step.what != reshard_step::kind::slice) ++price.messages;
+    if (step.what == reshard_step::kind::reduce || step.what == reshard_step::kind::move) ++price.messages;
   });
   if (by_bytes) price.time = net.one_switch.time_of(price.bytes);
   return price;

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gspmd/pipeline.hpp>
+
+#include "layouts.hpp"
+
+/// Layers of a Transformer, one on each stage of a pipeline, and the layouts of layouts.hpp inside of the stages. Inputs: the microbatches and
+/// what they should become, [microbatches,B,T,D]; six weights of all stages, [stages, ...]. Outputs: the loss and the weights after a step of
+/// gradient descent.
+namespace zoo {
+
+/// `layer` is one stage and one microbatch.
+struct pipeline_sizes {
+  layer_sizes layer;
+  std::int64_t stages, microbatches;
+};
+
+inline names behind(const std::string& axis, names sharding) {
+  sharding.insert(sharding.begin(), axis);
+  return sharding;
+}
+inline value mean_of_squares(value y, value target) { return mean((y - target) * (y - target)); }
+
+struct stage_inputs {
+  value xs, targets;
+  std::vector<value> weights;
+};
+inline stage_inputs inputs_of_stages(dynamic::builder& b, const pipeline_sizes& n, const placement& where,
+                                     const std::string& stages = "stage") {
+  const auto [B, T, D, N, F] = n.layer;
+  const auto batch = dynamic::in<float>({n.microbatches, B, T, D}, behind("", where.tokens));
+  const value xs = b.input(batch), targets = b.input(batch);
+  return {xs, targets, inputs(b, n.layer, where.weights, [&](dynamic::input one) {
+            one.shape.insert(one.shape.begin(), n.stages);
+            one.sharding = behind(stages, one.sharding);
+            return one;
+          })};
+}
+inline dynamic::program descend_by(dynamic::builder& b, value loss, const std::vector<value>& w,
+                                   const std::vector<value>& gradients) {
+  b.output(loss);
+  for (std::size_t k = 0; k < w.size(); ++k) b.output(next_value(w[k], w[k] - 0.1 * gradients[k]));
+  return b.compile();
+}
+
+/// 1F1B: a stage goes backward with a microbatch as soon as it can. The weights that it reads, and the sums of their gradients, lie as `read`
+/// says, which may be otherwise than those that it keeps: each is gathered and scattered once in a step, and not in every tick.
+inline dynamic::program train_by_1f1b(const dynamic::mesh& m, const pipeline_sizes& n, const placement& where,
+                                      const weight_names& read) {
+  dynamic::builder b(m);
+  const auto [xs, targets, w] = inputs_of_stages(b, n, where);
+  std::vector<value> gathered;
+  for (std::size_t k = 0; k < w.size(); ++k) gathered.push_back(b.reshard(w[k], behind("stage", of_weight(read, k))));
+  const auto stage = [&](const std::vector<value>& own, value x) { return layer(b, own, x, where); };
+  const one_forward_one_backward schedule{n.stages, n.microbatches};
+  auto [loss, gradients, by_x] = pipeline_step<"stage">(stage, mean_of_squares, schedule)(gathered, xs, targets);
+  for (std::size_t k = 0; k < w.size(); ++k) gradients[k] = b.reshard(gradients[k], behind("stage", of_weight(read, k)));
+  return descend_by(b, loss, w, gradients);
+}
+/// GPipe: all microbatches go forward, then all backward; the loss is computed by all stages.
+inline dynamic::program train_by_gpipe(const dynamic::mesh& m, const pipeline_sizes& n, const placement& where) {
+  dynamic::builder b(m);
+  const auto [xs, targets, w] = inputs_of_stages(b, n, where);
+  const auto stage = [&](const std::vector<value>& own, value x) { return layer(b, own, x, where); };
+  const value ys = pipeline<"stage">(stage, gpipe{n.stages, n.microbatches})(w, xs);
+  const value loss = mean_of_squares(b.reshard(ys, behind("stage", where.tokens)), targets);
+  return descend_by(b, loss, w, grad(loss, w));
+}
+
+/// What `pipeline` computes, without one: stage after stage, each on all microbatches together.
+template <class Stage>
+value one_by_one(Stage stage, const std::vector<value>& w, value xs) {
+  const auto M = xs.shape()[0], B = xs.shape()[1], T = xs.shape()[2], D = xs.shape()[3];
+  value x = reshape(xs, {M * B, T, D});
+  for (std::int64_t s = 0; s < w[0].shape()[0]; ++s) {
+    std::vector<value> own;
+    for (const value& all : w) {
+      std::vector<std::int64_t> first(static_cast<std::size_t>(all.rank()), 0), last(all.shape().begin(), all.shape().end());
+      first[0] = s;
+      last[0] = s + 1;
+      own.push_back(reshape(slice(all, first, last), std::vector<std::int64_t>(last.begin() + 1, last.end())));
+    }
+    x = stage(own, x);
+  }
+  return reshape(x, {M, B, T, D});
+}
+inline dynamic::program train_one_by_one(const dynamic::mesh& m, const pipeline_sizes& n) {
+  const placement anywhere{.tokens = {"", "", ""}};
+  dynamic::builder b(m);
+  const auto [xs, targets, w] = inputs_of_stages(b, n, anywhere, "");
+  const auto stage = [&](const std::vector<value>& own, value x) { return layer(b, own, x, anywhere); };
+  const value loss = mean_of_squares(one_by_one(stage, w, xs), targets);
+  return descend_by(b, loss, w, grad(loss, w));
+}
+
+/// Tokens that stages send on, to the next one and back: a microbatch in each tick of either way. A stage reads as many as there are
+/// microbatches; in the other ticks, one less than stages, it sends what nobody reads.
+inline double between_stages_bytes(const pipeline_sizes& n, int split) {
+  return 2 * static_cast<double>(n.microbatches + n.stages - 1) * token_bytes(n.layer) / split;
+}
+
+inline dynamic::program pipeline_data_parallel(const dynamic::mesh& m, const pipeline_sizes& n) {
+  return train_by_1f1b(m, n, {.tokens = {"data", "", ""}}, {});
+}
+/// Narayanan et al. 2021, "Efficient large-scale language model training", 2.2 and 3.2: tokens between stages, and an all_reduce of the gradients
+/// of a stage, once. The loss is added up along one axis after the other.
+inline double pipeline_data_parallel_bytes(const pipeline_sizes& n, int data) {
+  return between_stages_bytes(n, data) + all_reduce_bytes(weight_bytes(n.layer), data) + loss_bytes(data) +
+         loss_bytes(static_cast<double>(n.stages));
+}
+
+/// Weights are split over the devices that share a stage.
+inline dynamic::program pipeline_fully_sharded(const dynamic::mesh& m, const pipeline_sizes& n) {
+  return train_by_1f1b(m, n, {.tokens = {"data", "", ""}, .weights = by_width("data")}, {});
+}
+/// Grattafiori et al. 2024, "The Llama 3 herd of models", 3.3.2: weights are not let go between microbatches; one all_gather and one
+/// reduce_scatter in a step.
+inline double pipeline_fully_sharded_bytes(const pipeline_sizes& n, int data) {
+  const double w = weight_bytes(n.layer);
+  return between_stages_bytes(n, data) + all_gather_bytes(w, data) + reduce_scatter_bytes(w, data) + loss_bytes(data) +
+         loss_bytes(static_cast<double>(n.stages));
+}
+
+/// Heads and hidden units of a stage are split.
+inline dynamic::program pipeline_tensor_parallel(const dynamic::mesh& m, const pipeline_sizes& n) {
+  return train_by_gpipe(m, n, {.tokens = {"", "", ""}, .weights = by_heads("")});
+}
+/// Two all_reduces of the tokens in a tick forward, and four backward, which computes the stage again. The last stage has the results, which all
+/// take a part of for the loss, and gets their gradients.
+inline double pipeline_tensor_parallel_bytes(const pipeline_sizes& n, int model) {
+  const auto stages = static_cast<double>(n.stages), microbatches = static_cast<double>(n.microbatches);
+  const double a = token_bytes(n.layer), ticks = microbatches + stages - 1;
+  return between_stages_bytes(n, 1) + 6 * ticks * all_reduce_bytes(a, model) + reduce_scatter_bytes(microbatches * a, stages) +
+         all_gather_bytes(microbatches * a, stages) + loss_bytes(stages);
+}
+
+/// With sequence parallelism: between stages, and between the halves of a layer, tokens are split over `model` too.
+inline dynamic::program pipeline_sequence_parallel(const dynamic::mesh& m, const pipeline_sizes& n) {
+  return train_by_gpipe(
+      m, n, {.tokens = {"", "model", ""}, .weights = by_heads(""), .read = {"", "", ""}, .hidden = {"", "", "model"}});
+}
+/// Each all_reduce is an all_gather and a reduce_scatter, and stages send a part each (Narayanan et al. 2021, 4.1).
+inline double pipeline_sequence_parallel_bytes(const pipeline_sizes& n, int model) {
+  const auto stages = static_cast<double>(n.stages), microbatches = static_cast<double>(n.microbatches);
+  const double a = token_bytes(n.layer), ticks = microbatches + stages - 1;
+  return between_stages_bytes(n, model) + 6 * ticks * (all_gather_bytes(a, model) + reduce_scatter_bytes(a, model)) +
+         2 * reduce_scatter_bytes(microbatches * a / model, stages) + loss_bytes(stages * model);
+}
+
+}  // namespace zoo
