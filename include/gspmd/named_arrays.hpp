@@ -197,4 +197,28 @@ class named_arrays {
   std::vector<entry> entries_;
 };
 
+/// The array of a file that holds one, from what named_arrays::add takes: a sharded_array, a shard_view, a number or an array; or a
+/// tensor of a program planned at run time and the shards of this process.
+///
+///     save_npy(comm, "u.npy", u);
+///     save_npy(comm, "u.npy", {program.output(0), {u.data()}});
+class one_array {
+ public:
+  template <class Array>
+    requires(!std::is_same_v<std::remove_cvref_t<Array>, one_array>)
+  one_array(Array&& array) {
+    using plain = std::remove_cvref_t<Array>;
+    static_assert(
+        detail::is_element<plain> || detail::is_whole_array<plain> || detail::is_sharded_array<plain> || detail::is_shard<plain>,
+        "gspmd: this file holds one array: give a sharded_array, a shard_view, an array or a number");
+    list_.add("array", array);
+  }
+  one_array(const dynamic::placed_tensor& where, std::vector<void*> shards) { list_.add("array", where, std::move(shards)); }
+
+  [[nodiscard]] const named_arrays& list() const { return list_; }
+
+ private:
+  named_arrays list_;
+};
+
 }  // namespace gspmd
