@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: checkpoint: add takes a sharded_array, a shard_view, an array, a number or a group of them
+// expect: gspmd: add takes a sharded_array, a shard_view, an array, a number or a group of them
 #include <gspmd/checkpoint.hpp>
 #include <gspmd/gspmd.hpp>
 

@@ -5,8 +5,6 @@
 #include "gspmd/checkpoint.hpp"
 
 #include <csignal>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +14,7 @@
 
 #include "gspmd/comm/mpi.hpp"
 #include "gspmd/comm/simulated.hpp"
+#include "support/common_directory.hpp"
 #include "support/error_of.hpp"
 #include "support/layouts.hpp"
 #include "support/stored_states.hpp"
@@ -23,52 +22,9 @@
 using namespace gspmd;
 using namespace stored_states;
 using caught::contains;
+using namespace common_files;
 
 namespace {
-
-int rank_of(MPI_Comm comm) {
-  int rank = 0;
-  MPI_Comm_rank(comm, &rank);
-  return rank;
-}
-int size_of(MPI_Comm comm) {
-  int size = 0;
-  MPI_Comm_size(comm, &size);
-  return size;
-}
-
-/// A directory for all ranks, which the first one removes when all are at the end.
-struct common_directory {
-  std::optional<test_directory> owned;
-  std::string path;
-  explicit common_directory(const std::string& name) {
-    if (rank_of(MPI_COMM_WORLD) == 0) owned.emplace(name);
-    path = owned ? owned->path : "";
-    int size = static_cast<int>(path.size());
-    MPI_Bcast(&size, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    path.resize(static_cast<std::size_t>(size));
-    MPI_Bcast(path.data(), size, MPI_CHAR, 0, MPI_COMM_WORLD);
-  }
-  ~common_directory() { MPI_Barrier(MPI_COMM_WORLD); }
-};
-
-/// The text of the error that `f` throws, which is to be one on all ranks.
-template <class F>
-std::string error_on_all(F f) {
-  std::string text;
-  try {
-    f();
-  } catch (const error& e) {
-    text = e.what();
-  }
-  std::string first = text;
-  int size = static_cast<int>(first.size());
-  MPI_Bcast(&size, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  first.resize(static_cast<std::size_t>(size));
-  MPI_Bcast(first.data(), size, MPI_CHAR, 0, MPI_COMM_WORLD);
-  CHECK(text == first);
-  return text;
-}
 
 laid_out<double> by_rows(int devices) {
   return {layouts::mesh_of({devices}), layouts::shape_of({9, 5}), layouts::split({{0}, {}})};

@@ -13,7 +13,7 @@
 
 #include <unistd.h>
 
-#include "gspmd/checkpoint.hpp"
+#include "gspmd/sharded_array.hpp"
 
 /// Arrays whose elements say where they are, laid out without a program, and directories to save them to.
 namespace stored_states {
@@ -37,6 +37,12 @@ struct test_directory {
   }
   test_directory(const test_directory&) = delete;
   test_directory& operator=(const test_directory&) = delete;
+};
+
+/// One that is there, for files with names of their own.
+struct test_files : test_directory {
+  explicit test_files(const std::string& name) : test_directory(name) { std::filesystem::create_directories(path); }
+  [[nodiscard]] std::string file(const std::string& name) const { return path + '/' + name; }
 };
 
 inline std::string text_of_file(const std::filesystem::path& file) {

@@ -18,6 +18,7 @@
 #include "support/error_of.hpp"
 #include "support/layouts.hpp"
 #include "support/own_numbers.hpp"
+#include "support/sharding_pairs.hpp"
 #include "support/stored_states.hpp"
 
 namespace {
@@ -120,37 +121,23 @@ TEST_CASE("elements of every type") {
 
 TEST_CASE("every sharding of shapes of rank 0 to 3 on meshes to 6 devices") {
   const test_directory directory("every");
-  struct placed {
-    detail::mesh_shape mesh;
-    detail::sharding layout;
-  };
   std::int64_t step = 0;
-  for (const auto& sizes : std::vector<std::vector<std::int64_t>>{{}, {5}, {1}, {0}, {7, 3}, {2, 9}, {4, 0}, {3, 1, 4}}) {
-    const auto shape = layouts::shape_of(sizes);
-    std::vector<placed> all;
-    for (const auto& axes : layouts::all_meshes(6, 2))
-      for (const auto& s : layouts::all_shardings(layouts::mesh_of(axes), shape.count))
-        all.push_back({layouts::mesh_of(axes), s});
-    for (std::size_t i = 0; i < all.size(); ++i, ++step) {
-      const auto& from = all[i];
-      const auto& to = all[(i * 7 + 3) % all.size()];
-      CAPTURE(layouts::text_of(from.layout, shape.count));
-      CAPTURE(layouts::text_of(to.layout, shape.count));
-      const laid_out<float> a(from.mesh, shape, from.layout), b(to.mesh, shape, to.layout);
-      simulated_communicator ours(static_cast<int>(from.mesh.device_count())), theirs(static_cast<int>(to.mesh.device_count()));
-      auto saved = a.array(ours);
-      a.fill(ours, saved, static_cast<std::uint64_t>(step));
-      checkpoint out, in;
-      out.add("x", saved);
-      out.save(ours, directory.path, step, {.keep = 1, .block_bytes = 1 + step % 23});
-      auto restored = b.array(theirs);
-      b.fill(theirs, restored, 5);
-      in.add("x", restored);
-      REQUIRE(in.restore_latest(theirs, directory.path) == step);
-      REQUIRE(b.wrong(theirs, restored, static_cast<std::uint64_t>(step)) == 0);
-    }
-  }
-  CHECK(checkpoint_steps(directory.path) == std::vector<std::int64_t>{step - 1});
+  layouts::for_all_pairs([&](const auto& from, const auto& to, const detail::extents& shape, std::uint64_t round) {
+    step = static_cast<std::int64_t>(round);
+    const laid_out<float> a(from.mesh, shape, from.layout), b(to.mesh, shape, to.layout);
+    simulated_communicator ours(static_cast<int>(from.mesh.device_count())), theirs(static_cast<int>(to.mesh.device_count()));
+    auto saved = a.array(ours);
+    a.fill(ours, saved, round);
+    checkpoint out, in;
+    out.add("x", saved);
+    out.save(ours, directory.path, step, {.keep = 1, .block_bytes = 1 + step % 23});
+    auto restored = b.array(theirs);
+    b.fill(theirs, restored, 5);
+    in.add("x", restored);
+    REQUIRE(in.restore_latest(theirs, directory.path) == step);
+    REQUIRE(b.wrong(theirs, restored, round) == 0);
+  });
+  CHECK(checkpoint_steps(directory.path) == std::vector<std::int64_t>{step});
 }
 
 TEST_CASE("devices in another order") {

@@ -4,20 +4,13 @@
 // Saves that are killed or run out of room at each of their calls, two of them at once, and every bit of every file changed.
 #include <doctest/doctest.h>
 
-#include <cerrno>
 #include <csignal>
-#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,76 +18,9 @@
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
 #include "support/error_of.hpp"
+#include "support/file_faults.hpp"
 #include "support/layouts.hpp"
 #include "support/stored_states.hpp"
-
-// ---- the calls that change files, counted ----
-
-namespace faults {
-
-enum class fault { none, killed, stopped, full };
-fault kind = fault::none;
-int count = 0, at = 0;
-bool has_no_locks = false;
-
-/// Whether this call is to fail. One that writes has written half of its bytes before, unless it is to go on.
-template <class Half>
-bool is_due(Half half) {
-  if (kind == fault::none || __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST) != at) return false;
-  if (kind != fault::stopped) half();
-  if (kind == fault::killed) kill(getpid(), SIGKILL);
-  if (kind == fault::stopped) raise(SIGSTOP);
-  errno = ENOSPC;
-  return kind == fault::full;
-}
-bool is_due() {
-  return is_due([] {});
-}
-/// Calls `f` with a fault at its call number `n`, from 1; returns whether it had so many.
-template <class F>
-bool with(fault what, int n, F f) {
-  count = 0;
-  at = n;
-  kind = what;
-  f();
-  kind = fault::none;
-  return count >= n;
-}
-
-}  // namespace faults
-
-extern "C" {
-ssize_t write(int file, const void* data, std::size_t size) {
-  if (faults::is_due([&] { static_cast<void>(syscall(SYS_write, file, data, size / 2)); })) return -1;
-  return syscall(SYS_write, file, data, size);
-}
-int fsync(int file) { return faults::is_due() ? -1 : static_cast<int>(syscall(SYS_fsync, file)); }
-int mkdir(const char* path, mode_t mode) noexcept {
-  return faults::is_due() ? -1 : static_cast<int>(syscall(SYS_mkdirat, AT_FDCWD, path, mode));
-}
-int rename(const char* from, const char* to) noexcept {
-  return faults::is_due() ? -1 : static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
-}
-int unlink(const char* path) noexcept {
-  return faults::is_due() ? -1 : static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, path, 0));
-}
-int rmdir(const char* path) noexcept {
-  return faults::is_due() ? -1 : static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR));
-}
-int open(const char* path, int flags, ...) {
-  va_list rest;
-  va_start(rest, flags);
-  const auto mode = (flags & O_CREAT) != 0 ? va_arg(rest, mode_t) : mode_t{0};
-  va_end(rest);
-  if ((flags & O_CREAT) != 0 && faults::is_due()) return -1;
-  return static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags, mode));
-}
-int flock(int file, int operation) noexcept {
-  if (!faults::has_no_locks) return static_cast<int>(syscall(SYS_flock, file, operation));
-  errno = ENOSYS;
-  return -1;
-}
-}
 
 namespace {
 
@@ -166,22 +92,13 @@ struct restored_state {
 };
 std::int64_t restored_from(const std::string& directory) { return restored_state().restore(directory); }
 
-template <class F>
-pid_t begin_process(F f) {
-  const auto child = fork();
-  REQUIRE(child >= 0);
-  if (child != 0) return child;
-  f();
-  _exit(0);
-}
-
 void try_killing(void (*save)(const std::string&, std::int64_t)) {
   int before = 0, after = 0;
   for (int n = 1;; ++n) {
     CAPTURE(n);
     const test_directory directory("killed");
     save_simulated(directory.path, 1);
-    const auto child = begin_process([&] {
+    const auto child = faults::begin_process([&] {
       if (!faults::with(fault::killed, n, [&] { save(directory.path, 2); })) _exit(7);
     });
     int status = 0;
@@ -253,7 +170,8 @@ TEST_CASE("the second of two savers is told so") {
     faults::has_no_locks = has_no_locks;
     const test_directory directory("two");
     save_simulated(directory.path, 1);
-    const auto child = begin_process([&] { faults::with(fault::stopped, 20, [&] { save_simulated(directory.path, 2); }); });
+    const auto child =
+        faults::begin_process([&] { faults::with(fault::stopped, 20, [&] { save_simulated(directory.path, 2); }); });
     int status = 0;
     REQUIRE(waitpid(child, &status, WUNTRACED) == child);
     REQUIRE(WIFSTOPPED(status));

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -75,12 +74,12 @@ class checkpoint_in_progress {
         partial_(name_ + std::string(partial_suffix)) {
     make_directories();
     const bool is_locked = lock();
-    if (is_there(name_)) throw error("checkpoint: step " + std::to_string(step) + " is in `" + directory + "` already");
+    if (is_there(name_)) throw error("step " + std::to_string(step) + " is in `" + directory + "` already");
     for (const auto& name : names_in(directory))
       if (name.ends_with(partial_suffix) && step_named(name.substr(0, name.size() - partial_suffix.size()))) {
         if (!is_locked)
           throw error(
-              "checkpoint: `" + directory + '/' + name +
+              "`" + directory + '/' + name +
               "` is there, and no locks on this file system: another save is under way, or one was killed; if so, remove it");
         remove_directory(directory + '/' + name);
       }
@@ -138,14 +137,10 @@ class checkpoint_in_progress {
       parent = path;
     }
   }
-  /// The system takes the lock back when this object is gone or the process has died. False where a file system has no locks.
+  /// False where a file system has no locks.
   bool lock() {
     lock_.emplace(posix_file::lockable(directory_ + "/lock"));
-    if (::flock(lock_->handle(), LOCK_EX | LOCK_NB) == 0) return true;
-    if (errno == EWOULDBLOCK)
-      throw error("checkpoint: another save to `" + directory_ + "` is under way; wait for it, or save to another directory");
-    if (errno == ENOSYS || errno == ENOTSUP || errno == ENOLCK || errno == EINVAL) return false;
-    throw file_error(lock_->path(), "cannot be locked");
+    return lock_file(*lock_, "another save to `" + directory_ + "` is under way; wait for it, or save to another directory");
   }
   static void remove_directory(const std::string& path) {
     for (const auto& name : names_in(path)) {

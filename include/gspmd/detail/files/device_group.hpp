@@ -8,6 +8,7 @@
 #include <exception>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gspmd/detail/ir/collective.hpp"
@@ -22,11 +23,14 @@ namespace gspmd::detail {
 class device_group {
  public:
   template <communicator Comm>
-  explicit device_group(Comm& comm) : comm_(&comm), count_(comm.device_count()), reduce_(reduce_on<Comm>) {
+  device_group(Comm& comm, std::string subject)
+      : subject_(std::move(subject)), comm_(&comm), count_(comm.device_count()), reduce_(reduce_on<Comm>) {
     for (int i = 0; i < comm.local_count(); ++i) held_.push_back(comm.device(i));
     mesh_.sizes.push_back(count_);
   }
 
+  /// The word that errors begin with: `checkpoint`, `safetensors`.
+  [[nodiscard]] const std::string& subject() const { return subject_; }
   [[nodiscard]] int device_count() const { return count_; }
   [[nodiscard]] const std::vector<int>& held() const { return held_; }
   /// Whether this process holds device 0, which does what is done once.
@@ -40,7 +44,8 @@ class device_group {
       reduce_(comm_, mesh_, values, std::min(size, most), kind);
   }
 
-  /// Calls `f`, which communicates with nobody. If it throws somewhere, all throw what the lowest of those devices has to say.
+  /// Calls `f`, which communicates with nobody. If it throws somewhere, all throw what the lowest of those devices has to say, with the
+  /// subject before it.
   template <class F>
   void together(F f) const {
     std::string text;
@@ -49,10 +54,10 @@ class device_group {
       f();
     } catch (const error& e) {
       has_failed = true;
-      text = e.text();
+      text = subject_ + ": " + e.text();
     } catch (const std::exception& e) {
       has_failed = true;
-      text = std::string("checkpoint: ") + e.what();
+      text = subject_ + ": " + e.what();
     }
     std::int64_t found[] = {has_failed ? count_ - held_[0] : 0, has_failed ? 0 : 1};
     all_reduce(found, 2, monoid::maximum);
@@ -99,6 +104,7 @@ class device_group {
     std::copy_n(to[0].data(), size, values);
   }
 
+  std::string subject_;
   void* comm_;
   int count_;
   void (*reduce_)(void*, const mesh_shape&, std::int64_t*, std::size_t, monoid);

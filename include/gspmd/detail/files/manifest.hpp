@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gspmd/detail/files/crc32c.hpp"
+#include "gspmd/detail/files/json_text.hpp"
 #include "gspmd/detail/files/stored_array.hpp"
 #include "gspmd/detail/ir/types.hpp"
 
@@ -49,36 +50,10 @@ inline constexpr std::string_view manifest_start = "{\"format\": \"gspmd checkpo
 inline constexpr std::string_view manifest_end = "\n\"manifest_crc32c\": ";
 inline constexpr std::int64_t manifest_version = 1;
 
-/// `f64`; a type of the user's own is its number and its width, `own 0 of 16 bytes`: what it means is the user's to know.
-inline std::string stored_type(dtype type) {
-  return is_own(type) ? "own " + std::to_string(own_number(type)) + " of " + std::to_string(bytes_of(type)) + " bytes"
-                      : std::string(name_of(type));
-}
-
 inline std::string hex_text(std::uint32_t number) {
   std::string text(8, '0');
   for (std::size_t i = 8; i-- > 0; number >>= 4) text[i] = "0123456789abcdef"[number & 0xfU];
   return text;
-}
-
-/// In quotes. What is no printable character has no place in a name (checked_name).
-inline std::string json_text(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + '"';
-}
-
-template <class List, class F>
-std::string json_list(const List& list, const char* between, F text_of) {
-  std::string result = "[";
-  for (const auto& item : list) {
-    if (result.size() > 1) result += between;
-    result += text_of(item);
-  }
-  return result + ']';
 }
 
 inline std::string text_of(const manifest& m) {

@@ -41,7 +41,7 @@ class manifest_reader {
   static constexpr std::int64_t most_block_bytes = std::int64_t{1} << 30;
 
  private:
-  [[noreturn]] void fail(const std::string& what) const { throw error("checkpoint: `" + path_ + "` " + what); }
+  [[noreturn]] void fail(const std::string& what) const { throw error("`" + path_ + "` " + what); }
   [[noreturn]] void unexpected() const { fail("has what does not belong there at byte " + std::to_string(at_)); }
 
   /// Checks the sum at the end, and takes it off.

@@ -11,8 +11,7 @@
 
 namespace gspmd::detail {
 
-static_assert(std::endian::native == std::endian::little,
-              "gspmd: checkpoints are written as they lie in memory, low bytes first");
+static_assert(std::endian::native == std::endian::little, "gspmd: files are written as elements lie in memory, low bytes first");
 
 /// How NumPy calls an element type. It has no bf16, nor types of the user's own: those are bytes of no type there (`a.view(...)`).
 inline std::string npy_type(dtype type) {

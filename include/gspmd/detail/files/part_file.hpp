@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/detail/files/box_runs.hpp"
 #include "gspmd/detail/files/crc32c.hpp"
 #include "gspmd/detail/files/manifest.hpp"
 #include "gspmd/detail/files/npy_header.hpp"
@@ -17,14 +18,6 @@
 
 /// The .npy file of one part.
 namespace gspmd::detail {
-
-/// Calls `f(in, out, bytes)` for the runs of bytes of a box that follow each other in both buffers, in the order in which they lie there.
-template <class F>
-void for_each_run(const placed_box& placed, std::int64_t elem_bytes, F f) {
-  for (box_walk rows(placed); rows.is_there; rows.step())
-    for (std::int64_t i = 0; i < rows.count; ++i)
-      f((rows.in + i * rows.in_step) * elem_bytes, (rows.out + i * rows.out_step) * elem_bytes, rows.row * elem_bytes);
-}
 
 /// Writes a part of a shard to a new file that is on the disk when this returns, block by block; returns the checksums of the blocks.
 inline std::vector<std::uint32_t> write_part(const std::string& path, const stored_array& a, const written_part& part,
@@ -74,13 +67,13 @@ class part_reader {
     const auto header = npy_header(a.type, part.box.size);
     begin_ = static_cast<std::int64_t>(header.size());
     const auto there = file_.size();
-    if (there < 0) throw error("checkpoint: `" + path + "` is no file");
+    if (there < 0) throw error("`" + path + "` is no file");
     if (there != begin_ + bytes_)
-      throw error("checkpoint: `" + path + "` is " + (there < begin_ + bytes_ ? "cut off" : "too long") + ": it has " +
+      throw error("`" + path + "` is " + (there < begin_ + bytes_ ? "cut off" : "too long") + ": it has " +
                   std::to_string(there) + " bytes where " + std::to_string(begin_ + bytes_) + " were written");
     std::string found(header.size(), '\0');
     file_.read_at(0, found.data(), found.size());
-    if (found != header) throw error("checkpoint: `" + path + "` was changed after it was written: its header is another one");
+    if (found != header) throw error("`" + path + "` was changed after it was written: its header is another one");
   }
 
   /// Bytes `from` to `from + size` of the elements.
@@ -107,8 +100,8 @@ class part_reader {
     const auto size = static_cast<std::size_t>(std::min(block_bytes_, bytes_ - from));
     file_.read_at(begin_ + from, to, size);
     if (crc32c(to, size) != part_.checksums[static_cast<std::size_t>(number)])
-      throw error("checkpoint: `" + file_.path() + "` was changed after it was written: bytes " + std::to_string(begin_ + from) +
-                  " to " + std::to_string(begin_ + from + static_cast<std::int64_t>(size) - 1) + " have another checksum");
+      throw error("`" + file_.path() + "` was changed after it was written: bytes " + std::to_string(begin_ + from) + " to " +
+                  std::to_string(begin_ + from + static_cast<std::int64_t>(size) - 1) + " have another checksum");
   }
 
   posix_file file_;

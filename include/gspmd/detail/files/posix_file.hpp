@@ -4,11 +4,13 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,9 +19,9 @@
 /// Files by the calls of POSIX: streams of C++ cannot say that bytes have reached the disk, nor why they have not.
 namespace gspmd::detail {
 
-/// `checkpoint: <path> cannot be written: No space left on device`
+/// `<path> cannot be written: No space left on device`
 [[nodiscard]] inline error file_error(const std::string& path, const char* cannot, int reason = errno) {
-  return error("checkpoint: `" + path + "` " + cannot + ": " + std::error_code(reason, std::generic_category()).message());
+  return error("`" + path + "` " + cannot + ": " + std::error_code(reason, std::generic_category()).message());
 }
 
 /// An open file, closed at the end. Throws gspmd::error with the path and the system's reason.
@@ -30,6 +32,15 @@ class posix_file {
     return {path, O_WRONLY | O_CREAT | O_EXCL, "cannot be made"};
   }
   [[nodiscard]] static posix_file read(const std::string& path) { return {path, O_RDONLY, "cannot be opened"}; }
+  /// A file that is there.
+  [[nodiscard]] static posix_file write_to(const std::string& path) { return {path, O_WRONLY, "cannot be opened"}; }
+  /// A new file, or none where one is there; one that is there, or none.
+  [[nodiscard]] static std::optional<posix_file> create_if_new(const std::string& path) {
+    return open_unless(EEXIST, path, O_WRONLY | O_CREAT | O_EXCL, "cannot be made");
+  }
+  [[nodiscard]] static std::optional<posix_file> write_to_if_there(const std::string& path) {
+    return open_unless(ENOENT, path, O_WRONLY, "cannot be opened");
+  }
   /// A file to lock, made where there is none.
   [[nodiscard]] static posix_file lockable(const std::string& path) { return {path, O_RDWR | O_CREAT, "cannot be opened"}; }
 
@@ -61,12 +72,28 @@ class posix_file {
       size -= static_cast<std::size_t>(written);
     }
   }
+  void write_at(std::int64_t offset, const void* data, std::size_t size) const {
+    for (const auto* from = static_cast<const char*>(data); size > 0;) {
+      const auto written = ::pwrite(handle_, from, size, static_cast<::off_t>(offset));
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) throw file_error(path_, "cannot be written");
+      from += written;
+      offset += written;
+      size -= static_cast<std::size_t>(written);
+    }
+  }
+  /// Which file this is on its file system, whatever is called by its name meanwhile.
+  [[nodiscard]] std::int64_t number() const {
+    struct ::stat facts {};
+    if (::fstat(handle_, &facts) != 0) throw file_error(path_, "has no number");
+    return static_cast<std::int64_t>(facts.st_ino);
+  }
   void read_at(std::int64_t offset, void* data, std::size_t size) const {
     for (auto* to = static_cast<char*>(data); size > 0;) {
       const auto got = ::pread(handle_, to, size, static_cast<::off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) throw file_error(path_, "cannot be read");
-      if (got == 0) throw error("checkpoint: `" + path_ + "` is cut off at byte " + std::to_string(offset));
+      if (got == 0) throw error("`" + path_ + "` is cut off at byte " + std::to_string(offset));
       to += got;
       offset += got;
       size -= static_cast<std::size_t>(got);
@@ -79,6 +106,13 @@ class posix_file {
   }
 
  private:
+  static std::optional<posix_file> open_unless(int reason, const std::string& path, int flags, const char* cannot) {
+    const int handle = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+    if (handle >= 0) return posix_file(path, handle);
+    if (errno == reason) return {};
+    throw file_error(path, cannot);
+  }
+  posix_file(std::string path, int handle) : path_(std::move(path)), handle_(handle) {}
   posix_file(const std::string& path, int flags, const char* cannot)
       : path_(path), handle_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
     if (handle_ < 0) throw file_error(path_, cannot);
@@ -87,6 +121,15 @@ class posix_file {
   std::string path_;
   int handle_ = -1;
 };
+
+/// Locks a file, which the system takes back when the file is closed or the process has died. False where a file system has no locks.
+/// Throws gspmd::error: `is_locked`, or why it cannot.
+inline bool lock_file(const posix_file& file, const std::string& is_locked) {
+  if (::flock(file.handle(), LOCK_EX | LOCK_NB) == 0) return true;
+  if (errno == EWOULDBLOCK) throw error(is_locked);
+  if (errno == ENOSYS || errno == ENOTSUP || errno == ENOLCK || errno == EINVAL) return false;
+  throw file_error(file.path(), "cannot be locked");
+}
 
 /// Returns when the names in a directory are on the disk: those of files that were made, renamed or removed.
 inline void sync_directory(const std::string& path) {

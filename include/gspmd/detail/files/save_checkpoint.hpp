@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "gspmd/detail/files/check_arrays.hpp"
 #include "gspmd/detail/files/checkpoint_store.hpp"
 #include "gspmd/detail/files/device_group.hpp"
 #include "gspmd/detail/files/manifest.hpp"
@@ -18,50 +18,6 @@
 #include "gspmd/error.hpp"
 
 namespace gspmd::detail {
-
-inline std::string stored_shape_text(const std::vector<std::int64_t>& shape) {
-  return json_list(shape, ",", [](std::int64_t n) { return std::to_string(n); });
-}
-
-/// Throws gspmd::error: what neither can be saved nor restored.
-inline void check_arrays(std::vector<stored_array>& arrays, const device_group& devices) {
-  if (arrays.empty()) throw error("checkpoint: it has no arrays; add them first");
-  std::set<std::string> names;
-  for (auto& a : arrays) {
-    if (a.is_whole) {
-      a.devices = devices.device_count();
-      a.shards.resize(devices.held().size(), a.shards[0]);
-    }
-    const auto of_it = "checkpoint: `" + a.name + "` ";
-    const bool is_printable =
-        std::none_of(a.name.begin(), a.name.end(), [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; });
-    if (!is_printable || a.name.empty() || a.name.size() > 255)
-      throw error("checkpoint: a name has 1 to 255 bytes, and no control characters");
-    if (!names.insert(a.name).second) throw error(of_it + "is the name of two arrays");
-    if (a.devices != devices.device_count())
-      throw error(of_it + "lies on a mesh of " + std::to_string(a.devices) + (a.devices == 1 ? " device" : " devices") +
-                  " and the communicator has " + std::to_string(devices.device_count()));
-    if (a.shards.size() != devices.held().size())
-      throw error(of_it + "has shards for " + std::to_string(a.shards.size()) + " and this process holds " +
-                  counted(static_cast<int>(devices.held().size()), "device"));
-    if (a.is_partial)
-      throw error(of_it + "is partial: devices hold terms of it, and no program has reduced them; reshard it first");
-  }
-}
-
-/// Throws gspmd::error, alike on all, unless all processes have come with the same.
-inline void check_alike(const std::vector<stored_array>& arrays, const std::string& call, const device_group& devices) {
-  auto text = call;
-  for (const auto& a : arrays) {
-    text += '\n' + json_text(a.name) + stored_type(a.type) + stored_shape_text(a.global) + stored_shape_text(a.local);
-    text += json_list(a.sharding, ",", [](const std::string& s) { return s; });
-  }
-  const std::int64_t mine = crc32c(text.data(), text.size());
-  std::int64_t most[] = {mine, -mine};
-  devices.all_reduce(most, 2, monoid::maximum);
-  if (most[0] != -most[1])
-    throw error("checkpoint: processes come with different arrays, directories, steps or options; give all the same");
-}
 
 /// `0.weights.w1.2.npy`: the number of the array makes it the only one, its name is for people.
 inline std::string part_file_name(std::size_t array, const std::string& name, std::size_t part) {
@@ -99,32 +55,28 @@ void save_checkpoint(const device_group& devices, const save_request& request, D
   manifest m{request.step, request.block_bytes, {}};
   std::vector<std::vector<written_part>> parts;
   devices.together([&] {
-    if (request.directory.empty()) throw error("checkpoint: the name of the directory is empty");
+    if (request.directory.empty()) throw error("the name of the directory is empty");
     if (request.step < 0 || request.step >= std::int64_t{1} << 59)
-      throw error("checkpoint: step " + std::to_string(request.step) + " is no number of a step; they count from 0");
-    if (request.keep < 0) throw error("checkpoint: keep is the number of checkpoints to keep, or 0 for all");
+      throw error("step " + std::to_string(request.step) + " is no number of a step; they count from 0");
+    if (request.keep < 0) throw error("keep is the number of checkpoints to keep, or 0 for all");
     if (request.block_bytes < 1 || request.block_bytes > manifest_reader::most_block_bytes)
-      throw error("checkpoint: block_bytes is " + std::to_string(request.block_bytes) + "; give 1 to 2^30");
+      throw error("block_bytes is " + std::to_string(request.block_bytes) + "; give 1 to 2^30");
     arrays = describe();
     check_arrays(arrays, devices);
     for (const auto& a : arrays) {
-      parts.push_back(written_parts(a, devices.device_count()));
+      parts.push_back(checked_parts(a, devices.device_count()));
       auto& entry = m.arrays.emplace_back(stored_entry{a.name, a.type, a.global, a.sharding, {}});
-      std::vector<const stored_box*> boxes;
       for (const auto& p : parts.back()) {
-        boxes.push_back(&p.box);
         const auto blocks = static_cast<std::size_t>(m.block_count(p.box.elems() * bytes_of(a.type)));
         entry.parts.push_back(
             {part_file_name(m.arrays.size() - 1, a.name, entry.parts.size()), p.box, std::vector<std::uint32_t>(blocks)});
       }
-      if (!is_tiling(a.global, boxes))
-        throw error("checkpoint: some element of `" + a.name + "` is held by no device, or by two");
     }
   });
   check_alike(arrays,
               "save " + request.directory + '\n' + std::to_string(request.step) + ' ' + std::to_string(request.keep) + ' ' +
                   std::to_string(request.block_bytes),
-              devices);
+              "directories, steps or options", devices);
 
   std::optional<checkpoint_in_progress> saving;
   devices.together([&] {

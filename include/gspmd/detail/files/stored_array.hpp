@@ -16,6 +16,12 @@
 
 namespace gspmd::detail {
 
+/// `f64`; a type of the user's own is its number and its width, `own 0 of 16 bytes`: what it means is the user's to know.
+inline std::string stored_type(dtype type) {
+  return is_own(type) ? "own " + std::to_string(own_number(type)) + " of " + std::to_string(bytes_of(type)) + " bytes"
+                      : std::string(name_of(type));
+}
+
 /// A box of a tensor: what one device holds of it, or one file.
 struct stored_box {
   std::vector<std::int64_t> offset, size;

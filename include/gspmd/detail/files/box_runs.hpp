@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/transport/box.hpp"
+
+namespace gspmd::detail {
+
+/// Calls `f(in, out, bytes)` for the runs of bytes of a box that follow each other in both buffers, in the order in which they lie there.
+template <class F>
+void for_each_run(const placed_box& placed, std::int64_t elem_bytes, F f) {
+  for (box_walk rows(placed); rows.is_there; rows.step())
+    for (std::int64_t i = 0; i < rows.count; ++i)
+      f((rows.in + i * rows.in_step) * elem_bytes, (rows.out + i * rows.out_step) * elem_bytes, rows.row * elem_bytes);
+}
+
+}  // namespace gspmd::detail

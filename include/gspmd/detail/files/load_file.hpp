@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gspmd/detail/files/array_file.hpp"
+#include "gspmd/detail/files/check_arrays.hpp"
+#include "gspmd/detail/files/device_group.hpp"
+#include "gspmd/detail/files/posix_file.hpp"
+#include "gspmd/detail/files/stored_array.hpp"
+#include "gspmd/detail/transport/device_memory.hpp"
+#include "gspmd/error.hpp"
+
+namespace gspmd::detail {
+
+/// The size of a plain file. Throws gspmd::error: it is none.
+inline std::int64_t plain_size(const posix_file& file) {
+  const auto size = file.size();
+  if (size < 0) throw error('`' + file.path() + "` is no file");
+  return size;
+}
+
+/// Fills arrays from one file. `describe()` returns them; `read_header(file)` returns the bytes that say where they are; and
+/// `locate(arrays, header, size)`, of these and the size of the file, an array_place for each array, or throws what is wrong. Collective.
+///  1. The process of device 0 reads the header, for all.
+///  2. All read the parts that they need, to memory of their own.
+///  3. If all have all of it, it becomes the user's; else all throw, and nobody has any.
+/// A file that is replaced meanwhile is found out by its number: that of the one that the first process holds open.
+template <class Describe, class ReadHeader, class Locate>
+void load_file(const device_group& devices, const std::string& path, const std::string& options, Describe describe,
+               ReadHeader read_header, Locate locate) {
+  std::vector<stored_array> arrays;
+  devices.together([&] {
+    if (path.empty()) throw error("the name of the file is empty");
+    arrays = describe();
+    check_arrays(arrays, devices);
+    check_writable(arrays);
+  });
+  check_alike(arrays, "load " + path + '\n' + options, "files or options", devices);
+
+  std::optional<posix_file> first;
+  std::string header;
+  std::int64_t facts[] = {0, 0};  // size and number of the file
+  devices.together([&] {
+    if (!devices.is_first()) return;
+    first.emplace(posix_file::read(path));
+    facts[0] = plain_size(*first);
+    facts[1] = first->number();
+    header = read_header(*first);
+  });
+  devices.all_reduce(facts, 2, monoid::add);
+  header = devices.broadcast(header);
+
+  std::vector<aligned_bytes> fresh;
+  devices.together([&] {
+    const std::vector<array_place> places = locate(arrays, header, facts[0]);
+    const auto file = posix_file::read(path);
+    if (file.number() != facts[1] || file.size() != facts[0]) throw error('`' + path + "` was replaced while it was read");
+    for (std::size_t k = 0; k < arrays.size(); ++k)
+      for (const auto device : devices.held()) {
+        fresh.emplace_back(arrays[k].local_bytes(), "a shard that is loaded");
+        read_from_file(file, places[k], arrays[k], device, fresh.back().get());
+      }
+  });
+  give_shards(fresh, arrays);
+}
+
+}  // namespace gspmd::detail

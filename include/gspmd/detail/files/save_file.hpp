@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gspmd/detail/files/array_file.hpp"
+#include "gspmd/detail/files/check_arrays.hpp"
+#include "gspmd/detail/files/device_group.hpp"
+#include "gspmd/detail/files/replaced_file.hpp"
+#include "gspmd/detail/files/stored_array.hpp"
+#include "gspmd/error.hpp"
+
+namespace gspmd::detail {
+
+/// The bytes before the arrays of a file, and behind these where each of them begins.
+struct file_layout {
+  std::string header;
+  std::vector<std::int64_t> begins;
+};
+
+/// Writes arrays to one file. `describe()` returns them; `lay_out(arrays)` returns a file_layout, and throws what the format cannot hold.
+/// Collective.
+///  1. The process of device 0 makes the file, under a name that nobody reads, and writes the header.
+///  2. All write their parts at their places, until they are on the disk.
+///  3. The first one gives the file its name.
+/// After each of these all know whether all are there, and else all throw, and the first one removes what was written.
+template <class Describe, class LayOut>
+void save_file(const device_group& devices, const std::string& path, Describe describe, LayOut lay_out) {
+  std::vector<stored_array> arrays;
+  std::vector<std::vector<written_part>> parts;
+  file_layout layout;
+  devices.together([&] {
+    if (path.empty()) throw error("the name of the file is empty");
+    arrays = describe();
+    check_arrays(arrays, devices);
+    for (const auto& a : arrays) parts.push_back(checked_parts(a, devices.device_count()));
+    layout = lay_out(arrays);
+  });
+  check_alike(arrays, "save " + path + '\n' + layout.header, "files or options", devices);
+
+  std::optional<replaced_file> saving;
+  devices.together([&] {
+    if (!devices.is_first()) return;
+    saving.emplace(path);
+    saving->file().write(layout.header.data(), layout.header.size());
+  });
+  devices.together([&] {
+    auto file = posix_file::write_to(partial_name(path));
+    for (std::size_t i = 0; i < devices.held().size(); ++i)
+      for (std::size_t k = 0; k < arrays.size(); ++k)
+        for (const auto& p : parts[k])
+          if (p.device == devices.held()[i]) write_to_file(file, layout.begins[k], arrays[k], p, arrays[k].shards[i]);
+    file.finish();
+  });
+  devices.together([&] {
+    if (saving) saving->commit();
+  });
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/files/device_group.hpp"
+#include "gspmd/detail/files/load_file.hpp"
+#include "gspmd/detail/files/save_file.hpp"
+#include "gspmd/error.hpp"
+#include "gspmd/named_arrays.hpp"
+
+/// Files of elements alone, as MPI-IO, Fortran's streams and `tofile` of NumPy write them, from and to arrays on any mesh.
+namespace gspmd {
+
+/// Where the array lies in a file that is read; alike on all processes.
+struct raw_options {
+  std::int64_t begin_byte = 0;    // so many bytes are before it
+  bool is_fortran_order = false;  // dim 0 is fastest, not the last one
+  bool may_be_longer = false;     // other bytes may follow it
+};
+
+/// Writes the elements of an array to a file, row-major, low bytes first, and nothing else. The file replaces what `path` was before, as
+/// save_safetensors does. Collective. Throws gspmd::error, the same on all processes: as save_safetensors.
+///
+///     save_raw(comm, "u.f64", u);      // np.fromfile("u.f64").reshape(shape)
+template <communicator Comm>
+void save_raw(Comm& comm, const std::string& path, const one_array& array) {
+  detail::save_file(
+      detail::device_group(comm, "raw file"), path, [&] { return array.list().described(); },
+      [](const std::vector<detail::stored_array>&) {
+        return detail::file_layout{"", {0}};
+      });
+}
+
+/// Fills an array from a file of elements, low bytes first, as load_safetensors does: every device reads what its shard holds. Collective. Throws
+/// gspmd::error, the same on all processes, and then nothing has changed: a file that is missing, too short, or too long.
+///
+///     load_raw(comm, "u.bin", u, {.begin_byte = 4, .is_fortran_order = true, .may_be_longer = true});   // a record of Fortran
+template <communicator Comm>
+void load_raw(Comm& comm, const std::string& path, const one_array& array, const raw_options& options = {}) {
+  detail::load_file(
+      detail::device_group(comm, "raw file"), path,
+      std::to_string(options.begin_byte) + (options.is_fortran_order ? " F" : " C") + (options.may_be_longer ? "+" : ""),
+      [&] { return array.list().described(); }, [](const detail::posix_file&) { return std::string(); },
+      [&](const std::vector<detail::stored_array>& list, const std::string&, std::int64_t size) {
+        const auto& a = list[0];
+        auto bytes = detail::bytes_of(a.type);
+        for (const auto n : a.global) bytes *= n;
+        if (options.begin_byte < 0 || options.begin_byte > std::int64_t{1} << 60)
+          throw error("begin_byte is " + std::to_string(options.begin_byte) + "; it counts bytes from 0");
+        const auto end = options.begin_byte + bytes;
+        if (size < end || (size > end && !options.may_be_longer))
+          throw error('`' + path + "` has " + std::to_string(size) + " bytes, and " + detail::stored_type(a.type) + ' ' +
+                      detail::stored_shape_text(a.global) + " from byte " + std::to_string(options.begin_byte) +
+                      " ends at byte " + std::to_string(end) + (size < end ? "" : "; set may_be_longer if others follow"));
+        return std::vector{detail::array_place{options.begin_byte, options.is_fortran_order}};
+      });
+}
+
+}  // namespace gspmd

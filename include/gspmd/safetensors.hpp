@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/files/device_group.hpp"
+#include "gspmd/detail/files/load_file.hpp"
+#include "gspmd/detail/files/safetensors_header.hpp"
+#include "gspmd/detail/files/save_file.hpp"
+#include "gspmd/error.hpp"
+#include "gspmd/named_arrays.hpp"
+
+/// Files of safetensors, the format of weights of Hugging Face, PyTorch, JAX and others: from and to arrays on any mesh.
+namespace gspmd {
+
+using detail::safetensors_entry;
+using detail::safetensors_header;
+
+struct safetensors_options {
+  /// Free texts, the file's `__metadata__`; PyTorch's readers look for {{"format", "pt"}}.
+  std::map<std::string, std::string> metadata;
+};
+
+namespace detail {
+
+/// The header with the eight bytes before it.
+inline std::string read_safetensors_header(const posix_file& file) {
+  const auto size = plain_size(file);
+  std::string text(static_cast<std::size_t>(std::min(size, std::int64_t{8})), '\0');
+  file.read_at(0, text.data(), text.size());
+  try {
+    text.resize(8 + static_cast<std::size_t>(safetensors_header_bytes(text, size)));
+  } catch (const error& e) {
+    throw error('`' + file.path() + "` " + e.text());
+  }
+  file.read_at(8, text.data() + 8, text.size() - 8);
+  return text;
+}
+inline safetensors_header parse_safetensors_of(const std::string& path, std::string_view text, std::int64_t size) {
+  try {
+    return parse_safetensors(text.substr(8), size - static_cast<std::int64_t>(text.size()));
+  } catch (const error& e) {
+    throw error('`' + path + "` " + e.text());
+  }
+}
+
+}  // namespace detail
+
+/// Writes all arrays to one file, which replaces what `path` was before. Each device writes its part at its place in the file, of replicas the
+/// first one; nothing is sent but a few integers that say whether all goes well. When it returns, all of it is on the disk; if it
+/// fails or is killed, wherever it is, `path` is what it was, and at most `path.partial` is left, which the next save removes. Collective. Throws gspmd::error,
+/// the same on all processes: a file that cannot be written; another save to it under way; c128 and types of your own, which the format does not have;
+/// names that are no UTF-8, and what checkpoint::save refuses.
+///
+///     named_arrays model;
+///     model.add("w", w);                                                     // or a checkpoint, which is a list of them too
+///     save_safetensors(comm, "model.safetensors", model, {.metadata = {{"format", "pt"}}});
+template <communicator Comm>
+void save_safetensors(Comm& comm, const std::string& path, const named_arrays& arrays, const safetensors_options& options = {}) {
+  detail::save_file(
+      detail::device_group(comm, "safetensors"), path, [&] { return arrays.described(); },
+      [&](const std::vector<detail::stored_array>& list) { return detail::safetensors_layout(list, options.metadata); });
+}
+
+/// Fills all arrays from a file, which may hold others too, of types that the library does not have. Every device reads what its shard
+/// holds, with gaps of up to 4 KiB between two rows of it, and sets its padding to zero; nothing but the header is sent. While it runs, there is
+/// memory for all shards twice. Collective. Throws gspmd::error, the same on all processes, and then no array has changed: a file that is missing,
+/// cut off, too long or of another format; tensors that overlap or leave holes; an array that is not there, or of another type or shape.
+template <communicator Comm>
+void load_safetensors(Comm& comm, const std::string& path, const named_arrays& arrays) {
+  detail::load_file(
+      detail::device_group(comm, "safetensors"), path, "", [&] { return arrays.described(); },
+      [](const detail::posix_file& file) { return detail::read_safetensors_header(file); },
+      [&](const std::vector<detail::stored_array>& list, const std::string& text, std::int64_t size) {
+        const auto header = detail::parse_safetensors_of(path, text, size);
+        std::vector<detail::array_place> places;
+        for (const auto& a : list) {
+          const auto& e = detail::entry_named(a.name, header.tensors, path);
+          const auto type = detail::safetensors_type(a.type);
+          detail::check_given(a, type.empty() ? detail::stored_type(a.type) : type, e.type, e.shape, path);
+          places.push_back({static_cast<std::int64_t>(text.size()) + e.begin, false});
+        }
+        return places;
+      });
+}
+
+/// The tensors of a file, their types and shapes, and its metadata. No communication. Throws gspmd::error: as load_safetensors.
+///
+///     for (const auto& t : read_safetensors_header("model.safetensors").tensors) std::cout << t.name << ' ' << t.type << '\n';
+[[nodiscard]] inline safetensors_header read_safetensors_header(const std::string& path) {
+  try {
+    const auto file = detail::posix_file::read(path);
+    const auto text = detail::read_safetensors_header(file);
+    return detail::parse_safetensors_of(path, text, file.size());
+  } catch (const error& e) {
+    throw error("safetensors: " + e.text());
+  }
+}
+
+}  // namespace gspmd

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// ranks: 2 3 4
+// two nodes: 4
+// group: run
+// Files of others, written and read by ranks.
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <sys/resource.h>
+
+#include <doctest/doctest.h>
+
+#include "gspmd/comm/mpi.hpp"
+#include "gspmd/comm/simulated.hpp"
+#include "gspmd/safetensors.hpp"
+#include "support/common_directory.hpp"
+#include "support/error_of.hpp"
+#include "support/layouts.hpp"
+#include "support/stored_states.hpp"
+
+using namespace gspmd;
+using namespace stored_states;
+using namespace common_files;
+using caught::contains;
+
+namespace {
+
+laid_out<double> rows_on(int devices) {
+  return {layouts::mesh_of({devices}), layouts::shape_of({9, 5}), layouts::split({{0}, {}})};
+}
+laid_out<double> columns_on(int devices) {
+  return {layouts::mesh_of({devices}), layouts::shape_of({9, 5}), layouts::split({{}, {0}})};
+}
+struct common_files_in : common_directory {
+  explicit common_files_in(const std::string& name) : common_directory(name) {
+    if (owned) std::filesystem::create_directories(path);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  [[nodiscard]] std::string file(const std::string& name) const { return path + '/' + name; }
+};
+
+}  // namespace
+
+TEST_CASE("safetensors: saved on all ranks, loaded on any number of them and on simulated devices, and the other way") {
+  const common_files_in files("mpi-safetensors");
+  const auto file = files.file("model");
+  const int ranks = size_of(MPI_COMM_WORLD), me = rank_of(MPI_COMM_WORLD);
+  {
+    mpi_communicator comm(MPI_COMM_WORLD);
+    const auto rows = rows_on(ranks);
+    auto x = rows.array(comm);
+    rows.fill(comm, x);
+    named_arrays model;
+    model.add("x", x);
+    save_safetensors(comm, file, model);
+  }
+  for (int some = 1; some <= ranks; ++some) {
+    MPI_Comm part = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, me < some ? 0 : MPI_UNDEFINED, me, &part);
+    if (part == MPI_COMM_NULL) continue;
+    {
+      mpi_communicator comm(part);
+      for (const auto& layout : {rows_on(some), columns_on(some)}) {
+        auto x = layout.array(comm);
+        named_arrays model;
+        model.add("x", x);
+        load_safetensors(comm, file, model);
+        CHECK(layout.wrong(comm, x) == 0);
+      }
+    }
+    MPI_Comm_free(&part);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (me == 0) {
+    simulated_communicator five(5);
+    const auto columns = columns_on(5);
+    auto x = columns.array(five);
+    named_arrays model;
+    model.add("x", x);
+    load_safetensors(five, file, model);
+    CHECK(columns.wrong(five, x) == 0);
+    columns.fill(five, x, 8);
+    save_safetensors(five, file, model);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  mpi_communicator comm(MPI_COMM_WORLD);
+  const auto rows = rows_on(ranks);
+  auto x = rows.array(comm);
+  named_arrays model;
+  model.add("x", x);
+  load_safetensors(comm, file, model);
+  CHECK(rows.wrong(comm, x, 8) == 0);
+}
+
+TEST_CASE("safetensors: an error of one rank is that of all, and nothing is changed nor left") {
+  const common_files_in files("mpi-safetensors-errors");
+  const auto file = files.file("model");
+  const int ranks = size_of(MPI_COMM_WORLD), me = rank_of(MPI_COMM_WORLD);
+  const auto last = ranks - 1;
+  mpi_communicator comm(MPI_COMM_WORLD);
+  const laid_out<double> rows(layouts::mesh_of({ranks}), layouts::shape_of({4 * ranks, 64}), layouts::split({{0}, {}}));
+  auto x = rows.array(comm), y = rows.array(comm);
+  rows.fill(comm, x);
+  rows.fill(comm, y, 3);
+  named_arrays saved, loaded;
+  saved.add("x", x);
+  loaded.add("x", y);
+  save_safetensors(comm, file, saved);
+
+  // The last rank may write to no byte of a file after the first 1024.
+  ::rlimit most{};
+  getrlimit(RLIMIT_FSIZE, &most);
+  std::signal(SIGXFSZ, SIG_IGN);
+  auto less = most;
+  if (me == last) less.rlim_cur = 1024;
+  setrlimit(RLIMIT_FSIZE, &less);
+  const auto full = error_on_all([&] { save_safetensors(comm, file, saved); });
+  setrlimit(RLIMIT_FSIZE, &most);
+  CHECK(contains(full, "gspmd: on rank " + std::to_string(last) + ": safetensors: `" + file +
+                           ".partial` cannot be written: File too large"));
+  const auto other = error_on_all([&] { save_safetensors(comm, me == last ? file + "2" : file, saved); });
+  CHECK(contains(other, "safetensors: processes come with different arrays, files or options; give all the same"));
+  if (me == 0) CHECK(files_of(files.path) == std::vector<std::string>{"model"});
+  load_safetensors(comm, file, saved);
+  CHECK(rows.wrong(comm, x) == 0);
+
+  if (me == 0) std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  comm.barrier();
+  CHECK(contains(error_on_all([&] { load_safetensors(comm, file, loaded); }), "safetensors: `" + file + "` is cut off: it has "));
+  comm.barrier();
+  if (me == 0) write_file(file, "a text of no format");
+  comm.barrier();
+  CHECK(contains(error_on_all([&] { load_safetensors(comm, file, loaded); }),
+                 "safetensors: `" + file + "` is no safetensors file"));
+  CHECK(rows.wrong(comm, y, 3) == 0);
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <mpi.h>
+
+#include "gspmd/error.hpp"
+#include "support/stored_states.hpp"
+
+/// A place for files of all ranks, and errors that all ranks have in common.
+namespace common_files {
+
+inline int rank_of(MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  return rank;
+}
+inline int size_of(MPI_Comm comm) {
+  int size = 0;
+  MPI_Comm_size(comm, &size);
+  return size;
+}
+
+/// A directory for all ranks, which the first one removes when all are at the end.
+struct common_directory {
+  std::optional<stored_states::test_directory> owned;
+  std::string path;
+  explicit common_directory(const std::string& name) {
+    if (rank_of(MPI_COMM_WORLD) == 0) owned.emplace(name);
+    path = owned ? owned->path : "";
+    int size = static_cast<int>(path.size());
+    MPI_Bcast(&size, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    path.resize(static_cast<std::size_t>(size));
+    MPI_Bcast(path.data(), size, MPI_CHAR, 0, MPI_COMM_WORLD);
+  }
+  ~common_directory() { MPI_Barrier(MPI_COMM_WORLD); }
+};
+
+/// The text of the error that `f` throws, which is to be one on all ranks.
+template <class F>
+std::string error_on_all(F f) {
+  std::string text;
+  try {
+    f();
+  } catch (const gspmd::error& e) {
+    text = e.what();
+  }
+  std::string first = text;
+  int size = static_cast<int>(first.size());
+  MPI_Bcast(&size, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  first.resize(static_cast<std::size_t>(size));
+  MPI_Bcast(first.data(), size, MPI_CHAR, 0, MPI_COMM_WORLD);
+  CHECK(text == first);
+  return text;
+}
+
+}  // namespace common_files

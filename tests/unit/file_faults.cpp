@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: once
+// timeout: 600
+// Saves to one file that are killed or run out of room at each of their calls, and two of them at once.
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gspmd/comm/simulated.hpp"
+#include "gspmd/comm/threads.hpp"
+#include "gspmd/safetensors.hpp"
+#include "support/error_of.hpp"
+#include "support/file_faults.hpp"
+#include "support/layouts.hpp"
+#include "support/stored_states.hpp"
+
+namespace {
+
+using namespace gspmd;
+using namespace stored_states;
+using caught::contains;
+using caught::error_of;
+using faults::fault;
+
+const laid_out<double> on_plane(layouts::mesh_of({2, 2}), layouts::shape_of({5, 6}), layouts::split({{0}, {1}}));
+const laid_out<std::int8_t> on_all(layouts::mesh_of({2, 2}), layouts::shape_of({3}), {});
+const laid_out<double> on_row(layouts::mesh_of({3}), layouts::shape_of({5, 6}), layouts::split({{}, {0}}));
+const laid_out<std::int8_t> on_three(layouts::mesh_of({3}), layouts::shape_of({3}), layouts::split({{0}}));
+
+template <class Comm>
+void save_arrays(Comm& comm, const std::string& file, std::uint64_t seed) {
+  auto x = on_plane.array(comm);
+  auto r = on_all.array(comm);
+  on_plane.fill(comm, x, seed);
+  on_all.fill(comm, r, seed);
+  named_arrays model;
+  model.add("x", x);
+  model.add("r", r);
+  save_safetensors(comm, file, model);
+}
+void save_simulated(const std::string& file, std::uint64_t seed) {
+  simulated_communicator four(4);
+  save_arrays(four, file, seed);
+}
+void save_on_threads(const std::string& file, std::uint64_t seed) {
+  launch(threads{}, 4, [&](auto& comm) { save_arrays(comm, file, seed); });
+}
+
+/// Which of two saves a file holds; 0 if not the whole of one.
+std::uint64_t loaded_from(const std::string& file) {
+  simulated_communicator three(3);
+  auto x = on_row.array(three);
+  auto r = on_three.array(three);
+  named_arrays model;
+  model.add("x", x);
+  model.add("r", r);
+  load_safetensors(three, file, model);
+  for (std::uint64_t seed = 1; seed <= 3; ++seed)
+    if (on_row.wrong(three, x, seed) == 0 && on_three.wrong(three, r, seed) == 0) return seed;
+  return 0;
+}
+
+TEST_CASE("a save that is killed at any of its calls leaves the file before it, or its own") {
+  for (const auto save : {save_simulated, save_on_threads}) {
+    int before = 0, after = 0;
+    for (int n = 1;; ++n) {
+      CAPTURE(n);
+      const test_files files("file-killed");
+      save_simulated(files.file("x"), 1);
+      const auto child = faults::begin_process([&] {
+        if (!faults::with(fault::killed, n, [&] { save(files.file("x"), 2); })) _exit(7);
+      });
+      int status = 0;
+      REQUIRE(waitpid(child, &status, 0) == child);
+      if (WIFEXITED(status)) {
+        CHECK(WEXITSTATUS(status) == 7);
+        break;
+      }
+      REQUIRE(WTERMSIG(status) == SIGKILL);
+      const auto found = loaded_from(files.file("x"));
+      REQUIRE((found == 1 || found == 2));
+      REQUIRE((found == 2 || after == 0));
+      ++(found == 1 ? before : after);
+      save_simulated(files.file("x"), 3);  // nothing is in its way, and nothing is left
+      REQUIRE(files_of(files.path) == std::vector<std::string>{"x"});
+      REQUIRE(loaded_from(files.file("x")) == 3);
+    }
+    CHECK(before >= 15);
+    CHECK(after >= 1);
+  }
+}
+
+TEST_CASE("a disk that is full at any call is one error, and leaves the file before it") {
+  for (const auto save : {save_simulated, save_on_threads}) {
+    int before = 0;
+    for (int n = 1;; ++n) {
+      CAPTURE(n);
+      const test_files files("file-full");
+      save_simulated(files.file("x"), 1);
+      std::string text;
+      if (!faults::with(fault::full, n, [&] { text = error_of([&] { save(files.file("x"), 2); }); })) {
+        CHECK(text == "no error");
+        break;
+      }
+      const auto found = loaded_from(files.file("x"));
+      if (found == 1) {
+        ++before;
+        REQUIRE(contains(text, "safetensors: `" + files.file("x")));
+        REQUIRE(contains(text, "No space left on device"));
+        REQUIRE(files_of(files.path) == std::vector<std::string>{"x"});
+      } else {
+        REQUIRE(found == 2);
+      }
+      save(files.file("x"), 3);
+      REQUIRE(files_of(files.path) == std::vector<std::string>{"x"});
+    }
+    CHECK(before >= 15);
+  }
+}
+
+TEST_CASE("the second of two savers is told so") {
+  for (const bool has_no_locks : {false, true}) {
+    faults::has_no_locks = has_no_locks;
+    const test_files files("file-two");
+    const auto file = files.file("x");
+    save_simulated(file, 1);
+    const auto child = faults::begin_process([&] { faults::with(fault::stopped, 5, [&] { save_simulated(file, 2); }); });
+    int status = 0;
+    REQUIRE(waitpid(child, &status, WUNTRACED) == child);
+    REQUIRE(WIFSTOPPED(status));
+    const auto text = error_of([&] { save_simulated(file, 3); });
+    CAPTURE(text);
+    if (has_no_locks)
+      CHECK(contains(text, "safetensors: `" + file + ".partial` is there, and no locks on this file system: another save is " +
+                               "under way, or one was killed; if so, remove it"));
+    else CHECK(contains(text, "safetensors: another save to `" + file + "` is under way; wait for it, or save to another file"));
+    CHECK(loaded_from(file) == 1);
+    kill(child, SIGCONT);
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    CHECK(loaded_from(file) == 2);
+    save_simulated(file, 3);
+    CHECK(loaded_from(file) == 3);
+  }
+  faults::has_no_locks = false;
+}
+
+TEST_CASE("a dead saver's file is not written to, since its other processes may still write there") {
+  const test_files files("file-dead");
+  write_file(files.file("x.partial"), "half of it");
+  const auto other = detail::posix_file::write_to(files.file("x.partial"));
+  save_simulated(files.file("x"), 1);
+  other.write_at(0, "rubbish", 7);
+  CHECK(loaded_from(files.file("x")) == 1);
+  CHECK(files_of(files.path) == std::vector<std::string>{"x"});
+}
+
+}  // namespace
