@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: once any_mpi
+// ranks: 64
+// timeout: 300
+// As unit/many_devices, over ranks.
+#include <doctest/doctest.h>
+
+#include <gspmd/comm/mpi.hpp>
+#include <gspmd/gspmd.hpp>
+
+#include "support/many_devices.hpp"
+
+TEST_CASE("many devices: 64 ranks meet in every kind of collective, through shared memory and by messages") {
+  for (const bool shared_memory : {true, false}) {
+    const gspmd::mpi backend{MPI_COMM_WORLD, {.shared_memory = shared_memory}};
+    CHECK(many_devices::wrong_on(backend, 64, 2) == "");
+  }
+}
