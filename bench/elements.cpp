@@ -128,15 +128,28 @@ void compare_complex(const options& o) {
 
 constexpr auto products = [](auto x, auto y) { return einsum<"bij,bjk->bik">(x, y); };
 
+/// Rows of 4, 8 and 16 elements are vectors.
 template <int N, class T>
-GSPMD_LOOP_FUNCTION void product_loops(int64_t count, const T* x, const T* y, T* z) {
-  for (int64_t b = 0; b < count; ++b, x += N * N, y += N * N, z += N * N)
-    for (int i = 0; i < N; ++i) {
-      T row[N] = {};
-      for (int j = 0; j < N; ++j)
-        for (int k = 0; k < N; ++k) row[k] += x[i * N + j] * y[j * N + k];
-      for (int k = 0; k < N; ++k) z[i * N + k] = row[k];
+void product_loops(int64_t count, const T* x, const T* y, T* z) {
+  for (int64_t b = 0; b < count; ++b, x += N * N, y += N * N, z += N * N) {
+    if constexpr ((N & (N - 1)) == 0) {
+      typedef T line __attribute__((vector_size(N * sizeof(T))));
+      line of_y[N];
+      std::memcpy(of_y, y, sizeof of_y);
+      for (int i = 0; i < N; ++i) {
+        line row = {};
+        for (int j = 0; j < N; ++j) row += x[i * N + j] * of_y[j];
+        std::memcpy(z + i * N, &row, sizeof row);
+      }
+    } else {
+      for (int i = 0; i < N; ++i)
+        for (int k = 0; k < N; ++k) {
+          T sum = 0;
+          for (int j = 0; j < N; ++j) sum += x[i * N + j] * y[j * N + k];
+          z[i * N + k] = sum;
+        }
     }
+  }
 }
 #if defined(GSPMD_HAS_CBLAS)
 template <int N>
@@ -173,26 +186,34 @@ constexpr auto pool_3 = [](auto x, auto u) {
 };
 constexpr auto pool_planes = [](auto x, auto u) { return grad(sum(max_pool(x, {1, 1, 2, 2}) * u), x); };
 
-constexpr bool is_better(float next, float best) { return (next > best) | ((next != next) & (best == best)); }
+[[gnu::always_inline]] constexpr bool is_better(float next, float best) {
+  return (next > best) | ((next != next) & (best == best));
+}
 
 /// The window of Size x Size at 2h - Pad, 2w - Pad: all channels at once.
 template <int Size, int Pad>
 GSPMD_LOOP_FUNCTION void window_by_hand(const float* x, const float* u, float* dx, int64_t h, int64_t w) {
   float best[channels];
   std::int32_t taken[channels];
-  int first = -1;
   const auto place_of = [&](int tap) {
     const auto row = 2 * h + tap / Size - Pad, column = 2 * w + tap % Size - Pad;
     return row < 0 || column < 0 || row >= extent || column >= extent ? -1 : (row * extent + column) * channels;
   };
+  bool is_first = true;
   for (int tap = 0; tap < Size * Size; ++tap) {
     const auto place = place_of(tap);
     if (place < 0) continue;
-    if (first < 0) first = tap;
-    for (int64_t c = 0; c < channels; ++c) {
-      const bool takes = tap == first || is_better(x[place + c], best[c]);
-      best[c] = takes ? x[place + c] : best[c];
-      taken[c] = takes ? tap : taken[c];
+    const float* const from = x + place;
+    if (is_first) {
+      is_first = false;
+      std::memcpy(best, from, sizeof best);
+      for (auto& t : taken) t = tap;
+    } else {
+      for (int64_t c = 0; c < channels; ++c) {
+        const bool takes = is_better(from[c], best[c]);
+        best[c] = takes ? from[c] : best[c];
+        taken[c] = takes ? tap : taken[c];
+      }
     }
   }
   for (int tap = 0; tap < Size * Size; ++tap)

@@ -232,7 +232,7 @@ void add_up(const contraction_plan& p, const std::int64_t* valid, const T* a, co
     if constexpr (std::is_floating_point_v<T>) {
       const auto k = has_k ? sums.loops[outer].extent : 1;
       if (outer == 0 && p.levels == 0 && p.loops.count > 0 && !p.transpose_second && p.m * p.n > 1 &&
-          is_small_product(p.m, p.n, k))
+          is_small_product<T>(p.m, p.n, k))
         return add_up_small(p, k, a, b, out, adds);
     }
     const auto multiply = [&](const contraction_loop* loops, const T* left, const T* right, const result_piece<T>& c,

@@ -77,11 +77,6 @@ void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, st
   }
 }
 
-/// A product that large has at least one extent that would overflow if it were multiplied carelessly.
-constexpr bool is_small_product(std::int64_t m, std::int64_t n, std::int64_t k) {
-  return m <= worth_a_gemm_call && n <= worth_a_gemm_call && k <= worth_a_gemm_call && m * n * k <= worth_a_gemm_call;
-}
-
 /// c = op(a) op(b), or c += with `accumulate`: row-major, op(a) being m x k and op(b) k x n. k = 0 gives zeros. Integers wrap
 /// around. What c holds does not matter (it may be NaN) unless it is accumulated to. The operand of one row or column may
 /// have any stride when it is given as transposed.
@@ -108,8 +103,9 @@ inline void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_
   }
   if (k == 1) return outer_product(m, n, ua, a_row, ub, b_col, uc, ldc, accumulate);
   if constexpr (std::is_floating_point_v<T>) {
-    const bool is_small = is_small_product(m, n, k);
-    if (is_small && b_col == 1) return small_products({}, m, n, k, ua, a_row, a_col, ub, b_row, uc, ldc, accumulate);
+    const bool is_small = has_at_most(worth_a_gemm_call, m, n, k);
+    if (b_col == 1 && is_small_product<T>(m, n, k))
+      return small_products({}, m, n, k, ua, a_row, a_col, ub, b_row, uc, ldc, accumulate);
     if constexpr (has_gemm_library) {
       if (!is_small && fits_blas(lda) && fits_blas(ldb) && fits_blas(ldc)) {
         if (n == 1 && fits_blas(m) && fits_blas(k)) return gemv(transpose_a, m, k, a, lda, b, b_row, c, ldc, accumulate);

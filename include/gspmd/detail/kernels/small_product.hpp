@@ -7,6 +7,7 @@
 
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 
 /// Matrix products so small that a call of a library, or a copy of an operand, costs more than the product: rows of B and of the result
 /// are vectors as long as fit, and then shorter ones.
@@ -14,6 +15,18 @@
 ///   7 x k x 15 floats      8 columns, 4 columns, 2 and 1, each of 4 rows, of 2 and of 1
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
+
+/// Whether a product has at most so many multiplications. The extents of a large one might overflow if they were multiplied carelessly.
+constexpr bool has_at_most(std::int64_t most, std::int64_t m, std::int64_t n, std::int64_t k) {
+  return m <= most && n <= most && k <= most && m * n * k <= most;
+}
+/// Whether small_products is worth it: large ones must fill vectors, and have few terms, which are added up one after the other.
+template <class T>
+constexpr bool is_small_product(std::int64_t m, std::int64_t n, std::int64_t k) {
+  constexpr std::int64_t lanes = simd_lanes<T>;
+  return has_at_most(worth_a_gemm_call, m, n, k) ||
+         (m >= 4 && n >= lanes / 2 && k <= 4 * lanes && has_at_most(most_small_product_in_vectors * lanes * lanes, m, n, k));
+}
 
 /// Rows x so many bytes of c (+)= the sum over p of a[r * a_row + p * a_col] * b[p * b_row + ...].
 template <int Rows, int Bytes, class T>

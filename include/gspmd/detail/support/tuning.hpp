@@ -108,8 +108,11 @@ inline constexpr std::int64_t most_inserted_elems = 64;
 inline constexpr std::int64_t reduced_piece_bytes = 8192;
 /// The bytes that a loop computes before they are reduced: so many are found in the first cache then.
 inline constexpr std::int64_t computed_part_bytes = 16 * 1024;
-/// The multiplications of a product up to which the call of a library costs more than the product.
+/// The multiplications of a product up to which the call of a library costs more than the product; and, in squares of a vector's lanes, of one
+/// whose columns lie one after the other (kernels/small_product.hpp). Over the time of an OpenBLAS call each, with 64-byte vectors: floats
+/// 4x4x4 0.3, 8x8x8 0.5, 16x16x16 0.85; doubles 0.5, 0.95, and 1.3, where calls take 1.08.
 inline constexpr std::int64_t worth_a_gemm_call = 512;
+inline constexpr std::int64_t most_small_product_in_vectors = 16;
 /// The terms of a product of narrow elements that are made wider at a time: bf16 [2048,2048] by [2048,2048] in 115 ms, where copies of
 /// whole operands took 131. And the elements of both operands of one of many products from which on that is done.
 inline constexpr std::int64_t narrow_panel_terms = 512;
