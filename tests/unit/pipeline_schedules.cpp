@@ -464,6 +464,34 @@ TEST_CASE("mistakes in steps by a schedule are one sentence") {
         "20000 microbatches on 2 stages in 1 rounds, more than 32768 passes");
   holds(refused(one_forward_one_backward{2, 4}, [](value y, value) { return sum(y, 1); }),
         "the loss of a microbatch is f64[2]; return a float of rank 0");
+  holds(refused(interleaved{2, 3, 2}, squares), "interleaved has 3 microbatches, no multiple of its 2 stages; give a multiple");
+  const auto of_stage = [](auto schedule, auto stage, std::vector<std::int64_t> weights) {
+    try {
+      const auto loss = [](value y, value) { return mean(convert<double>(y)); };
+      const auto f = [=](value w, value x) { return std::get<1>(pipeline_step<"stage">(stage, loss, schedule)(w, x, x)); };
+      static_cast<void>(dynamic::compile(f, dynamic::mesh({{"stage", 2}}), dynamic::in<double>(std::move(weights)),
+                                         dynamic::in<double>({schedule.microbatches, 2, 3})));
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  const auto longer = [](value w, value x) { return concatenate({x, einsum<"bd,df->bf">(x, w)}, 1); };
+  const auto other_type = [](value w, value x) { return einsum<"bd,df->bf">(x, w) > 0.0; };
+  const auto is_refused = [&](auto schedule, std::vector<std::int64_t> weights) {
+    const char* const remedy = "; the next stage gets that, so return the type and shape of x";
+    for (const auto& [text, part] :
+         {std::pair{of_stage(schedule, longer, weights), "a stage is given f64[2,3] and returns f64[2,6]"},
+          std::pair{of_stage(schedule, other_type, weights), "a stage is given f64[2,3] and returns pred[2,3]"}}) {
+      holds(text, "pipeline_step at pipeline_schedules.cpp");
+      holds(text, part);
+      holds(text, remedy);
+    }
+  };
+  is_refused(one_forward_one_backward{2, 4}, {2, 3, 3});
+  is_refused(gpipe{2, 4}, {2, 3, 3});
+  is_refused(interleaved{2, 4, 2}, {2, 2, 3, 3});
+  is_refused(eager_one_forward_one_backward{2, 4}, {2, 3, 3});
   const auto of_complex = [](auto schedule) {
     try {
       const auto far = [](value y, value t) { return mean(real(y * t)); };

@@ -428,7 +428,7 @@ TEST_CASE("mistakes in pipelines are one sentence") {
   holds(refused([](value w, value x) {
           return pipeline<"stage">([](value, value h) { return concatenate({h, h}, 1); }, gpipe{2, 4})(w, x);
         }),
-        "for all stages it is given f64[2,2,3] and returns f64[2,2,6]; the next stage gets that");
+        ": a stage is given f64[2,3] and returns f64[2,6]; the next stage gets that, so return the type and shape of x");
   holds(refused([](value w, value x) {
           const auto loss = [](value y, value) { return sum(y); };
           return std::get<1>(pipeline_step<"stage">(layer, loss, eager_one_forward_one_backward{2, 4})(w, x, w));

@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gspmd/comm/simulated.hpp>
+#include <gspmd/comm/threads.hpp>
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 
@@ -130,4 +132,26 @@ TEST_CASE("random sums in a row, on any mesh") {
     kept += p.traffic().in(collective_kind::all_reduce).collectives == 1;
   }
   CHECK(kept > 50);
+}
+
+namespace {
+
+constexpr auto three_trips = [](auto x, auto y, auto c) {
+  return fori_loop(
+      3, [&](value i, value g) { return (g + einsum<"bd,bf->df">(x, y)) + convert<double>(i) * c; }, zeros_like(c));
+};
+using pod = mesh<axis<"x", 2>>;
+using added = compile<three_trips, pod, in<double, dims<4, 2>, split<"x", _>>, in<double, dims<4, 3>, split<"x", _>>,
+                      in<double, dims<2, 3>, split<_, _>>>;
+static_assert(added::traffic.in(collective_kind::all_reduce).bytes == 2 * 3 * 8);
+
+}  // namespace
+
+TEST_CASE("compiled, on threads: of what is whole the first device has the term") {
+  array<double> x({4, 2}), y({4, 3}), c({2, 3});
+  x.fill(2);
+  y.fill(3);
+  c.fill(5);
+  const auto g = run<added>(threads{}, x, y, c);
+  for (std::size_t k = 0; k < 6; ++k) CHECK(g[k] == 3 * (4 * 2 * 3) + (0 + 1 + 2) * 5);
 }

@@ -173,28 +173,32 @@ struct stages_on {
     const value is_it = broadcast_in_dim(equal(here(place), here(stage_number)), as_integers(rows.shape()), {1}, at);
     return reduce(select(here(is_it), here(rows), here(zeros_like(rows, at))), monoid::add, 1, at);
   }
+  /// The result of a stage, of one microbatch.
   template <class Weights, class Data>
   constexpr Data one_stage(const Weights& w, const Data& x, value part) const {
-    if constexpr (wants_part<Stage, Weights, Data>) return stage(w, x, part);
-    else return stage(w, x);
+    const Data out = [&] {
+      if constexpr (wants_part<Stage, Weights, Data>) return stage(w, x, part);
+      else return stage(w, x);
+    }();
+    const auto to = leaves_of(out);
+    std::size_t k = 0;
+    for (const value& from : leaves_of(x)) {
+      if (k == to.size()) break;
+      const value y = to[k++];
+      if (!y.is_valid() || (y.type() == from.type() && y.shape() == from.shape())) continue;
+      from.graph()->fail(at, op, mistake::region,
+                         text("a stage is given ")
+                             << name_of(from.type()) << shape_text(from.shape()) << " and returns " << name_of(y.type())
+                             << shape_text(y.shape()) << "; the next stage gets that, so return the type and shape of x");
+      return x;
+    }
+    return out;
   }
   /// The results of all stages, each of the data that it gets.
   template <class Weights, class Data>
   constexpr Data stages_of(const Weights& weights, const Data& in, value parts) const {
     const auto one = [this](const Weights& w, const Data& x, value part) { return one_stage(w, x, part); };
-    const Data out = vmap(one, out_dims<>{}, at)(weights, in, parts);
-    const auto to = leaves_of(out);
-    std::size_t k = 0;
-    for (const value& x : leaves_of(in)) {
-      const value y = to[k++];
-      if (!y.is_valid() || (y.type() == x.type() && y.shape() == x.shape())) continue;
-      x.graph()->fail(at, op, mistake::region,
-                      text("for all stages it is given ")
-                          << name_of(x.type()) << shape_text(x.shape()) << " and returns " << name_of(y.type())
-                          << shape_text(y.shape()) << "; the next stage gets that, so return the type and shape of x");
-      return in;
-    }
-    return transform_leaves([&](value v) { return placed(v); }, out);
+    return transform_leaves([&](value v) { return placed(v); }, vmap(one, out_dims<>{}, at)(weights, in, parts));
   }
 };
 
