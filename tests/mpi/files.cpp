@@ -4,6 +4,7 @@
 // group: run
 // Files of others, written and read by ranks.
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@
 
 #include "gspmd/comm/mpi.hpp"
 #include "gspmd/comm/simulated.hpp"
+#include "gspmd/npy.hpp"
+#include "gspmd/raw_file.hpp"
 #include "gspmd/safetensors.hpp"
 #include "support/common_directory.hpp"
 #include "support/error_of.hpp"
@@ -135,4 +138,40 @@ TEST_CASE("safetensors: an error of one rank is that of all, and nothing is chan
   CHECK(contains(error_on_all([&] { load_safetensors(comm, file, loaded); }),
                  "safetensors: `" + file + "` is no safetensors file"));
   CHECK(rows.wrong(comm, y, 3) == 0);
+}
+
+TEST_CASE("npy and raw files: saved on all ranks, loaded on all in another layout, from Fortran's order too") {
+  const common_files_in files("mpi-npy");
+  const auto npy = files.file("x.npy"), raw = files.file("x.raw");
+  const int ranks = size_of(MPI_COMM_WORLD), me = rank_of(MPI_COMM_WORLD);
+  mpi_communicator comm(MPI_COMM_WORLD);
+  const auto rows = rows_on(ranks), columns = columns_on(ranks);
+  auto x = rows.array(comm), y = columns.array(comm);
+  rows.fill(comm, x, 4);
+  save_npy(comm, npy, x);
+  load_npy(comm, npy, y);
+  CHECK(columns.wrong(comm, y, 4) == 0);
+  columns.fill(comm, y, 6);
+  save_raw(comm, raw, y);
+  load_raw(comm, raw, x);
+  CHECK(rows.wrong(comm, x, 6) == 0);
+  comm.barrier();
+  if (me == 0) {
+    std::string turned = "before!";
+    for (std::int64_t k = 0; k < 5; ++k)
+      for (std::int64_t i = 0; i < 9; ++i) {
+        const auto element = element_at<double>(5 * i + k, 7);
+        turned.append(reinterpret_cast<const char*>(&element), sizeof element);
+      }
+    write_file(raw, turned);
+  }
+  comm.barrier();
+  load_raw(comm, raw, x, {.begin_byte = 7, .is_fortran_order = true});
+  load_raw(comm, raw, y, {.begin_byte = 7, .is_fortran_order = true});
+  CHECK(rows.wrong(comm, x, 7) == 0);
+  CHECK(columns.wrong(comm, y, 7) == 0);
+  const auto other = error_on_all([&] { load_raw(comm, raw, x, {.begin_byte = me == ranks - 1 ? 6 : 7}); });
+  CHECK(contains(other, "raw file: processes come with different arrays, files or options; give all the same"));
+  CHECK(contains(error_on_all([&] { load_npy(comm, raw, x); }), "npy: `" + raw + "` is not a .npy file"));
+  CHECK(rows.wrong(comm, x, 7) == 0);
 }

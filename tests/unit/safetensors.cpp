@@ -358,6 +358,46 @@ TEST_CASE("each file that is wrong is a sentence, and nothing is loaded") {
   CHECK(text == "no error");
 }
 
+TEST_CASE("any bit that changes in a header, and any byte that is missing, is an error or another array, never anything else") {
+  const test_files files("bits");
+  const auto file = files.file("model");
+  const laid_out<float> rows(layouts::mesh_of({2}), layouts::shape_of({3, 2}), layouts::split({{0}, {}}));
+  simulated_communicator two(2);
+  auto x = rows.array(two), y = rows.array(two);
+  rows.fill(two, x);
+  named_arrays saved, loaded;
+  saved.add("x", x);
+  loaded.add("x", y);
+  save_safetensors(two, file, saved, {.metadata = {{"by", "us"}}});
+  const auto whole = text_of_file(file);
+  const auto header = whole.size() - 24;
+  int refused = 0, tried = 0;
+  const auto attempt = [&](const std::string& content, bool is_cut) {
+    write_file(file, content);
+    rows.fill(two, y, 9);
+    const auto text = error_of([&] { load_safetensors(two, file, loaded); });
+    ++tried;
+    if (text == "no error") {
+      REQUIRE(!is_cut);
+      REQUIRE(rows.wrong(two, y) == 0);  // a letter of the metadata, or a space: the array is the same
+    } else {
+      ++refused;
+      REQUIRE(contains(text, "gspmd: safetensors: `"));
+      REQUIRE(rows.wrong(two, y, 9) == 2);  // untouched, padding too
+    }
+  };
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    attempt(whole.substr(0, i), true);
+    for (int bit = 0; i < header && bit < 8; ++bit) {
+      auto changed = whole;
+      changed[i] = static_cast<char>(whole[i] ^ (1 << bit));
+      attempt(changed, false);
+    }
+  }
+  attempt(whole + 'z', true);
+  CHECK(refused > tried * 4 / 5);
+}
+
 TEST_CASE("each mistake of a call is a sentence, and the file is what it was") {
   const test_files files("mistakes");
   const auto file = files.file("model");

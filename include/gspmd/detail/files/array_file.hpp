@@ -43,15 +43,15 @@ inline placed_box place_in_file(const held_ranges& box, const std::vector<std::i
   return result;
 }
 
-/// Reads runs of a file to memory: those that follow each other with small gaps between them by one call of the system.
+/// Reads runs of a file to memory, in the order in which they lie in the file: those with small gaps between them by one call of the system.
 class run_reader {
  public:
   run_reader(const posix_file& file, std::byte* to) : file_(file), to_(to) {}
 
   void read(std::int64_t from, std::int64_t to, std::int64_t size) {
-    if (!runs_.empty() && (from < end_ || from - end_ > most_gap || from + size - runs_[0].from > most_bytes)) finish();
+    if (!runs_.empty() && (from - end_ > most_gap || from + size - runs_[0].from > most_bytes || runs_.size() == most_runs))
+      finish();
     if (!runs_.empty() && from == end_ && to == runs_.back().to + runs_.back().size) runs_.back().size += size;
-    else if (runs_.size() == most_runs) finish(), runs_.push_back({from, to, size});
     else runs_.push_back({from, to, size});
     end_ = from + size;
   }

@@ -70,6 +70,7 @@ class device_group {
   [[nodiscard]] std::string broadcast(const std::string& text, int from = 0) const {
     std::int64_t size = holds(from) ? static_cast<std::int64_t>(text.size()) : 0;
     all_reduce(&size, 1, monoid::add);
+    if (size == 0) return {};
     std::vector<std::int64_t> words((static_cast<std::size_t>(size) + 7) / 8);
     if (holds(from)) std::memcpy(words.data(), text.data(), text.size());
     all_reduce(words.data(), words.size(), monoid::add);
