@@ -138,7 +138,7 @@ namespace {
 
 using namespace gspmd;
 
-/// What does not depend on signs of vectors: a function of values, and one of the matrices v f(w) v^T.
+/// Two functions that do not depend on signs of vectors: a function of values, and one of the matrices v f(w) v^T.
 constexpr auto functions_of = [](auto a) {
   const auto [w, v] = eigh(a);
   const value wide = broadcast_in_dim(exponential(w), v.shape(), {0, 2});

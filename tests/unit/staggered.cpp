@@ -248,7 +248,7 @@ TEST_CASE("staggered: random programs have the values that they have without it"
 
 namespace {
 
-/// What a program gives on 2 x 2 simulated devices with `staggered` and without it is the same, and the fields were aligned.
+/// Checks that a program gives the same on 2 x 2 simulated devices with `staggered` and without it, and that the fields were aligned.
 template <class F>
 void check_same(F f, const dynamic::input& of_a, const dynamic::input& of_b, const numbers_of& a, const numbers_of& b) {
   const dynamic::mesh m({{"x", 2}, {"y", 2}});

@@ -73,7 +73,7 @@ class scalapack_matrix {
     using any = shard_view<std::int8_t, Mesh, dims<1, 1>, split<Row, Column>>;
     return {Mesh::info.shape, extents_, any::layout, rows_, columns_};
   }
-  /// What a device holds, at `local`: LOCr x LOCc elements, columns LLD_ apart. Throws gspmd::error: a layout of a matrix of another shape, LLD_ less
+  /// Returns what a device holds, at `local`: LOCr x LOCc elements, columns LLD_ apart. Throws gspmd::error: a layout of a matrix of another shape, LLD_ less
   /// than the rows that the device holds.
   template <class T>
   [[nodiscard]] strided_view<T> block(T* local, const placed_layout<dealt_blocks, dealt_blocks>& layout, int device) const {
