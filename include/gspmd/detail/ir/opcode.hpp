@@ -141,6 +141,11 @@ constexpr bool is_elementwise(opcode op) { return op >= opcode::abs && op <= opc
 constexpr bool is_unary(opcode op) { return op >= opcode::abs && op <= opcode::convert; }
 constexpr bool is_binary(opcode op) { return op >= opcode::add && op <= opcode::compare_ge; }
 constexpr bool is_compare(opcode op) { return op >= opcode::compare_eq && op <= opcode::compare_ge; }
+/// Of an element in an instruction or two, which a loop that waits for memory does meanwhile.
+constexpr bool is_arithmetic(opcode op) {
+  return (op >= opcode::add && op <= opcode::minimum && op != opcode::divide) || op == opcode::abs || op == opcode::negate ||
+         op == opcode::relu || op == opcode::convert;
+}
 constexpr bool is_region(opcode op) { return op >= opcode::loop && op <= opcode::cond_result; }
 constexpr bool is_region_result(opcode op) { return op == opcode::loop_result || op == opcode::cond_result; }
 

@@ -295,7 +295,7 @@ template <class Group, std::size_t I>
   kept = load_element<std::remove_reference_t<decltype(kept)>>(from, 0);
   from = &kept;
 }
-/// What is read for the whole row is read once, to `lasting`: stores could change it, for all that compilers know.
+/// Values that are read for the whole row are read once, to `lasting`: stores could change it, for all that compilers know.
 template <class Group>
 [[gnu::always_inline]] inline void read_lasting(typename fused_plan<Group>::row& row,
                                                 typename fused_plan<Group>::registers& lasting) {

@@ -42,7 +42,7 @@ template <monoid Kind, class U, int Bytes = simd_bytes>
   }
 }
 
-/// What reduce_long_run leaves of four vectors, in memory. Compilers have stored these by 32 bytes, and longer loads would wait for all of
+/// Returns what reduce_long_run leaves of four vectors, in memory. Compilers have stored these by 32 bytes, and longer loads would wait for all of
 /// them to reach the cache.
 template <monoid Kind, class U>
 [[gnu::always_inline]] inline U fold_accumulated(const U* partial) {

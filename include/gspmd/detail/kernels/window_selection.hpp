@@ -159,7 +159,7 @@ class window_chooser {
       for (auto t = inner; t-- > 0;) bring(by, begin, n, t, number + t, out_ + target);
     });
   }
-  /// What windows of the piece bring to the line `to` that have taken an element of theirs, number t along the last dim.
+  /// Adds what windows of the piece bring to the line `to` that have taken an element of theirs, number t along the last dim.
   void bring(const T* by, std::int64_t begin, std::int64_t n, std::int64_t t, std::int64_t number, T* to) {
     if (inner_ == nullptr) return bring_line(line_.taken, by, number, n, to + begin);
     const auto moved = begin + inner_->dilation * t - inner_->room, step = inner_->step;  // the place of window 0 of the piece

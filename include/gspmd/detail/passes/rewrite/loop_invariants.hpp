@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "gspmd/detail/ops/registry.hpp"
-#include "gspmd/detail/ops/shift.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
 namespace gspmd::detail {
@@ -17,7 +16,7 @@ namespace gspmd::detail {
 class cheap_invariants {
  public:
   constexpr cheap_invariants(const graph& g, const vec<std::uint8_t>& is_light, vec<int>& homes)
-      : nodes_(g.nodes.data()), is_light_(is_light), homes_(homes) {
+      : graph_(g), nodes_(g.nodes.data()), is_light_(is_light), homes_(homes) {
     const int count = static_cast<int>(homes.size());
     for (int i = 0; i < count; ++i)
       if (homes_[i] != nodes_[i].region && is_cheap(nodes_[i])) {
@@ -43,19 +42,15 @@ class cheap_invariants {
  private:
   static constexpr std::int64_t never = std::int64_t{1} << 62;
 
-  [[nodiscard]] static constexpr bool is_cheap(const node& n) {
-    switch (n.op) {
-      case opcode::abs:
-      case opcode::negate:
-      case opcode::relu:
-      case opcode::convert:
-      case opcode::add:
-      case opcode::subtract:
-      case opcode::multiply:
-      case opcode::maximum:
-      case opcode::minimum: return true;
-      default: return n.op == code_of<shift_op>;
-    }
+  /// Arithmetic, or a read at an offset.
+  [[nodiscard]] constexpr bool is_cheap(const node& n) const {
+    if (is_elementwise(n.op)) return is_arithmetic(n.op);
+    const auto& facts = facts_of(n.op);
+    if (facts.made != origin::shards || n.operands.count != 1 || facts.movements(n) != 1) return false;
+    if (!(n.shape == nodes_[n.operands[0]].shape)) return false;
+    for (const auto& d : facts.map(graph_, n, 0).dims)
+      if (d.from_step != 1 || d.to_step != 1) return false;
+    return true;
   }
   [[nodiscard]] constexpr std::int64_t bytes(int i) const { return bounded_bytes(nodes_[i].shape, bytes_of(nodes_[i].type)); }
   [[nodiscard]] constexpr int root(int i) const {
@@ -81,6 +76,7 @@ class cheap_invariants {
     }
   }
 
+  const graph& graph_;
   const node* nodes_;
   const vec<std::uint8_t>& is_light_;
   vec<int>& homes_;
