@@ -436,3 +436,15 @@ TEST_CASE("report: of a conditional a summary counts the body that computes more
   CHECK(p.flops_per_device() == 2 * 8 * 8 * 8 + 8 * 8);
   CHECK_MESSAGE(contains(summary(p), std::to_string(p.flops_per_device())), summary(p));
 }
+
+TEST_CASE("explain: of the steps to what an operator can work on only those that lose a split are forced") {
+  dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 2}, {"z", 2}}));
+  b.allow_replication();
+  const value c = b.input(dynamic::in<float>({8, 6}, {"x", "z"})), w = b.input(dynamic::in<float>({6, 6}, {"z", "y"}));
+  b.output(reshape(einsum("bd,df->bf", c, w), {16, 3}));
+  const auto t = explain(b.compile());
+  CHECK_MESSAGE(contains(t, "reduce_scatter over z"), t);
+  CHECK_MESSAGE(times_in(t, "forced: reshape cannot work on this split") == 1, t);
+  CHECK_MESSAGE(t.find("reduce_scatter over z") < t.find("all_gather over y"), t);
+  CHECK_MESSAGE(t.find("all_gather over y") < t.find("forced: "), t);
+}
