@@ -153,5 +153,5 @@ TEST_CASE("compiled, on threads: of what is whole the first device has the term"
   y.fill(3);
   c.fill(5);
   const auto g = run<added>(threads{}, x, y, c);
-  for (std::size_t k = 0; k < 6; ++k) CHECK(g[k] == 3 * (4 * 2 * 3) + (0 + 1 + 2) * 5);
+  for (std::int64_t k = 0; k < 6; ++k) CHECK(g[k] == 3 * (4 * 2 * 3) + (0 + 1 + 2) * 5);
 }
