@@ -74,7 +74,7 @@ inline dynamic::program train_by_gpipe(const dynamic::mesh& m, const pipeline_si
   return descend_by(b, loss, w, grad(loss, w));
 }
 
-/// Computes what `pipeline` does, without one: stage after stage, each on all microbatches together.
+/// The result of `pipeline`, without one: stage after stage, each on all microbatches together.
 template <class Stage>
 value one_by_one(Stage stage, const std::vector<value>& w, value xs) {
   const auto M = xs.shape()[0], B = xs.shape()[1], T = xs.shape()[2], D = xs.shape()[3];

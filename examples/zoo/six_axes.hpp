@@ -31,7 +31,7 @@ inline value sent_to(value tokens, value gate, const six_axes_sizes& n) {
   return einsum<"gse,gsc->gsec">(gates * chosen, one_hot<float>(convert<std::int32_t>(place), n.capacity));
 }
 
-/// Returns what a stage makes of x, [B,T,D], of weights like those of a layer, experts [E,D,F] and [E,F,D] in the place of the hidden units, and the gate [D,E].
+/// Returns the result of a stage for x, [B,T,D], and weights like those of a layer, experts [E,D,F] and [E,F,D] in the place of the hidden units, and the gate [D,E].
 inline value layer_of_experts(dynamic::builder& b, const std::vector<value>& w, value x, const six_axes_sizes& n) {
   const auto B = x.shape()[0], T = x.shape()[1], D = x.shape()[2];
   const names tokens{every_batch, "context", ""}, by_row{every_batch, "model", "context", ""},

@@ -69,7 +69,7 @@ std::vector<value> inputs(dynamic::builder& b, const layer_sizes& n, const weigh
   return all;
 }
 
-/// Returns what the layer makes of x, [B,T,D].
+/// Returns the result of the layer for x, [B,T,D].
 inline value layer(dynamic::builder& b, const std::vector<value>& w, value x, const placement& where) {
   const auto placed = [&](value v, const names& sharding) { return sharding.empty() ? v : b.reshard(v, sharding); };
   const value in = placed(normalised(x), where.read);

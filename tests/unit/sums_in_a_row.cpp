@@ -38,7 +38,11 @@ list first_result(const dynamic::program& p, const std::vector<list>& inputs) {
 
 constexpr std::int64_t rows = 20, D = 6, F = 5;
 
+<<<<<<< HEAD
 /// The terms of a trip, [D,F]: of x [rows,D] and y [rows,F], which axes split by rows, or of c [D,F], which is whole or split.
+=======
+/// Returns a term that a trip adds, [D,F]: of x [rows,D] and y [rows,F], which axes split by rows, or of c [D,F], which is whole or split.
+>>>>>>> h-d
 value term(int kind, value i, value x, value y, value c) {
   const value t = convert<double>(i);
   switch (kind) {
@@ -153,5 +157,5 @@ TEST_CASE("compiled, on threads: of what is whole the first device has the term"
   y.fill(3);
   c.fill(5);
   const auto g = run<added>(threads{}, x, y, c);
-  for (std::size_t k = 0; k < 6; ++k) CHECK(g[k] == 3 * (4 * 2 * 3) + (0 + 1 + 2) * 5);
+  for (std::int64_t k = 0; k < 6; ++k) CHECK(g[k] == 3 * (4 * 2 * 3) + (0 + 1 + 2) * 5);
 }
