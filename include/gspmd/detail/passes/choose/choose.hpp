@@ -285,11 +285,7 @@ class chooser {
     state_.table.nodes[carry].result = layout;
     return of_operators.choose(i, n, rule);
   }
-<<<<<<< HEAD
-  /// A term of a sum that is partial already is partial too: where it is whole one device has it, and the others have zeros.
-=======
   /// Adds to a sum that is partial already a term that is partial too: where it was whole one device has it, and the others have zeros.
->>>>>>> h-d
   [[nodiscard]] constexpr operator_use with_one_more_term(const node& n, const op_rule& rule, int k, int added,
                                                           const sharding& sum) const {
     operator_use use = use_of(known_, n, rule, to_factors(known_.mesh, rule, rule.operand(k), sum.splits), {});
