@@ -51,7 +51,7 @@ program heat
   begin = int(sum(ly(1:rank)))
 
   ! A mode of the discrete equation: each step multiplies it by a known factor.
-  allocate (u(0:nx + 1, 0:n + 1), next(0:nx + 1, 0:n + 1))
+  allocate (u(0:nx + 1, 0:n + 1), next(0:nx + 1, 0:n + 1), first(0:nx + 1, 0:n + 1))
   u = 0
   next = 0
   do j = 1, n
@@ -59,7 +59,7 @@ program heat
       u(i, j) = sin(pi * i / (nx + 1)) * sin(pi * (begin + j) / (ny + 1))
     end do
   end do
-  first = u
+  first(:, :) = u
   factor = 1 - 0.1_c_double * (4 - 2 * cos(pi / (nx + 1)) - 2 * cos(pi / (ny + 1)))
 
   solver = heat_begin(MPI_COMM_WORLD, ly, ranks)
