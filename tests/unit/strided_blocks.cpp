@@ -187,6 +187,16 @@ TEST_CASE("ghost layers get what others hold, corners too; what lies outside sta
       }
     CHECK(checked > 20);
   }
+  // ownership ranges of a DMDA: uneven, narrower than the layers, and a device that has nothing
+  const auto pod = layouts::mesh_of({3, 2});
+  simulated_communicator six(6);
+  for (const auto& lx : {ragged_list{{5, 3, 1}}, ragged_list{{5, 0, 4}}})
+    for (const auto& widths : {detail::extents{1, 1, 0}, detail::extents{2, 3, 1}})
+      for (const bool is_periodic : {false, true}) {
+        const placed_layout dmda(pod, {9, 5, 2}, layouts::split({{0}, {1}, {}}), lx, ragged_list{{1, 4}});
+        if (!is_periodic) CHECK_EQ(blocks::wrong_ghosts(six, dmda, widths, {}), 0);
+        else CHECK_EQ(blocks::wrong_ghosts(six, dmda, widths, {true, false, true}), 0);
+      }
   const auto line = layouts::mesh_of({3});
   // 9 x 4 in 3, 3, 3 rows
   const ghost_exchange rows(placed_layout(line, {9, 4}, layouts::split({{0}, {}})), {1, 0});

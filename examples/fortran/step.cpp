@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the Fortran program calls: a compiled step on blocks that Fortran owns, and the ghost layers of these blocks.
+#include <ISO_Fortran_binding.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "gspmd/comm/mpi.hpp"
+#include "gspmd/gspmd.hpp"
+#include "gspmd/strided/blocks.hpp"
+#include "gspmd/strided/ghost_exchange.hpp"
+#include "gspmd/strided/placed_step.hpp"
+
+namespace {
+
+using namespace gspmd;
+
+constexpr auto heat = [](auto t) {
+  auto around = shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1);
+  return t + 0.1 * (around - 4.0 * t);
+};
+// Fortran's u(nx, ny) is u[ny][nx] here, and the ranks split ny.
+using step = compile<heat, mesh<axis<"y", 3>>, in<double, dims<40, 64>, split<"y", _>>>;
+using rows_layout = decltype(layout_of_input<step, 0>(ragged_list{}));
+
+/// An array of Fortran's by its descriptor, dims in the opposite order; sections are not copied.
+strided_view<double> view_of(const CFI_cdesc_t* array) {
+  if (array->type != CFI_type_double) throw error("the array is not of real(c_double)");
+  std::vector<std::int64_t> extents, strides;
+  for (int d = array->rank - 1; d >= 0; --d) {
+    extents.push_back(array->dim[d].extent);
+    strides.push_back(array->dim[d].sm / static_cast<std::int64_t>(sizeof(double)));
+  }
+  return {static_cast<double*>(array->base_addr), extents, strides};
+}
+
+struct solver {
+  solver(MPI_Comm all, const std::vector<std::int64_t>& rows)
+      : comm(all), layout(layout_of_input<step, 0>(ragged_list{rows})), ghosts(layout, {1, 1}) {}
+  mpi_communicator comm;
+  rows_layout layout;
+  ghost_exchange ghosts;
+  placed_step<step> next;
+};
+
+/// 0, or 1 after a message: an exception must not reach Fortran.
+template <class F>
+int status_of(F f) {
+  try {
+    f();
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+/// A solver on the ranks of a communicator; `ly[r]` are the columns of u that rank r has (PETSc's ownership ranges). Null after a message.
+void* heat_begin(MPI_Fint comm, const std::int64_t* ly, int ranks) {
+  std::unique_ptr<solver> made;
+  status_of([&] { made = std::make_unique<solver>(MPI_Comm_f2c(comm), std::vector<std::int64_t>(ly, ly + ranks)); });
+  return made.release();
+}
+/// Fills the ghost layers of u(0:nx+1, 0:ly+1) with what the neighbours have.
+int heat_fill_ghosts(void* s, CFI_cdesc_t* u) {
+  auto& mine = *static_cast<solver*>(s);
+  return status_of([&] { mine.ghosts(mine.comm, view_of(u)); });
+}
+/// One step from u(1:nx, 1:ly) to next(1:nx, 1:ly).
+int heat_step(void* s, CFI_cdesc_t* u, CFI_cdesc_t* next) {
+  auto& mine = *static_cast<solver*>(s);
+  return status_of([&] { mine.next(mine.comm, placed_view(mine.layout, view_of(u)), placed_view(mine.layout, view_of(next))); });
+}
+void heat_end(void* s) { delete static_cast<solver*>(s); }
+
+}  // extern "C"
