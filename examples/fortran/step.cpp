@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the Fortran program calls: a compiled step on blocks that Fortran owns, and the ghost layers of these blocks.
+// Functions that the Fortran program calls: a compiled step on blocks that Fortran owns, and the ghost layers of these blocks.
 #include <ISO_Fortran_binding.h>
 
 #include <cstdint>
