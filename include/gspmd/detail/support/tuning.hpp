@@ -50,10 +50,9 @@ inline constexpr int least_part_of_search = 16;
 inline constexpr int most_choices_of_search = 64;
 inline constexpr int most_values_in_order_of_search = 32;
 
-/// A value that is the same in all trips of a loop is computed in every one if that reads so many bytes less, on all devices together: less stays in
-/// caches, and a trip may have to send the margins of what it is made of. Six means of coefficients of 57 MB (7-point stencil, two threads):
-/// 15.5 ms a trip for 29.5, and 114 MB for 284.
-inline constexpr std::int64_t least_bytes_of_kept_invariants = std::int64_t{1} << 23;
+/// A value that is the same in all trips of a loop is computed in every one if that reads so many bytes less, on all devices together: less
+/// stays in caches.
+inline constexpr std::int64_t least_bytes_of_kept_invariants = std::int64_t{1} << 20;
 
 /// How much one message may join. To send one at all takes about 20 us, and what is joined is copied once more on its way. By MPI's
 /// messages between two processes of a node, 2 to 16 at a time, in parts of the time that they take apart: values of up to 8 KiB gain

@@ -8,18 +8,19 @@
 
 namespace gspmd::detail {
 
-/// Of what is moved out of loops, finds what had better stay: sums and products of a few tensors, and these read at offsets, that a loop of the body
-/// computes where it reads them. Six means of neighbouring coefficients before a loop are six tensors that every trip reads; in it the trip reads one.
+/// Finds values that had better stay in loops than be made before them: arithmetic of a few tensors, also read at offsets, which a loop of the
+/// body computes where it reads it. Six means of neighbouring coefficients before a loop are six tensors that every trip reads; in it a
+/// trip reads one, whose margins are brought before the loop. (7-point stencil of 192^3 doubles, two threads: 15.5 ms a trip for 29.5.)
 ///
-/// Those that share a tensor are judged together, by the bytes of the tensors that they read, unless the body reads these anyway, and of
-/// what the body reads of them. The body's elementwise operators alone may read them, and all operators but those that take long.
+/// Those that share a tensor are judged together: by the bytes of the tensors that they read, unless the body reads these anyway, and of
+/// what the body reads of them. The elementwise operators of the body alone may read them.
 class cheap_invariants {
  public:
   constexpr cheap_invariants(const graph& g, const vec<std::uint8_t>& is_light, vec<int>& homes)
       : graph_(g), nodes_(g.nodes.data()), is_light_(is_light), homes_(homes) {
     const int count = static_cast<int>(homes.size());
     for (int i = 0; i < count; ++i)
-      if (homes_[i] != nodes_[i].region && is_cheap(nodes_[i])) {
+      if (homes_[i] != nodes_[i].region && is_elementwise(nodes_[i].op) && is_arithmetic(nodes_[i].op)) {
         if (set_.empty()) set_.resize(homes.size(), -1);
         set_[i] = i;
       }
@@ -28,13 +29,14 @@ class cheap_invariants {
     read_in_.resize(homes.size(), -1);
     gained_.resize(homes.size(), 0);
     for (int i = 0; i < count; ++i)
-      for (const int o : nodes_[i].operands) {
+      for (const int operand : nodes_[i].operands) {
+        const int o = source_of(operand);
         if (set_[i] < 0) read_in_[o] = is_elementwise(nodes_[i].op) ? homes_[i] : -1;
         else if (set_[o] >= 0 && nodes_[o].region == nodes_[i].region) join(i, o);
         else if (is_light_[o] == 0) share(i, o);
       }
     for (int i = 0; i < count; ++i)
-      for (const int o : nodes_[i].operands) look_at(i, o);
+      for (const int o : nodes_[i].operands) look_at(i, source_of(o));
     for (int i = 0; i < count; ++i)
       if (set_[i] >= 0 && gained_[root(i)] >= least_bytes_of_kept_invariants) homes_[i] = nodes_[i].region;
   }
@@ -42,9 +44,12 @@ class cheap_invariants {
  private:
   static constexpr std::int64_t never = std::int64_t{1} << 62;
 
-  /// Arithmetic, or a read at an offset.
-  [[nodiscard]] constexpr bool is_cheap(const node& n) const {
-    if (is_elementwise(n.op)) return is_arithmetic(n.op);
+  /// The tensor that is read in the place of tensor `i`: a loop reads what is shifted at an offset.
+  [[nodiscard]] constexpr int source_of(int i) const {
+    while (is_offset_read(nodes_[i])) i = nodes_[i].operands[0];
+    return i;
+  }
+  [[nodiscard]] constexpr bool is_offset_read(const node& n) const {
     const auto& facts = facts_of(n.op);
     if (facts.made != origin::shards || n.operands.count != 1 || facts.movements(n) != 1) return false;
     if (!(n.shape == nodes_[n.operands[0]].shape)) return false;
@@ -90,9 +95,9 @@ class cheap_invariants {
 /// node, -1 for the program itself.
 ///
 /// An operator leaves a loop of several trips if it reads nothing that the body makes, carries or counts, and if it makes no more bytes
-/// than it reads: a mask made from labels stays, since it would be held through the whole loop. So does what every trip makes of fewer bytes than
-/// it would read of it (cheap_invariants). Functions of the user's stay, which may
-/// throw, and so does what stands in a conditional, whose body may never run.
+/// than it reads: a mask made from labels stays, since it would be held through the whole loop. So does what every trip makes of fewer
+/// bytes than it would read of it (cheap_invariants). Functions of the user's stay, which may throw, and so does what stands in a conditional,
+/// whose body may never run.
 constexpr vec<int> homes_of(const graph& g) {
   vec<int> homes(g.nodes.size(), -1);
   vec<std::uint8_t> is_light(g.nodes.size(), 0);
