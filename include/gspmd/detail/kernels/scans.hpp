@@ -78,10 +78,20 @@ inline constexpr std::int32_t no_element = std::numeric_limits<std::int32_t>::ma
 /// Whether an element stands before another one: the larger one, NaN before all numbers; of equal ones the first.
 template <class T>
 constexpr bool stands_before(T a, std::int32_t at_a, T b, std::int32_t at_b) {
+  if (a > b) return true;
+  if (a < b) return false;
   const bool a_is_nan = a != a, b_is_nan = b != b;
   if (a_is_nan != b_is_nan) return a_is_nan;
-  if (!a_is_nan && a != b) return a > b;
   return at_a < at_b;
+}
+/// How many elements top_of_line looks at at once.
+inline constexpr std::int64_t passed_over = 32;
+/// False where one of so many elements is larger than `worst`, or one of them is NaN.
+template <class T>
+bool all_at_most(const T* x, T worst) {
+  int others = 0;  // a sum, of which compilers make vectors
+  for (std::int64_t i = 0; i < passed_over; ++i) others += x[i] <= worst ? 0 : 1;
+  return others == 0;
 }
 /// The `k` first of `n` elements, in order: a heap with the last one on top, which is then taken apart.
 template <class T>
@@ -89,34 +99,41 @@ void top_of_line(const T* x, const std::int32_t* numbers, std::int64_t n, std::i
                  std::int32_t* at) {
   std::int64_t count = 0;
   const auto is_last = [&](std::int64_t a, std::int64_t b) { return stands_before(best[b], at[b], best[a], at[a]); };
-  const auto swap = [&](std::int64_t a, std::int64_t b) {
-    std::swap(best[a], best[b]);
-    std::swap(at[a], at[b]);
-  };
-  const auto sink = [&](std::int64_t end) {
-    for (std::int64_t i = 0, child = 1; child < end; i = child, child = 2 * i + 1) {
+  /// Puts an element onto the top of the first `end`, and down to where it belongs.
+  const auto sink = [&](std::int64_t end, T value, std::int32_t number) {
+    std::int64_t i = 0;
+    for (std::int64_t child = 1; child < end; i = child, child = 2 * i + 1) {
       if (child + 1 < end && is_last(child + 1, child)) ++child;
-      if (!is_last(child, i)) return;
-      swap(i, child);
+      if (!stands_before(value, number, best[child], at[child])) break;
+      best[i] = best[child], at[i] = at[child];
     }
+    best[i] = value, at[i] = number;
   };
   for (std::int64_t i = 0; i < n && k > 0; ++i) {
-    if (count == k && numbers == nullptr && x[i] <= best[0]) continue;  // nearly all: of equal ones the first stands before
+    if (count == k && numbers == nullptr) {  // nearly all stand behind: of equal ones the first stands before
+      const T worst = best[0];
+      while (i + passed_over <= n && all_at_most(x + i, worst)) i += passed_over;
+      while (i < n && x[i] <= worst) ++i;
+      if (i == n) break;
+    }
     const std::int32_t number = numbers == nullptr ? static_cast<std::int32_t>(first + i) : numbers[i];
     if (number == no_element) continue;
     if (count < k) {
       best[count] = x[i];
       at[count] = number;
-      for (std::int64_t c = count++; c > 0 && is_last(c, (c - 1) / 2); c = (c - 1) / 2) swap(c, (c - 1) / 2);
+      for (std::int64_t c = count++; c > 0 && is_last(c, (c - 1) / 2); c = (c - 1) / 2) {
+        std::swap(best[c], best[(c - 1) / 2]);
+        std::swap(at[c], at[(c - 1) / 2]);
+      }
     } else if (stands_before(x[i], number, best[0], at[0])) {
-      best[0] = x[i];
-      at[0] = number;
-      sink(count);
+      sink(count, x[i], number);
     }
   }
   for (std::int64_t end = count; end > 1;) {
-    swap(0, --end);
-    sink(end);
+    const T value = best[--end];
+    const std::int32_t number = at[end];
+    best[end] = best[0], at[end] = at[0];
+    sink(end, value, number);
   }
   for (; count < k; ++count) best[count] = T{}, at[count] = no_element;
 }
