@@ -147,7 +147,9 @@ TEST_CASE("an FFT in three dims by local operators trades one split for another,
     dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 4}}));
     const value field = b.input(f32({64, 64, 64}, {"x", is_slab ? "" : "y", ""}));
     const auto along = [&](value v, int dim) {  // the transform of the first dim, of each in turn
-      const integers turned = dim == 0 ? integers{0, 1, 2} : dim == 1 ? integers{1, 0, 2} : integers{2, 1, 0};
+      const std::vector<std::int64_t> turned = dim == 0   ? std::vector<std::int64_t>{0, 1, 2}
+                                               : dim == 1 ? std::vector<std::int64_t>{1, 0, 2}
+                                                          : std::vector<std::int64_t>{2, 1, 0};
       return transpose(along_x(transpose(v, turned)), turned);
     };
     b.output(along(along(along(field, 2), 1), 0));
@@ -233,7 +235,7 @@ TEST_CASE("what a conditional gives, and what a loop carries first, lies as thos
 TEST_CASE("each device draws its part of random numbers, and computes with it") {
   dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 2}}).searched());
   const value key = b.input(dynamic::in<std::uint64_t>({}));
-  const integers shape{1 << 22};
+  const std::vector<std::int64_t> shape{1 << 22};
   const value u = random::uniform<float>(random::fold_in(key, 1), shape),
               v = random::uniform<float>(random::fold_in(key, 2), shape);
   b.output(mean(select(u * u + v * v < 1.0, zeros_like(u) + 1.0, 0.0)));
