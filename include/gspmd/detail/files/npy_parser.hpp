@@ -10,6 +10,7 @@
 
 #include "gspmd/detail/files/npy_header.hpp"
 #include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/error.hpp"
 
 /// Reading headers of .npy files (NumPy's format, versions 1 to 3). Errors are without the file's name.
