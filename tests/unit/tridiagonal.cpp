@@ -124,17 +124,17 @@ TEST_CASE("tridiagonal: what is sent") {
   const dynamic::mesh m({{"x", 4}});
   const auto planned = [&](std::vector<std::int64_t> shape, std::vector<std::string> split, std::int64_t parts) {
     const auto in = dynamic::in<double>(std::move(shape), std::move(split));
-    return dynamic::compile(in_parts(parts), m, in, in, in, in).traffic();
+    return dynamic::compile(in_parts(parts), m, in, in, in, in);
   };
-  CHECK(planned({8, 100}, {"x", ""}, 1).bytes == 0);
+  CHECK(planned({8, 100}, {"x", ""}, 1).traffic().bytes == 0);
   // Of one line each device gathers the four numbers of the other three parts; three numbers go to the device before it, and one to the next.
   const auto line = planned({64}, {"x"}, 4);
-  CHECK(line.in(collective_kind::all_gather).bytes == 4 * 3 * 8);
-  CHECK(line.bytes <= 4 * 3 * 8 + 4 * 8);
+  CHECK(line.traffic().in(collective_kind::all_gather).bytes == 4 * 3 * 8);
+  CHECK(line.traffic().bytes <= 4 * 3 * 8 + 4 * 8);
   // Of many lines each device solves the joint systems of a quarter.
   const auto lines = planned({16, 64}, {"", "x"}, 4);
-  CHECK(lines.in(collective_kind::all_gather).bytes == 0);
-  CHECK(lines.bytes <= (4 + 2) * 3 * 4 * 8 + 3 * 16 * 8);
+  CHECK(lines.traffic().in(collective_kind::all_gather).bytes == 0);
+  CHECK(lines.traffic().bytes <= (4 + 2) * 3 * 4 * 8 + 3 * 16 * 8);
 }
 
 namespace {
