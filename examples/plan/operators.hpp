@@ -650,8 +650,8 @@ inline value build_tridiagonal_solve(const operation& o) {
 inline value build_eigh(const operation& o) {
   if (!o.is_sound()) return {};
   const auto [values, vectors] = gspmd::eigh(o.operands[0], o.at);
-  o.further->emplace_back(".vectors", vectors);
-  return values;
+  o.further->emplace_back(".values", values);
+  return vectors;
 }
 /// `n`: the extent of the last of `dims`; left out, an even one.
 inline value build_irfft(const operation& o) {
