@@ -121,9 +121,9 @@ void for_each_element(const lookup_case& c, Visit visit) {
 std::string told(const lookup_case& c) {
   std::string text = c.along ? "take_along dim " : "take dim ";
   text += std::to_string(c.dim) + " table";
-  for (int d = 0; d < c.access.table.count; ++d) text += " " + std::to_string(c.access.table[d]);
+  for (int d = 0; d < c.access.table.count; ++d) (text += ' ') += std::to_string(c.access.table[d]);
   text += " slices";
-  for (int d = 0; d < c.access.slices.count; ++d) text += " " + std::to_string(c.access.slices[d]);
+  for (int d = 0; d < c.access.slices.count; ++d) (text += ' ') += std::to_string(c.access.slices[d]);
   return text;
 }
 /// The indices as they lie in memory.
