@@ -19,6 +19,7 @@
 #include "gspmd/detail/files/save_file.hpp"
 #include "gspmd/detail/files/stored_array.hpp"
 #include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/support/sort_in_order.hpp"
 #include "gspmd/error.hpp"
 
 /// The format of safetensors (github.com/huggingface/safetensors, "Format"): eight bytes, low ones first, say how long the header is; the
@@ -136,8 +137,8 @@ inline safetensors_header parse_safetensors(std::string_view text, std::int64_t 
   });
   in.expect_end();
   // Readers need no order in the header; the bytes have one, where those of a tensor of none are before others.
-  std::stable_sort(header.tensors.begin(), header.tensors.end(),
-                   [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  sort_in_order(header.tensors,
+                [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   check_safetensors(header, bytes);
   return header;
 }

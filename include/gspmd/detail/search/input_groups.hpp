@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/graph.hpp"
-#include "gspmd/detail/search/sort_in_order.hpp"
+#include "gspmd/detail/support/sort_in_order.hpp"
 
 /// Inputs of a program that get one annotation: the weights of equal layers are one decision.
 namespace gspmd::detail {

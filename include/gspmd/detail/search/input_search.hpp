@@ -13,7 +13,7 @@
 #include "gspmd/detail/search/input_groups.hpp"
 #include "gspmd/detail/search/input_layout.hpp"
 #include "gspmd/detail/search/priced_plans.hpp"
-#include "gspmd/detail/search/sort_in_order.hpp"
+#include "gspmd/detail/support/sort_in_order.hpp"
 
 namespace gspmd::detail {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/detail/search/sort_in_order.hpp"
+#include "gspmd/detail/support/sort_in_order.hpp"
 
 /// The meshes that a number of devices may have.
 namespace gspmd::detail {
