@@ -374,9 +374,9 @@ void scatter_elements(const slice_code::elements& e) {
   by_place<element, Index>(
       e, [&](element* __restrict table, const element* __restrict from, const Index* __restrict index, auto place) {
         const auto put = [&](std::int64_t i, std::int64_t at) {
-          const std::int64_t own = at - first;
-          if (static_cast<std::uint64_t>(own) >= here) return;
-          element& to = table[place(own, i)];
+          const std::uint64_t own = static_cast<std::uint64_t>(at) - static_cast<std::uint64_t>(first);
+          if (own >= here) return;
+          element& to = table[place(static_cast<std::int64_t>(own), i)];
           to = How::of(to, from[i]);
         };
         if (clips)
