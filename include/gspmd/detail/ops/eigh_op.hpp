@@ -67,14 +67,9 @@ struct eigh_op : matrix_operator {
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
-    local_value scratch = l.value(op.operands[0]);
-    const int rank = scratch.local.count;
-    const std::int64_t rows = scratch.local[rank - 1];
-    scratch.layout = sharding{};
-    scratch.global = scratch.local = extents(rank, 1);
-    scratch.global[rank - 1] = scratch.local[rank - 1] = rows;
-    scratch.global[rank - 2] = scratch.local[rank - 2] = rows + 2;
-    add_step<kernels::local>(l, op, entry_of(n), {op.operands[0]}, {op.result, op.further_results[0], l.add_value(scratch)})
+    const std::int64_t rows = n.shape[n.shape.count - 1];
+    add_step<kernels::local>(l, op, entry_of(n), {op.operands[0]},
+                             {op.result, op.further_results[0], add_scratch(l, op, rows + 2, rows)})
         .local = of_rank(n.shape.count, []<int Rank>() { return &eigh_function<Rank>; });
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}

@@ -192,6 +192,18 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
     return all + saturating_multiply(saturating_elements(p.value(op.operands[1]).local), sides * n);
   }
   static constexpr int entry_of(const node& n) { return n.type == dtype::f64 ? 1 : 0; }
+  /// Adds a value for one matrix of a device, of the type and rank of the operator's first operand.
+  template <class Lowering>
+  static constexpr int add_scratch(Lowering& l, const instruction& op, std::int64_t rows, std::int64_t columns) {
+    local_value scratch = l.value(op.operands[0]);
+    const int rank = scratch.local.count;
+    scratch.layout = sharding{};
+    scratch.global = extents(rank, 1);
+    scratch.global[rank - 2] = rows;
+    scratch.global[rank - 1] = columns;
+    scratch.local = scratch.global;
+    return l.add_value(scratch);
+  }
 };
 
 /// The lower triangle l of l l^T = a, of which the lower triangle is read (Golub and Van Loan, 4.2).
@@ -268,13 +280,9 @@ struct solve_op : matrix_operator {
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
-    local_value scratch = l.value(op.operands[0]);
-    const int rank = scratch.local.count;
-    const std::int64_t rows = scratch.local[rank - 1];
-    scratch.layout = sharding{};
-    scratch.global = scratch.local = extents(rank, 1);
-    scratch.global[rank - 1] = scratch.local[rank - 1] = scratch.global[rank - 2] = scratch.local[rank - 2] = rows;
-    add_step<kernels::local>(l, op, entry_of(n), {op.operands[0], op.operands[1]}, {op.result, l.add_value(scratch)}).local =
+    const std::int64_t rows = n.shape[n.shape.count - 2];
+    add_step<kernels::local>(l, op, entry_of(n), {op.operands[0], op.operands[1]}, {op.result, add_scratch(l, op, rows, rows)})
+        .local =
         of_rank_and_way(n.shape.count, number_of(way_of(n)), []<int Rank, int Way>() { return &solve_function<Rank, Way>; });
   }
   static void describe(std::string& t, const plan_view&, const plan_step* step) {

@@ -58,14 +58,8 @@ struct tridiagonal_op : matrix_operator {
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
-    local_value scratch = l.value(op.operands[0]);
-    const int rank = scratch.local.count;
-    const std::int64_t length = scratch.local[rank - 1];
-    scratch.layout = sharding{};
-    scratch.global = scratch.local = extents(rank, 1);
-    scratch.global[rank - 1] = scratch.local[rank - 1] = length;
-    scratch.global[rank - 2] = scratch.local[rank - 2] = 2 * tridiagonal_lanes;
-    add_step<kernels::local>(l, op, entry_of(n), l.all_operands(op), {op.result, l.add_value(scratch)}).local =
+    const int scratch = add_scratch(l, op, 2 * tridiagonal_lanes, n.shape[n.shape.count - 1]);
+    add_step<kernels::local>(l, op, entry_of(n), l.all_operands(op), {op.result, scratch}).local =
         of_rank(n.shape.count, []<int Rank>() { return &tridiagonal_function<Rank>; });
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
