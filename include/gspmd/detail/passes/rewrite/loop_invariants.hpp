@@ -25,18 +25,21 @@ class cheap_invariants {
         set_[i] = i;
       }
     if (set_.empty()) return;
+    for (int i = 0; i < count; ++i) source_.push_back(i);
+    for (int i = 0; i < count; ++i)
+      if (is_offset_read(nodes_[i])) source_[i] = source_[nodes_[i].operands[0]];
     shared_by_.resize(homes.size(), -1);
     read_in_.resize(homes.size(), -1);
     gained_.resize(homes.size(), 0);
     for (int i = 0; i < count; ++i)
       for (const int operand : nodes_[i].operands) {
-        const int o = source_of(operand);
+        const int o = source_[operand];
         if (set_[i] < 0) read_in_[o] = is_elementwise(nodes_[i].op) ? homes_[i] : -1;
         else if (set_[o] >= 0 && nodes_[o].region == nodes_[i].region) join(i, o);
         else if (is_light_[o] == 0) share(i, o);
       }
     for (int i = 0; i < count; ++i)
-      for (const int o : nodes_[i].operands) look_at(i, source_of(o));
+      for (const int o : nodes_[i].operands) look_at(i, source_[o]);
     for (int i = 0; i < count; ++i)
       if (set_[i] >= 0 && gained_[root(i)] >= least_bytes_of_kept_invariants) homes_[i] = nodes_[i].region;
   }
@@ -44,11 +47,6 @@ class cheap_invariants {
  private:
   static constexpr std::int64_t never = std::int64_t{1} << 62;
 
-  /// The tensor that is read in the place of tensor `i`: a loop reads what is shifted at an offset.
-  [[nodiscard]] constexpr int source_of(int i) const {
-    while (is_offset_read(nodes_[i])) i = nodes_[i].operands[0];
-    return i;
-  }
   [[nodiscard]] constexpr bool is_offset_read(const node& n) const {
     const auto& facts = facts_of(n.op);
     if (facts.made != origin::shards || n.operands.count != 1 || facts.movements(n) != 1) return false;
@@ -58,8 +56,8 @@ class cheap_invariants {
     return true;
   }
   [[nodiscard]] constexpr std::int64_t bytes(int i) const { return bounded_bytes(nodes_[i].shape, bytes_of(nodes_[i].type)); }
-  [[nodiscard]] constexpr int root(int i) const {
-    while (set_[i] != i) i = set_[i];
+  constexpr int root(int i) {
+    while (set_[i] != i) i = set_[i] = set_[set_[i]];
     return i;
   }
   constexpr void join(int a, int b) { set_[root(a)] = root(b); }
@@ -85,6 +83,7 @@ class cheap_invariants {
   const node* nodes_;
   const vec<std::uint8_t>& is_light_;
   vec<int>& homes_;
+  vec<int> source_;           // by tensor: the one that a loop reads at an offset in its place, or itself
   vec<int> set_;              // by node: another one that is judged with it, itself, or -1
   vec<int> shared_by_;        // by tensor: the first operator that reads it
   vec<int> read_in_;          // by tensor: the body whose own elementwise operators read it
