@@ -24,17 +24,6 @@ using namespace stored_states;
 using caught::contains;
 using namespace common_files;
 
-namespace {
-
-laid_out<double> by_rows(int devices) {
-  return {layouts::mesh_of({devices}), layouts::shape_of({9, 5}), layouts::split({{0}, {}})};
-}
-laid_out<double> by_columns(int devices) {
-  return {layouts::mesh_of({devices}), layouts::shape_of({9, 5}), layouts::split({{}, {0}})};
-}
-
-}  // namespace
-
 TEST_CASE("saved on all ranks, restored on any number of them, on simulated devices, and the other way") {
   const common_directory directory("mpi");
   const int ranks = size_of(MPI_COMM_WORLD), me = rank_of(MPI_COMM_WORLD);
@@ -51,22 +40,13 @@ TEST_CASE("saved on all ranks, restored on any number of them, on simulated devi
     state.add("r", r);
     state.save(comm, directory.path, 1, {.block_bytes = 56});
   }
-  for (int some = 1; some <= ranks; ++some) {
-    MPI_Comm part = MPI_COMM_NULL;
-    MPI_Comm_split(MPI_COMM_WORLD, me < some ? 0 : MPI_UNDEFINED, me, &part);
-    if (part == MPI_COMM_NULL) continue;
-    {
-      mpi_communicator comm(part);
-      for (const auto& layout : {by_rows(some), by_columns(some)}) {
-        auto x = layout.array(comm);
-        checkpoint state;
-        state.add("x", x);
-        CHECK(state.restore_latest(comm, directory.path) == 1);
-        CHECK(layout.wrong(comm, x) == 0);
-      }
-    }
-    MPI_Comm_free(&part);
-  }
+  for_fewer_ranks([&](auto& comm, const auto& layout) {
+    auto x = layout.array(comm);
+    checkpoint state;
+    state.add("x", x);
+    CHECK(state.restore_latest(comm, directory.path) == 1);
+    CHECK(layout.wrong(comm, x) == 0);
+  });
   if (me == 0) {
     simulated_communicator five(5);
     const auto columns = by_columns(5);

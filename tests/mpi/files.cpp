@@ -30,12 +30,6 @@ using caught::contains;
 
 namespace {
 
-laid_out<double> rows_on(int devices) {
-  return {layouts::mesh_of({devices}), layouts::shape_of({9, 5}), layouts::split({{0}, {}})};
-}
-laid_out<double> columns_on(int devices) {
-  return {layouts::mesh_of({devices}), layouts::shape_of({9, 5}), layouts::split({{}, {0}})};
-}
 struct common_files_in : common_directory {
   explicit common_files_in(const std::string& name) : common_directory(name) {
     if (owned) std::filesystem::create_directories(path);
@@ -52,33 +46,24 @@ TEST_CASE("safetensors: saved on all ranks, loaded on any number of them and on 
   const int ranks = size_of(MPI_COMM_WORLD), me = rank_of(MPI_COMM_WORLD);
   {
     mpi_communicator comm(MPI_COMM_WORLD);
-    const auto rows = rows_on(ranks);
+    const auto rows = by_rows(ranks);
     auto x = rows.array(comm);
     rows.fill(comm, x);
     named_arrays model;
     model.add("x", x);
     save_safetensors(comm, file, model);
   }
-  for (int some = 1; some <= ranks; ++some) {
-    MPI_Comm part = MPI_COMM_NULL;
-    MPI_Comm_split(MPI_COMM_WORLD, me < some ? 0 : MPI_UNDEFINED, me, &part);
-    if (part == MPI_COMM_NULL) continue;
-    {
-      mpi_communicator comm(part);
-      for (const auto& layout : {rows_on(some), columns_on(some)}) {
-        auto x = layout.array(comm);
-        named_arrays model;
-        model.add("x", x);
-        load_safetensors(comm, file, model);
-        CHECK(layout.wrong(comm, x) == 0);
-      }
-    }
-    MPI_Comm_free(&part);
-  }
+  for_fewer_ranks([&](auto& comm, const auto& layout) {
+    auto x = layout.array(comm);
+    named_arrays model;
+    model.add("x", x);
+    load_safetensors(comm, file, model);
+    CHECK(layout.wrong(comm, x) == 0);
+  });
   MPI_Barrier(MPI_COMM_WORLD);
   if (me == 0) {
     simulated_communicator five(5);
-    const auto columns = columns_on(5);
+    const auto columns = by_columns(5);
     auto x = columns.array(five);
     named_arrays model;
     model.add("x", x);
@@ -89,7 +74,7 @@ TEST_CASE("safetensors: saved on all ranks, loaded on any number of them and on 
   }
   MPI_Barrier(MPI_COMM_WORLD);
   mpi_communicator comm(MPI_COMM_WORLD);
-  const auto rows = rows_on(ranks);
+  const auto rows = by_rows(ranks);
   auto x = rows.array(comm);
   named_arrays model;
   model.add("x", x);
@@ -145,7 +130,7 @@ TEST_CASE("npy and raw files: saved on all ranks, loaded on all in another layou
   const auto npy = files.file("x.npy"), raw = files.file("x.raw");
   const int ranks = size_of(MPI_COMM_WORLD), me = rank_of(MPI_COMM_WORLD);
   mpi_communicator comm(MPI_COMM_WORLD);
-  const auto rows = rows_on(ranks), columns = columns_on(ranks);
+  const auto rows = by_rows(ranks), columns = by_columns(ranks);
   auto x = rows.array(comm), y = columns.array(comm);
   rows.fill(comm, x, 4);
   save_npy(comm, npy, x);

@@ -8,10 +8,12 @@
 #include <doctest/doctest.h>
 #include <mpi.h>
 
+#include "gspmd/comm/mpi.hpp"
 #include "gspmd/error.hpp"
+#include "support/layouts.hpp"
 #include "support/stored_states.hpp"
 
-/// A place for files of all ranks, and errors that all ranks have in common.
+/// A place for files of all ranks, arrays that they save and load, and errors that all ranks have in common.
 namespace common_files {
 
 inline int rank_of(MPI_Comm comm) {
@@ -39,6 +41,28 @@ struct common_directory {
   }
   ~common_directory() { MPI_Barrier(MPI_COMM_WORLD); }
 };
+
+inline stored_states::laid_out<double> by_rows(int devices) {
+  return {layouts::mesh_of({devices}), layouts::shape_of({9, 5}), layouts::split({{0}, {}})};
+}
+inline stored_states::laid_out<double> by_columns(int devices) {
+  return {layouts::mesh_of({devices}), layouts::shape_of({9, 5}), layouts::split({{}, {0}})};
+}
+/// Calls f(comm, layout) on the first rank, the first two and so on, with a layout by rows and one by columns on so many devices.
+template <class F>
+void for_fewer_ranks(F f) {
+  const int me = rank_of(MPI_COMM_WORLD);
+  for (int some = 1; some <= size_of(MPI_COMM_WORLD); ++some) {
+    MPI_Comm part = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, me < some ? 0 : MPI_UNDEFINED, me, &part);
+    if (part == MPI_COMM_NULL) continue;
+    {
+      gspmd::mpi_communicator comm(part);
+      for (const auto& layout : {by_rows(some), by_columns(some)}) f(comm, layout);
+    }
+    MPI_Comm_free(&part);
+  }
+}
 
 /// The text of the error that `f` throws, which is to be one on all ranks.
 template <class F>

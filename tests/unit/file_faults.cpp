@@ -18,21 +18,17 @@
 #include "gspmd/safetensors.hpp"
 #include "support/error_of.hpp"
 #include "support/file_faults.hpp"
-#include "support/layouts.hpp"
+#include "support/saved_layouts.hpp"
 #include "support/stored_states.hpp"
 
 namespace {
 
 using namespace gspmd;
 using namespace stored_states;
+using namespace saved_layouts;
 using caught::contains;
 using caught::error_of;
 using faults::fault;
-
-const laid_out<double> on_plane(layouts::mesh_of({2, 2}), layouts::shape_of({5, 6}), layouts::split({{0}, {1}}));
-const laid_out<std::int8_t> on_all(layouts::mesh_of({2, 2}), layouts::shape_of({3}), {});
-const laid_out<double> on_row(layouts::mesh_of({3}), layouts::shape_of({5, 6}), layouts::split({{}, {0}}));
-const laid_out<std::int8_t> on_three(layouts::mesh_of({3}), layouts::shape_of({3}), layouts::split({{0}}));
 
 template <class Comm>
 void save_arrays(Comm& comm, const std::string& file, std::uint64_t seed) {
