@@ -49,7 +49,7 @@ void compare(const options& o, const std::string& row, double target, const Resu
   race_in_turns(o.rounds, after_each(run, ours), after_each(loop, by_hand), [] {}).print(row, target);
   check(row, ours, by_hand);
 }
-/// `count` numbers from 0 to before `below`, in no order; those in front lie outside.
+/// `count` numbers from 0 to before `below`, in no order; the first and the last one lie outside.
 numbers drawn(int64_t count, int64_t below) {
   numbers ids(static_cast<std::size_t>(count));
   std::uint32_t state = 1;
