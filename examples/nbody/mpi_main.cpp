@@ -5,8 +5,6 @@
 
 #include "gravity.hpp"
 
-#include <gspmd/dynamic.hpp>
-
 #include <string>
 
 #include "../over_mpi.hpp"

@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "../command_line.hpp"
 #include "../over_mpi.hpp"
 
 constexpr const char* usage =

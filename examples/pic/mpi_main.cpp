@@ -5,8 +5,6 @@
 
 #include "plasma.hpp"
 
-#include <gspmd/dynamic.hpp>
-
 #include <string>
 
 #include "../over_mpi.hpp"

@@ -7,10 +7,11 @@
 
 #include <cstdio>
 
+#include <mpi.h>
+
+#include "../over_mpi.hpp"
 #include "application.hpp"
 #include "visible.hpp"
-
-#include <gspmd/comm/mpi.hpp>
 
 using namespace plan_tool;
 
@@ -54,9 +55,7 @@ int main(int argc, char** argv) {
     here.devices_here = 1;
     here.most_devices = ranks;
     here.writes = rank == 0;
-    here.launch = [](const auto& program, const auto& inputs) {
-      return program.run_pointers(gspmd::mpi{MPI_COMM_WORLD}, inputs);
-    };
+    here.launch = run_over_mpi;
     here.agree = [&](bool sound) { return first_failed(sound, rank, ranks) == ranks; };
     const report r = run_application(o, here);
     // One of them talks: the first that failed, else the first.

@@ -5,8 +5,6 @@
 
 #include "cavity.hpp"
 
-#include <gspmd/dynamic.hpp>
-
 #include <string>
 
 #include "../over_mpi.hpp"

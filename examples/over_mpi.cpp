@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "over_mpi.hpp"
+
+#include <gspmd/comm/mpi.hpp>
+#include <gspmd/dynamic.hpp>
+
+#include <cstdio>
+
+#include "command_line.hpp"
+
+std::vector<gspmd::dynamic::any_array> run_over_mpi(const gspmd::dynamic::program& program,
+                                                    const std::vector<const void*>& inputs) {
+  return program.run_pointers(gspmd::mpi{MPI_COMM_WORLD}, inputs);
+}
+
+int over_mpi(int argc, char** argv, const char* usage, const std::function<int(int, bool)>& body) {
+  MPI_Init(&argc, &argv);
+  int rank = 0, ranks = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (rank != 0 && std::freopen("/dev/null", "w", stdout) == nullptr) MPI_Abort(MPI_COMM_WORLD, 1);
+  const int status = command_line::report_errors(usage, [&] { return body(ranks, rank == 0); });
+  MPI_Finalize();
+  return status;
+}
