@@ -53,12 +53,12 @@ inline targets all_targets;
 struct race_times {
   std::vector<double> ours, by_hand;
 
-  void print(const std::string& row, double target) const {
+  void print(const std::string& row, double target, const char* other = "by hand") const {
     std::vector<double> ratio;
     for (std::size_t i = 0; i < ours.size(); ++i) ratio.push_back(ours[i] / by_hand[i]);
     const auto median = quantile(ratio, 0.5);
-    std::printf("%-56s %9.3f ms  by hand %9.3f ms  %5.2f (%.2f-%.2f)\n", row.c_str(), quantile(ours, 0.5), quantile(by_hand, 0.5),
-                median, quantile(ratio, 0.25), quantile(ratio, 0.75));
+    std::printf("%-56s %9.3f ms  %s %9.3f ms  %5.2f (%.2f-%.2f)\n", row.c_str(), quantile(ours, 0.5), other,
+                quantile(by_hand, 0.5), median, quantile(ratio, 0.25), quantile(ratio, 0.75));
     all_targets.add(row, median, target);
   }
 };
