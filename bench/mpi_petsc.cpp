@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse products and conjugate gradients on two MPI processes, compiled by gspmd, against PETSc's MatMult, MatMultTranspose (MPIAIJ, and MPIBAIJ
-// for blocks) and KSPCG without a preconditioner, on the same processes, in turns. Medians over the slower rank; the results must be equal.
+// for blocks) and KSPCG without a preconditioner, on the same processes, in turns; and a stencil on the vectors of a DMDA, where they lie, against
+// DMGlobalToLocal and loops. Medians over the slower rank; the results must be equal.
 //
 //   mpirun -n 2 mpi_petsc [rounds, 15]
+#include <petscdmda.h>
 #include <petscksp.h>
 
 #include <algorithm>
@@ -165,6 +167,59 @@ void solve(const petsc_matrix& m) {
   check(KSPSolve(solver, m.x, m.y));
 }
 
+/// The mean of the four neighbours on a grid of a DMDA, split along its last dim, our first. We read and write PETSc's vectors.
+constexpr PetscInt height = 4096, width = 2048;
+constexpr auto mean_of_neighbours = [](auto t) {
+  return 0.25 * (shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1));
+};
+void race_on_grid(int rounds) {
+  DM grid = nullptr;
+  Vec from = nullptr, ours = nullptr, theirs = nullptr, with_ghosts = nullptr;
+  check(DMDACreate2d(MPI_COMM_WORLD, DM_BOUNDARY_GHOSTED, DM_BOUNDARY_GHOSTED, DMDA_STENCIL_STAR, width, height, 1, 2, 1, 1,
+                     nullptr, nullptr, &grid));
+  check(DMSetUp(grid));
+  for (Vec* const v : {&from, &ours, &theirs}) check(DMCreateGlobalVector(grid, v));
+  check(DMCreateLocalVector(grid, &with_ghosts));  // 0 outside of the grid
+  PetscInt i0 = 0, j0 = 0, columns = 0, rows = 0;
+  check(DMDAGetCorners(grid, &j0, &i0, nullptr, &columns, &rows, nullptr));
+  double** at = nullptr;
+  check(DMDAVecGetArray(grid, from, &at));
+  for (PetscInt i = i0; i < i0 + rows; ++i)
+    for (PetscInt j = 0; j < width; ++j) at[i][j] = static_cast<double>((3 * i + 7 * j) % 32);
+  check(DMDAVecRestoreArray(grid, from, &at));
+  launch(mpi{MPI_COMM_WORLD}, 2, [&](auto& comm) {
+    using step_on_grid = compile<mean_of_neighbours, mesh<axis<"x", 2>>, in<double, dims<height, width>, split<"x", _>>>;
+    step_on_grid step;
+    const auto by_us = [&] {
+      const double* in = nullptr;
+      double* out = nullptr;
+      check(VecGetArrayRead(from, &in));
+      check(VecGetArrayWrite(ours, &out));
+      const auto count = static_cast<std::size_t>(rows * width);
+      step(comm, detail::span<const double>(in, count), detail::span<double>(out, count));
+      check(VecRestoreArrayWrite(ours, &out));
+      check(VecRestoreArrayRead(from, &in));
+    };
+    const auto by_them = [&] {
+      double **in = nullptr, **out = nullptr;
+      check(DMGlobalToLocalBegin(grid, from, INSERT_VALUES, with_ghosts));
+      check(DMGlobalToLocalEnd(grid, from, INSERT_VALUES, with_ghosts));
+      check(DMDAVecGetArrayRead(grid, with_ghosts, &in));
+      check(DMDAVecGetArrayWrite(grid, theirs, &out));
+      for (PetscInt i = i0; i < i0 + rows; ++i)
+        for (PetscInt j = 0; j < width; ++j) out[i][j] = 0.25 * (in[i - 1][j] + in[i + 1][j] + in[i][j - 1] + in[i][j + 1]);
+      check(DMDAVecRestoreArrayWrite(grid, theirs, &out));
+      check(DMDAVecRestoreArrayRead(grid, with_ghosts, &in));
+    };
+    race("5 points on a DMDA of 4096 x 2048", rounds, by_us, by_them);
+  });
+  PetscBool are_equal = PETSC_FALSE;
+  check(VecEqual(ours, theirs, &are_equal));
+  if (are_equal == PETSC_FALSE) throw error("the stencils differ");
+  for (Vec* const v : {&from, &ours, &theirs, &with_ghosts}) check(VecDestroy(v));
+  check(DMDestroy(&grid));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -179,6 +234,7 @@ int main(int argc, char** argv) {
   race_with<product, in_blocks, blocks_of<in_blocks>>("A x, 5 points, 500 x 500, blocks of 3", blocks, rounds, 0, times);
   race_with<conjugate_gradients, five_points, vector_of<five_points>>("50 trips of conjugate gradients", grid, rounds, 1e-6,
                                                                       solve);
+  race_on_grid(rounds);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank == 0) all_targets.print();
