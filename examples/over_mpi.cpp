@@ -13,6 +13,11 @@ std::vector<gspmd::dynamic::any_array> run_over_mpi(const gspmd::dynamic::progra
   return program.run_pointers(gspmd::mpi{MPI_COMM_WORLD}, inputs);
 }
 
+std::vector<gspmd::dynamic::any_array> run_over_mpi(const gspmd::dynamic::native_code& program,
+                                                    const std::vector<const void*>& inputs) {
+  return program.run_pointers(gspmd::mpi{MPI_COMM_WORLD}, inputs);
+}
+
 int over_mpi(int argc, char** argv, const char* usage, const std::function<int(int, bool)>& body) {
   MPI_Init(&argc, &argv);
   int rank = 0, ranks = 0;

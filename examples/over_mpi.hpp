@@ -2,6 +2,7 @@
 // What the examples need of MPI, compiled once for those that run a program planned at run time over it.
 #pragma once
 
+#include <gspmd/dynamic/native_code.hpp>
 #include <gspmd/dynamic/program.hpp>
 
 #include <functional>
@@ -9,6 +10,10 @@
 
 /// Runs a program once over all processes: whole arrays in, whole arrays out.
 std::vector<gspmd::dynamic::any_array> run_over_mpi(const gspmd::dynamic::program& program,
+                                                    const std::vector<const void*>& inputs);
+
+/// The same with the program's loops made by the system's compiler.
+std::vector<gspmd::dynamic::any_array> run_over_mpi(const gspmd::dynamic::native_code& program,
                                                     const std::vector<const void*>& inputs);
 
 /// The main of an example with one device per process: body(ranks, is_first), of which process 0 alone talks.

@@ -15,10 +15,13 @@ namespace npb {
 
 using gspmd::dynamic::any_array;
 
-/// The devices, in one row, and how a program runs on them: whole arrays in, whole arrays out.
+/// A program, made ready to run: whole arrays in, whole arrays out.
+using runner = std::function<std::vector<any_array>(const std::vector<const void*>&)>;
+
+/// The devices, in one row, and what makes a program ready to run on them.
 struct machine {
   std::int64_t devices = 1;
-  std::function<std::vector<any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)> run;
+  std::function<runner(const gspmd::dynamic::program&)> prepare;
 
   [[nodiscard]] gspmd::dynamic::mesh mesh() const { return gspmd::dynamic::mesh({{"devices", devices}}); }
 };

@@ -64,7 +64,8 @@ inline outcome run(char name, const machine& m) {
   const std::uint64_t seed = 271'828'183;
   std::vector<any_array> made;
   outcome o = planned(step);
-  o.seconds = seconds_of([&] { made = m.run(step, {&seed}); });
+  const auto run_step = m.prepare(step);
+  o.seconds = seconds_of([&] { made = run_step({&seed}); });
   o.operations = std::ldexp(1.0, p.log_pairs + 1);  // random numbers
   o.checks = {{"sum of x", *made[0].data<double>(), p.sum_x, 1e-8}, {"sum of y", *made[1].data<double>(), p.sum_y, 1e-8}};
   for (std::size_t k = 0; k < p.counts.size(); ++k)

@@ -76,7 +76,8 @@ inline outcome run(char name, const machine& m) {
       gspmd::dynamic::compile(misplaced, m.mesh(), split_keys, gspmd::dynamic::in<std::int32_t>({most}, {""}));
   std::vector<any_array> made;
   outcome o = planned(step);
-  o.seconds = seconds_of([&] { made = m.run(step, {keys.data(), p.places.data()}); });
+  const auto run_step = m.prepare(step);
+  o.seconds = seconds_of([&] { made = run_step({keys.data(), p.places.data()}); });
   o.operations = static_cast<double>(iterations * count);
   for (std::int64_t i = 1; i <= iterations; ++i)
     for (std::size_t k = 0; k < 5; ++k) {
@@ -86,7 +87,7 @@ inline outcome run(char name, const machine& m) {
         o.checks.push_back({"rank " + std::to_string(k) + " of iteration " + std::to_string(i), static_cast<double>(rank),
                             static_cast<double>(expected), 0});
     }
-  const auto wrong = m.run(check_order, {made[1].bytes.data(), made[2].bytes.data()});
+  const auto wrong = m.prepare(check_order)({made[1].bytes.data(), made[2].bytes.data()});
   o.checks.push_back({"keys out of order", static_cast<double>(*wrong[0].data<std::int32_t>()), 0, 0});
   return o;
 }

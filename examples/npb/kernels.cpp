@@ -49,6 +49,8 @@ options parse(int argc, char** argv) {
   if (o.kernels.empty()) throw command_line::usage_error(wanted + ": there is no such kernel; there are " + known + ", and all");
   if (name != "S" && name != "W" && name != "A") throw command_line::usage_error(name + ": the classes are S, W and A");
   o.name = name[0];
+  o.is_native = argc > 3 && std::string(argv[3]) == "native";
+  if (o.is_native) ++o.read;
   return o;
 }
 

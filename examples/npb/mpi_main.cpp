@@ -11,14 +11,16 @@
 #include "../over_mpi.hpp"
 
 constexpr const char* usage =
-    "usage: mpirun -n RANKS npb-mpi KERNEL CLASS\n"
+    "usage: mpirun -n RANKS npb-mpi KERNEL CLASS [native]\n"
     "  KERNEL       its two letters, ep say, or all\n"
-    "  CLASS        S, W or A\n";
+    "  CLASS        S, W or A\n"
+    "  native       loops are made by the system's compiler, and kept\n";
 
 int main(int argc, char** argv) {
   return over_mpi(argc, argv, usage, [&](int ranks, bool) {
     const auto o = npb::parse(argc, argv);
-    if (argc > 3) throw command_line::usage_error(std::string(argv[3]) + ": the number of devices is mpirun's");
-    return npb::run_kernels(o, npb::machine{ranks, run_over_mpi});
+    const auto run = [](const auto& program, const auto& inputs) { return run_over_mpi(program, inputs); };
+    if (argc > o.read) throw command_line::usage_error(std::string(argv[o.read]) + ": the number of devices is mpirun's");
+    return npb::run_kernels(o, npb::machine{ranks, npb::preparing(o.is_native, GSPMD_EXAMPLE_DIR "/../../include", run)});
   });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // instructions CASE   runs a compiled step and the same loops by hand once each, in functions whose instructions callgrind counts
 // (count.cmake): CASE_step and CASE_by_hand. Ends with 1 where their results differ.
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -26,6 +27,16 @@ void chain_of(const float* __restrict x, const float* __restrict y, float* __res
   for (int64_t i = 0; i < n; ++i) {
     const float t = (x[i] * 2.0F + y[i]) * x[i] - 0.5F;
     out[i] = (t > 0 ? t : 0) + y[i];
+  }
+}
+
+// ---- a choice, of which one side is computed: compilers make branches of `x > 0 ? 2 * x : y`, but not of masks ----
+
+constexpr auto choice = [](auto x, auto y) { return select(x > 0.0f, x * 2.0f, y); };
+void choice_of(const float* __restrict x, const float* __restrict y, float* __restrict out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const auto mask = x[i] > 0 ? ~0U : 0U;
+    out[i] = std::bit_cast<float>((std::bit_cast<unsigned>(2 * x[i]) & mask) | (std::bit_cast<unsigned>(y[i]) & ~mask));
   }
 }
 
@@ -66,6 +77,7 @@ void softmax_of(const float* __restrict x, float* __restrict y) {
 }
 
 using chain_program = compile<chain, device, matrix, matrix>;
+using choice_program = compile<choice, device, matrix, matrix>;
 using stencil_program = compile<stencil, device, matrix>;
 using softmax_program = compile<rows_softmax, device, matrix>;
 
@@ -86,6 +98,13 @@ extern "C" {
 }
 [[gnu::noipa]] void chain_by_hand(const floats& x, const floats& y, floats& out) {
   chain_of(x.data(), y.data(), out.data(), rows * columns);
+}
+[[gnu::noipa]] void choice_step(choice_program& step, gspmd::simulated_communicator& comm, const floats& x, const floats& y,
+                                floats& out) {
+  step(comm, x, y, out);
+}
+[[gnu::noipa]] void choice_by_hand(const floats& x, const floats& y, floats& out) {
+  choice_of(x.data(), y.data(), out.data(), rows * columns);
 }
 [[gnu::noipa]] void stencil_step(stencil_program& step, gspmd::simulated_communicator& comm, const floats& t, floats& out) {
   step(comm, t, out);
@@ -117,6 +136,11 @@ int main(int argc, char** argv) {
       step(comm, x, y, out);  // the first call allocates what the step needs
       chain_step(step, comm, x, y, out);
       chain_by_hand(x, y, hand);
+    } else if (name == "choice") {
+      choice_program step;
+      step(comm, x, y, out);
+      choice_step(step, comm, x, y, out);
+      choice_by_hand(x, y, hand);
     } else if (name == "stencil") {
       stencil_program step;
       step(comm, x, out);

@@ -191,7 +191,12 @@ class native_code {
   std::vector<any_array> run(const Backend& backend, const Arguments&... arguments) const {
     static_assert((detail::accept_containers<Arguments>() && ...));
     const auto inputs = detail::before_launch(backend, [&] { return detail::whole_inputs(program_.view(), arguments...); });
-    return program_.run_by(backend, inputs.pointers, [this](auto& comm, const void* const* in, void* const* out) {
+    return run_pointers(backend, inputs.pointers);
+  }
+  /// The same from pointers to whole arrays, as program::run_pointers does.
+  template <class Backend>
+  std::vector<any_array> run_pointers(const Backend& backend, const std::vector<const void*>& inputs) const {
+    return program_.run_by(backend, inputs, [this](auto& comm, const void* const* in, void* const* out) {
       session steps = make_session();
       detail::run_whole<true>(program_.view(), comm, in, out, [&steps](auto& devices, const void* const* from, void* const* to) {
         steps.run(devices, from, to);

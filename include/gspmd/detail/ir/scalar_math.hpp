@@ -81,6 +81,12 @@ struct float_format<double> {
   static constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
 };
 
+/// The bits of a where those of the mask are set, and of b elsewhere.
+template <class T, class Bits>
+[[gnu::always_inline]] constexpr T of_mask(Bits mask, T a, T b) {
+  return __builtin_bit_cast(T, (__builtin_bit_cast(Bits, a) & mask) | (__builtin_bit_cast(Bits, b) & ~mask));
+}
+
 /// which ? a : b. GCC makes branches of selects before it vectorises, and follows those with a constant on one side through
 /// all that comes after; of masks it does not.
 template <class T>
@@ -89,8 +95,7 @@ template <class T>
   return which ? a : b;
 #else
   using bits = typename float_format<T>::bits;
-  const bits mask = static_cast<bits>(bits{0} - static_cast<bits>(which));
-  return __builtin_bit_cast(T, (__builtin_bit_cast(bits, a) & mask) | (__builtin_bit_cast(bits, b) & ~mask));
+  return of_mask(static_cast<bits>(bits{0} - static_cast<bits>(which)), a, b);
 #endif
 }
 
