@@ -60,16 +60,22 @@ inline constexpr auto misplaced = [](value keys, value up_to) {
   return sum(gspmd::convert<std::int32_t>(logical_not(logical_and(begin <= place, place < end))));
 };
 
+/// The keys: sums of four numbers.
+inline std::vector<std::int32_t> keys(const problem& p) {
+  std::vector<std::int32_t> made(std::size_t{1} << p.log_keys);
+  sequence random(314'159'265);
+  for (auto& key : made) {
+    double four = random.next();
+    for (int k = 1; k < 4; ++k) four += random.next();
+    key = static_cast<std::int32_t>(four * static_cast<double>((std::int64_t{1} << p.log_most) / 4));
+  }
+  return made;
+}
+
 inline outcome run(char name, const machine& m) {
   const auto p = of_class(name);
   const std::int64_t count = std::int64_t{1} << p.log_keys, most = std::int64_t{1} << p.log_most;
-  std::vector<std::int32_t> keys(static_cast<std::size_t>(count));
-  sequence random(314'159'265);
-  for (auto& key : keys) {
-    double four = random.next();
-    for (int k = 1; k < 4; ++k) four += random.next();
-    key = static_cast<std::int32_t>(four * static_cast<double>(most / 4));
-  }
+  const auto all_keys = keys(p);
   const auto split_keys = gspmd::dynamic::in<std::int32_t>({count}, {"devices"});
   const auto step = gspmd::dynamic::compile(ranking(p), m.mesh(), split_keys, gspmd::dynamic::in<std::int32_t>({5}, {""}));
   const auto check_order =
@@ -77,7 +83,7 @@ inline outcome run(char name, const machine& m) {
   std::vector<any_array> made;
   outcome o = planned(step);
   const auto run_step = m.prepare(step);
-  o.seconds = seconds_of([&] { made = run_step({keys.data(), p.places.data()}); });
+  o.seconds = seconds_of([&] { made = run_step({all_keys.data(), p.places.data()}); });
   o.operations = static_cast<double>(iterations * count);
   for (std::int64_t i = 1; i <= iterations; ++i)
     for (std::size_t k = 0; k < 5; ++k) {
