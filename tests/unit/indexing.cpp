@@ -156,7 +156,12 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
   const auto x = drawn<T>(r, c.table);
   host_array at(detail::dtype_of<Index>(), c.indices);
   for (auto& i : at.ints) i = r.below(12) == 0 ? std::numeric_limits<Index>::min() : r.below(11) - 2;
-  const auto updates = drawn<T>(r, c.slices);
+  auto updates = drawn<T>(r, c.slices);
+  const auto uniform = updates.size() == 0 ? 0 : r.below(4);  // 1: a constant, 2: one number for all of them
+  if (uniform == 1 || uniform == 2) {
+    if (!updates.reals.empty()) std::fill(updates.reals.begin(), updates.reals.end(), updates.reals[0]);
+    if (!updates.ints.empty()) std::fill(updates.ints.begin(), updates.ints.end(), updates.ints[0]);
+  }
   const monoid kinds[] = {monoid::add, monoid::maximum, monoid::minimum, monoid::multiply, monoid::or_, monoid::and_};
   monoid kind = kinds[r.below(std::is_floating_point_v<T> ? 3 : 6)];  // products of floats round
   if (std::is_same_v<T, bool> && (kind == monoid::add || kind == monoid::multiply)) kind = monoid::or_;
@@ -165,7 +170,12 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
   b.allow_replication();
   const value in = b.input(dynamic::in<T>(c.table, random_split(r, m, c.table.size())));
   const value indices = b.input(dynamic::in<Index>(c.indices, random_split(r, m, c.indices.size())));
-  const value brought = b.input(dynamic::in<T>(c.slices, random_split(r, m, c.slices.size())));
+  const value given =
+      uniform == 2 ? b.input(dynamic::in<T>({}, {})) : b.input(dynamic::in<T>(c.slices, random_split(r, m, c.slices.size())));
+  value brought = uniform == 2 ? broadcast_to(given, c.slices) : given;
+  if (uniform == 1)
+    brought = updates.reals.empty() ? b.constant(updates.type, c.slices, updates.ints[0])
+                                    : b.constant(updates.type, c.slices, updates.reals[0]);
   const gather_dims dims{n.window, n.collapsed, n.table_batch, n.index_batch, n.columns, n.vector_dim};
   const scatter_dims to{n.window, n.collapsed, n.table_batch, n.index_batch, n.columns, n.vector_dim};
   host_array expected(x.type, what == 0 ? c.slices : c.table);
@@ -291,6 +301,26 @@ constexpr auto added_up = [](value table, value ids, value rows) {
   return fori_loop(
       8, [=](value, value t) { return scatter_add(t, ids, rows); }, table);
 };
+TEST_CASE("equal updates are one number in memory, also where only the device knows which part it has") {
+  constexpr auto counted = [](value ids, value rows) {
+    return std::pair(histogram(ids, 5), scatter_add(rows, ids, broadcast_to(sum(rows), {1000, 4})));
+  };
+  using step =
+      compile<counted, mesh<axis<"x", 3>>, in<std::int32_t, dims<1000>, split<"x">>, in<double, dims<7, 4>, split<_, _>>>;
+  static_assert(step::view.arena_bytes < 2000);
+  std::vector<std::int32_t> ids(1000);
+  std::array<int, 7> count{};
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<std::int32_t>(i * i % 7) - 1;
+    if (ids[i] >= 0) ++count[static_cast<std::size_t>(ids[i])];
+  }
+  array<double> rows({7, 4});
+  std::fill_n(rows.data(), 28, 1.0);
+  const auto [counts, added] = run<step>(threads{}, ids, rows);
+  for (std::size_t i = 0; i < 5; ++i) CHECK(counts.data()[i] == count[i]);
+  for (std::size_t i = 0; i < 28; ++i) CHECK(added.data()[i] == 1 + 28 * count[i / 4]);
+}
+
 TEST_CASE("rows are added where they are looked up: no other table is written") {
   using step = compile<added_up, mesh<axis<"x", 2>>, in<double, dims<1000, 4>, split<"x", _>>,
                        in<std::int32_t, dims<3>, split<_>>, in<double, dims<3, 4>, split<_, _>>>;

@@ -402,6 +402,56 @@ TEST_CASE("pooling: gradients of lines longer than a piece, with NaN, infinities
   }
 }
 
+TEST_CASE("pooling: gradients of windows along all dims but the last, split along any of them") {
+  reference::random_numbers random(12);
+  for (int k = 0; k < 100; ++k) {
+    const auto below = [&](int most) { return static_cast<std::int64_t>(random.between(1, most)); };
+    const std::array<std::int64_t, 2> extents{below(8), below(8)};
+    const std::int64_t channels = k % 4 == 0 ? 1 : k % 4 == 1 ? random.between(250, 270) : below(70);
+    std::array<std::int64_t, 2> size{}, stride{}, low{}, high{}, outputs{};
+    for (std::size_t d = 0; d < 2; ++d) {
+      size[d] = below(5);
+      stride[d] = below(4);
+      low[d] = random.between(0, static_cast<int>(size[d]) - 1);
+      high[d] = random.between(0, static_cast<int>(size[d]) - 1);
+      const auto room = extents[d] + low[d] + high[d] - size[d];
+      outputs[d] = room < 0 ? 0 : room / stride[d] + 1;
+    }
+    const auto elems = extents[0] * extents[1], made = outputs[0] * outputs[1];
+    if (made == 0) continue;
+    std::vector<float> x(static_cast<std::size_t>(elems * channels)), u(static_cast<std::size_t>(made * channels));
+    for (auto& e : x) {
+      e = static_cast<float>(random.between(-3, 3));
+      if (random.chance(4)) e = std::numeric_limits<float>::quiet_NaN();
+      if (random.chance(4)) e = std::numeric_limits<float>::infinity();
+    }
+    for (auto& e : u) e = static_cast<float>(random.between(-5, 5));
+    std::vector<float> want(x.size());
+    const auto channel_of = [channels](const std::vector<float>& all, std::int64_t c) {
+      std::vector<float> own;
+      for (auto i = c; i < static_cast<std::int64_t>(all.size()); i += channels) own.push_back(all[static_cast<std::size_t>(i)]);
+      return own;
+    };
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const auto own = pool_gradient(channel_of(x, c), extents, size, stride, low, outputs, channel_of(u, c));
+      for (std::size_t i = 0; i < own.size(); ++i)
+        want[i * static_cast<std::size_t>(channels) + static_cast<std::size_t>(c)] = own[i];
+    }
+    for (const auto& split : std::vector<std::vector<std::string>>{{"", "", ""}, {"", "", "x"}, {"x", "", ""}, {"", "x", ""}}) {
+      dynamic::builder p(dynamic::mesh({{"x", 3}}));
+      const value in = p.input(dynamic::in<float>({extents[0], extents[1], channels}, split));
+      const value by = p.input(dynamic::in<float>({outputs[0], outputs[1], channels}));
+      const value y = max_pool(in, {size[0], size[1], 1}, {stride[0], stride[1], 1}, {low[0], low[1], 0}, {high[0], high[1], 0});
+      p.output(p.reshard(grad(sum(y * by), in), split));
+      const auto got = p.compile().run(simulated{}, x, u)[0];
+      CAPTURE(k);
+      int wrong = 0;
+      for (std::size_t i = 0; i < want.size(); ++i) wrong += got.data<float>()[i] != want[i] ? 1 : 0;
+      CHECK(wrong == 0);
+    }
+  }
+}
+
 TEST_CASE("pooling: windows along six dims, whose first maximum is the first in row-major order") {
   for (const int devices : {1, 2}) {
     dynamic::builder p(dynamic::mesh({{"x", devices}}));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "gspmd/detail/ir/kernels/indices.hpp"
 #include "gspmd/detail/ir/monoid_ops.hpp"
@@ -32,7 +33,7 @@ struct slice_code {
     const void* index;
     std::int64_t lines, table_per_line, slices_per_line, index_per_line;
     std::int64_t n, size, first, here, table_step, along;
-    bool clips;
+    bool clips, is_uniform;  // scatter: all lines are the first element of the slices
     std::uint64_t fill, nothing;
   };
   void (*by_s32)(const elements&) = nullptr;
@@ -137,10 +138,10 @@ class slice_walk {
           for (std::int64_t i = 0; i < n; ++i, from_table += table_step, from_slices += step)
             for_each_lookup(lookups_.count - 2, [&](std::int64_t t, std::int64_t v, std::int64_t row) {
               by_lines({static_cast<std::byte*>(table) + (from_table + t) * code.elem_bytes,
-                        static_cast<std::byte*>(slices) + (from_slices + v) * code.elem_bytes,
+                        static_cast<std::byte*>(slices) + (s_.is_uniform ? 0 : from_slices + v) * code.elem_bytes,
                         static_cast<const std::byte*>(index) + row * index_bytes, outer.count, outer.table_step,
-                        outer.slices_step, outer.index_step, line.count, l.most + 1, l.first, l.here, l.table_step,
-                        line.table_step, s_.beyond != out_of_range::fill, s_.fill, s_.nothing});
+                        s_.is_uniform ? 0 : outer.slices_step, outer.index_step, line.count, l.most + 1, l.first, l.here,
+                        l.table_step, line.table_step, s_.beyond != out_of_range::fill, s_.is_uniform, s_.fill, s_.nothing});
             });
         });
   }
@@ -358,31 +359,43 @@ struct is_combined {
 template <class How>
 void scatter_row(void* table, void* slice, std::int64_t n, std::int64_t table_step, std::int64_t slice_step) {
   using element = typename How::element;
-  auto* const to = static_cast<element*>(table);
+  auto* to = static_cast<element*>(table);
   const auto* const from = static_cast<const element*>(slice);
   if (table_step == 1 && slice_step == 1)
     for (std::int64_t i = 0; i < n; ++i) to[i] = How::of(to[i], from[i]);
+  else if (table_step == 1 && slice_step == 0)
+    for (const element update = *from; n-- > 0; ++to) *to = How::of(*to, update);
   else
     for (std::int64_t i = 0; i < n; ++i) to[i * table_step] = How::of(to[i * table_step], from[i * slice_step]);
 }
+/// Compares places as numbers of the width of an index, without sign, and keeps the one element of uniform slices in a register, as a loop
+/// by hand does: 10^7 numbers counted in 256 bins took 1.5 times as long otherwise.
 template <class How, class Index>
 void scatter_elements(const slice_code::elements& e) {
   using element = typename How::element;
-  const auto here = static_cast<std::uint64_t>(std::max(std::int64_t{0}, std::min(e.here, e.size - e.first)));  // without padding
-  const std::int64_t n = e.n, first = e.first, last = e.size - 1;
-  const bool clips = e.clips;
+  using place_here = std::make_unsigned_t<Index>;
+  constexpr std::int64_t most = std::numeric_limits<Index>::max();
+  std::int64_t all_here = std::min(e.here, e.size - e.first);                                     // without padding
+  if constexpr (sizeof(Index) < sizeof(most)) all_here = std::min(all_here, most + 1 - e.first);  // what no index names
+  const auto here = static_cast<place_here>(std::max(std::int64_t{0}, all_here)), first = static_cast<place_here>(e.first);
+  const auto last = static_cast<Index>(std::min(e.size - 1, most));
+  const std::int64_t n = e.n;
   by_place<element, Index>(
       e, [&](element* __restrict table, const element* __restrict from, const Index* __restrict index, auto place) {
-        const auto put = [&](std::int64_t i, std::int64_t at) {
-          const std::uint64_t own = static_cast<std::uint64_t>(at) - static_cast<std::uint64_t>(first);
-          if (own >= here) return;
-          element& to = table[place(static_cast<std::int64_t>(own), i)];
-          to = How::of(to, from[i]);
+        const auto all = [&](auto at, auto update) {
+          for (std::int64_t i = 0; i < n; ++i) {
+            const auto own = static_cast<place_here>(static_cast<place_here>(at(i)) - first);
+            if (own >= here) continue;
+            element& to = table[place(static_cast<std::int64_t>(own), i)];
+            to = How::of(to, update(i));
+          }
         };
-        if (clips)
-          for (std::int64_t i = 0; i < n; ++i) put(i, std::max(std::min<std::int64_t>(index[i], last), std::int64_t{0}));
-        else
-          for (std::int64_t i = 0; i < n; ++i) put(i, index[i]);
+        const auto each = [&](auto update) {
+          if (e.clips) all([=](std::int64_t i) { return std::max(std::min(index[i], last), Index{0}); }, update);
+          else all([=](std::int64_t i) { return index[i]; }, update);
+        };
+        if (e.is_uniform) each([one = *from](std::int64_t) { return one; });
+        else each([=](std::int64_t i) { return from[i]; });
       });
 }
 template <class How>
@@ -400,7 +413,8 @@ inline void scatter_slices(const slice_code& code, const indexed_access& s, cons
   walk.run(index, [&](std::int64_t t, std::int64_t v, std::int64_t, const index_loops& box, bool fits, bool is_here) {
     if (!is_here || (!fits && s.beyond == out_of_range::fill)) return;
     walk.for_each_row(t, v, box, [&](std::int64_t a, std::int64_t b, std::int64_t n, std::int64_t step, std::int64_t slice_step) {
-      code.row(to + a * size, from + b * size, n, step, slice_step);
+      if (s.is_uniform) code.row(to + a * size, from, n, step, 0);
+      else code.row(to + a * size, from + b * size, n, step, slice_step);
     });
   });
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "gspmd/detail/ir/fused_loop.hpp"
@@ -186,12 +188,109 @@ class window_chooser {
   window_line<T> line_{};  // of windows that there are not, nothing is read
 };
 
+/// The same of windows none of which reads what another device holds: they are gone through in their own order, and elements outside of the
+/// operand are the worst ones. The last dim has no window.
+template <bool IsMinimum, class T>
+class own_window_chooser {
+ public:
+  own_window_chooser(const window_selection& s, const std::int64_t* valid, const T* in, const T* by, T* out)
+      : s_(s), in_(in), by_(by), out_(out) {
+    std::int64_t elems = 1, by_elems = 1;
+    for (int d = s.out.count; d-- > 0; elems *= s.out[d], by_elems *= s.by[d]) along_[d] = {valid[d], elems, by_elems};
+    for (int w = 0; w < s.windows.count; ++w) {
+      const auto& window = s.windows[w];
+      auto& along = along_[window.dim];
+      taps_[w].elems = window.dilation * along.elems;
+      in_at_ -= window.room * along.elems;
+      along = {s.by[window.dim], along.elems * window.step, along.by_elems};
+    }
+  }
+  void run() {
+    const int last = s_.out.count - 1;
+    for (int d = 0; d <= last; ++d)
+      if (along_[d].count <= 0) return;
+    std::int64_t at[max_rank]{};
+    for (int d = 0; d >= 0;) {
+      if (find_taps(at))
+        for (std::int64_t begin = 0; begin < along_[last].count; begin += window_line<T>::most)
+          run_line(begin, std::min(along_[last].count - begin, window_line<T>::most));
+      for (d = last - 1; d >= 0; --d) {
+        in_at_ += along_[d].elems, by_at_ += along_[d].by_elems;
+        if (++at[d] < along_[d].count) break;
+        in_at_ -= at[d] * along_[d].elems, by_at_ -= at[d] * along_[d].by_elems;
+        at[d] = 0;
+      }
+    }
+  }
+
+ private:
+  struct along_dim {
+    std::int64_t count, elems, by_elems;  // of windows; from one to the next, in the operand and in what they bring
+  };
+  struct taps {
+    std::int64_t low, high, elems;  // inside of the operand; from one to the next
+  };
+  /// False if nothing of a window lies inside.
+  bool find_taps(const std::int64_t* at) {
+    for (int w = 0; w < s_.windows.count; ++w) {
+      const auto& window = s_.windows[w];
+      const auto first = window.step * at[window.dim] - window.room, behind = s_.in[window.dim] - first;
+      auto& t = taps_[w];
+      t.low = first < 0 ? ceil_div(-first, window.dilation) : 0;
+      t.high = behind > window.dilation * (window.size - 1) ? window.size : ceil_div(behind, window.dilation);
+      if (t.low >= t.high) return false;
+    }
+    return true;
+  }
+  /// Calls visit(offset, number) for the elements of a window that lie inside.
+  template <class Visit>
+  void for_each_tap(const Visit& visit) const {
+    const int inner = s_.windows.count - 1;
+    std::int64_t tap[max_mapped_dims];
+    for (int w = 0; w < inner; ++w) tap[w] = taps_[w].low;
+    for (int w = 0; w >= 0;) {
+      std::int64_t offset = 0, number = 0;
+      for (int k = 0; k < inner; ++k) offset += tap[k] * taps_[k].elems, number = (number + tap[k]) * s_.windows[k + 1].size;
+      for (auto t = taps_[inner].low; t < taps_[inner].high; ++t) visit(offset + t * taps_[inner].elems, number + t);
+      for (w = inner - 1; w >= 0; tap[w] = taps_[w].low, --w)
+        if (++tap[w] < taps_[w].high) break;
+    }
+  }
+  void run_line(std::int64_t begin, std::int64_t n) {
+    bool is_begun = true;
+    for (int w = 0; w < s_.windows.count; ++w) is_begun = is_begun && taps_[w].low == 0;
+    if (!is_begun) {  // element 0 lies outside
+      constexpr T end = std::numeric_limits<T>::infinity();
+      std::fill_n(line_.best, n, IsMinimum ? end : -end);
+      std::fill_n(line_.taken, n, 0);
+    }
+    const auto at = in_at_ + begin;
+    for_each_tap(
+        [&](std::int64_t offset, std::int64_t number) { take_in_line<IsMinimum>(line_, in_ + at + offset, number, 0, n); });
+    for_each_tap([&](std::int64_t offset, std::int64_t number) {
+      bring_line(line_.taken, by_ + by_at_ + begin, number, n, out_ + at + offset);
+    });
+  }
+
+  const window_selection& s_;
+  const T *const in_, *const by_;
+  T* const out_;
+  along_dim along_[max_rank];
+  taps taps_[max_mapped_dims];
+  std::int64_t in_at_ = 0, by_at_ = 0;  // of element 0 of a window, which may lie outside, and of what it brings
+  window_line<T> line_;
+};
+
 template <bool IsMinimum, class T>
 void select_windows(const window_selection& s, const std::int64_t* valid, const void* in, const void* by, void* out) {
   if (elements(s.out) == 0) return;
   if (s.out.count == 0) return static_cast<void>(std::memcpy(out, by, sizeof(T)));
   std::memset(out, 0, static_cast<std::size_t>(elements(s.out)) * sizeof(T));
-  window_chooser<IsMinimum, T>(s, valid, static_cast<const T*>(in), static_cast<const T*>(by), static_cast<T*>(out)).run();
+  const auto choose = [&]<class Chooser>(std::type_identity<Chooser>) {
+    Chooser(s, valid, static_cast<const T*>(in), static_cast<const T*>(by), static_cast<T*>(out)).run();
+  };
+  if (s.is_own) choose(std::type_identity<own_window_chooser<IsMinimum, T>>{});
+  else choose(std::type_identity<window_chooser<IsMinimum, T>>{});
 }
 
 using window_selector = void (*)(const window_selection& s, const std::int64_t* valid, const void* in, const void* by, void* out);

@@ -246,6 +246,13 @@ struct indexing_operator : plain_operator, without_movements, reads_shards, with
     a.beyond = ix.beyond;
     return a;
   }
+  /// What a scatter reads as its updates, operand `k`: one element, where they are all equal. Written out and read back, the ones of a
+  /// histogram took longer than counting.
+  static constexpr int updates_of(lowering& l, const instruction& op, int k, indexed_access& a) {
+    const int one = l.one_element(op, op.operands[k]);
+    a.is_uniform = one >= 0;
+    return a.is_uniform ? one : op.operands[k];
+  }
   /// Only the device knows which part it holds of a table, and of slices.
   static constexpr void note_indexed(lowering& l, const indexed_access& a, int table, int slices, plan_step& s) {
     for (int d = 0; d < l.value(table).local.count; ++d)

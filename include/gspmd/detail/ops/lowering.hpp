@@ -44,6 +44,10 @@ class lowering {
   /// Nobody computes a waiting value: its reader does without.
   virtual constexpr void forget(int v) = 0;
 
+  /// Returns a value of one element that all elements of `v` are equal to, if `v` is a constant or one element stretched, and waits; -1: there
+  /// is none. No elements of a type of the user's own, and no complex ones, which kernels take as parts.
+  virtual constexpr int one_element(const instruction& op, int v) = 0;
+
   /// The combination of what an operator gives with a value that is there before; -1: there is none.
   struct combination {
     int with = -1, result = -1;

@@ -113,7 +113,7 @@ struct scatter_op : indexing_operator {
       a.table.push_back(2);
       a.slices.push_back(2);
     }
-    const int updates = l.widened(op, op.operands[1]);
+    const int updates = l.widened(op, updates_of(l, op, 1, a));
     if (const auto onto = l.combined_next(op, opcode_of(n.reduced_by)); onto.result >= 0) {
       a.onto = true;
       auto& s = add_step<kernels::scatter_set>(l, op, a, {onto.with, op.operands[0], updates}, {onto.result});
@@ -200,8 +200,10 @@ struct scatter_set_op : indexing_operator {
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
-    const auto a = access_of(l, indexing::of(n, l.value(op.operands[2]).global.count), op.result, op.operands[2], op.operands[1]);
-    note_indexed(l, a, op.result, op.operands[2], add_step<kernels::scatter_set>(l, op, a, l.all_operands(op), {op.result}));
+    auto a = access_of(l, indexing::of(n, l.value(op.operands[2]).global.count), op.result, op.operands[2], op.operands[1]);
+    const int updates = updates_of(l, op, 2, a);
+    note_indexed(l, a, op.result, op.operands[2],
+                 add_step<kernels::scatter_set>(l, op, a, {op.operands[0], op.operands[1], updates}, {op.result}));
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) { describe_mode(t, plan, step); }
 };

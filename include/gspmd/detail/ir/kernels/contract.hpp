@@ -45,39 +45,51 @@ struct contract : plain_step, on_one_device, never_in_place {
     return table_of<contraction_plan>(tables)[static_cast<std::size_t>(s.spec)].scratch_elems * bytes_of(s.type);
   }
 
-  /// Sums of products along the last dims: `ab,ab->a`.
+  /// Letters that lead both operands and the result: `ij` of `ijkc,ijk->ijc`.
+  static constexpr int leading_letters(const contraction& c) {
+    int n = 0;
+    while (n < c.lhs.count && n < c.rhs.count && n < c.out.count && c.lhs[n] == n && c.rhs[n] == n && c.out[n] == n) ++n;
+    return n;
+  }
+  /// Sums of products, and products of a matrix and a vector, for each index of the first dims: `ab,ab->a`, `ijc,ij->ic`. (There is no
+  /// product of matrices in them that blocks of rows could make smaller.)
   static constexpr void find_rows(const auto& lowered, const plan_step& s, row_work& found) {
     const contraction* const known = lowered.contraction_of(s);
     if (known == nullptr) return;
     const contraction& c = *known;
-    if (!c.windows.empty() || c.padded != 0 || c.lhs.count != c.extent.count || !(c.lhs == c.rhs)) return;
-    std::int64_t rows = 1, all = 1;
-    for (int d = 0; d < c.lhs.count; ++d) {
-      if (c.lhs[d] != d || (d < c.out.count && c.out[d] != d)) return;
-      if (d < c.out.count) rows *= c.extent[d];
-      all *= c.extent[d];
-    }
-    if (!has_elements(lowered.out, s.operands, 0, all) || !has_elements(lowered.out, s.operands, 1, all)) return;
-    found.rows = rows;
-    found.read.push_back(all);
-    found.read.push_back(all);
-    found.made.push_back(rows);
+    if (!c.windows.empty() || c.padded != 0) return;
+    if (c.lhs.count != c.extent.count && c.rhs.count != c.extent.count) return;
+    if (table_of<contraction_plan>(lowered.out)[s.spec].panel > 0) return;
+    const auto elements_of = [&c](const inline_vec<std::int8_t, max_rank>& letters, int count) {
+      std::int64_t all = 1;
+      for (int d = 0; d < count; ++d) all *= c.extent[letters[d]];
+      return all;
+    };
+    const auto lhs = elements_of(c.lhs, c.lhs.count), rhs = elements_of(c.rhs, c.rhs.count);
+    if (!has_elements(lowered.out, s.operands, 0, lhs) || !has_elements(lowered.out, s.operands, 1, rhs)) return;
+    found.rows = elements_of(c.out, leading_letters(c));
+    found.read.push_back(lhs);
+    found.read.push_back(rhs);
+    found.made.push_back(elements_of(c.out, c.out.count));
   }
   static constexpr int take_rows(auto& lowered, plan_step& s, const row_part& part) {
     const contraction whole = *lowered.contraction_of(s);
-    contraction c;
+    const int rows_end = leading_letters(whole), merged = rows_end - 1;
+    contraction c;  // not narrow: see find_rows
     c.padded = 0;
     std::int64_t rows = 1;
-    for (int d = 0; d < whole.out.count; ++d) rows *= whole.extent[d];
+    for (int l = 0; l < rows_end; ++l) rows *= whole.extent[l];
     c.extent.push_back(part.of(rows));
-    for (int d = whole.out.count; d < whole.extent.count; ++d) c.extent.push_back(whole.extent[d]);
-    for (int l = 0; l < c.extent.count; ++l) {
-      c.lhs.push_back(static_cast<std::int8_t>(l));
-      c.rhs.push_back(static_cast<std::int8_t>(l));
-    }
-    c.out.push_back(0);
+    for (int l = rows_end; l < whole.extent.count; ++l) c.extent.push_back(whole.extent[l]);
+    const auto renumber = [&](const inline_vec<std::int8_t, max_rank>& from, inline_vec<std::int8_t, max_rank>& to) {
+      to.push_back(0);
+      for (int d = rows_end; d < from.count; ++d) to.push_back(static_cast<std::int8_t>(from[d] - merged));
+    };
+    renumber(whole.lhs, c.lhs);
+    renumber(whole.rhs, c.rhs);
+    renumber(whole.out, c.out);
     s.spec = lowered.planned(c);
-    return whole.out.count - 1;
+    return merged;
   }
 
   template <class = once>

@@ -35,6 +35,7 @@ struct indexed_access {
   out_of_range beyond = out_of_range::clip;
   monoid combined_by = monoid::add;  // scatter
   bool onto = false;                 // scatter_set: combines, and does not replace
+  bool is_uniform = false;           // scatter, scatter_set: the slices are one element in memory, which stands for all of them
   std::uint64_t fill = 0;            // gather: the bits of an element
   std::uint64_t nothing = 0;         // gather: those of one that another device gives
   friend constexpr bool operator==(const indexed_access&, const indexed_access&) = default;

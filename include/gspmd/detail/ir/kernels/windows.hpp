@@ -41,6 +41,9 @@ struct window_selection {
   extents in, by, out;  // allocated: the tiles of the operand and of the gradient, the result
   inline_vec<along_dim, max_mapped_dims> windows;
   bool is_minimum = false;
+  /// There are no tiles, as a device holds all that its windows read: `in` and `by` are the operand and the gradient, window q begins at
+  /// step * q - room.
+  bool is_own = false;
   friend constexpr bool operator==(const window_selection&, const window_selection&) = default;
 };
 

@@ -153,7 +153,7 @@ class loop_group {
       s.offsets = from->along;
       around = from->margins;
     }
-    const int slot = slot_in(from != nullptr ? from->of : v);
+    const int slot = slot_in(from != nullptr ? from->of : v, loop.count > 0 && loop[0] > 1 && s.strides[0] == 0);
     const int before = last_load_[slot];
     for (int r = before; r >= 0; r = same_input_[r])
       if (ops[r].strides == s.strides && ops[r].offsets == s.offsets && around_[r] == around) return r;
@@ -163,13 +163,17 @@ class loop_group {
     for (const int margins_of_set : around) add_margin(made, margins_of_set);
     return made;
   }
-  constexpr int slot_in(int v) {
-    int& slot = s_.slot_[s_.base[v]];
-    if (slot >= 0) return slot;
-    slot = static_cast<int>(inputs.size());
+  /// What is read both whole for each row of the loop and row by row, x[j] - x[i], is two operands: see row_blocker.
+  constexpr int slot_in(int v, bool for_each_row) {
+    int* slot = &s_.slot_[s_.base[v]];
+    if (*slot >= 0 && is_for_each_row_[*slot] != (for_each_row ? 1 : 0)) slot = &otherwise_read_[*slot];
+    if (*slot >= 0) return *slot;
+    const int made = *slot = static_cast<int>(inputs.size());
     inputs.push_back(v);
     last_load_.push_back(-1);
-    return slot;
+    is_for_each_row_.push_back(for_each_row ? 1 : 0);
+    otherwise_read_.push_back(-1);
+    return made;
   }
   /// Stores a register as a result that a reduction of its elements gives.
   constexpr void reduce(int r, int result, const reduction_spec& spec) {
@@ -187,7 +191,7 @@ class loop_group {
   /// there.
   constexpr void add_margin(int load, int around) {
     const int value = s_.offsets.margins[around].value;
-    fused_margin m{static_cast<std::int16_t>(load), static_cast<std::int16_t>(slot_in(value)), 0, extents(loop.count, 0)};
+    fused_margin m{static_cast<std::int16_t>(load), static_cast<std::int16_t>(slot_in(value, false)), 0, extents(loop.count, 0)};
     const auto& local = s_.program_.value(value).local;
     std::int64_t stride = 1;
     for (int d = loop.count - 1; d >= 0; --d) {
@@ -238,6 +242,8 @@ class loop_group {
   vec<read_margins> around_;  // by register: of a load at offsets
   vec<int> carried_;    // by register: of a narrow type, the register that has it as the type it is computed as; -1: none yet
   vec<int> last_load_;  // by input: its last load
+  vec<std::uint8_t> is_for_each_row_;  // by input
+  vec<int> otherwise_read_;            // by input: the one of the same memory that is; -1: there is none
 };
 
 }  // namespace gspmd::detail

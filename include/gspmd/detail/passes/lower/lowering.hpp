@@ -49,6 +49,27 @@ class step_lowering final : public lowering {
     --state_.uses_[v];
     for (const int o : state_.maker(v).operands) --state_.uses_[o];
   }
+  constexpr int one_element(const instruction& op, int v) final {
+    int from = v;
+    while (state_.waits_virtual(from) && facts_of(node_of(state_.maker(from)).op).made != origin::source)
+      from = state_.maker(from).operands[0];
+    const dtype type = value(v).type;
+    if (!state_.waits_virtual(v) || is_complex(type) || is_own(type) || state_.offsets.read_of(from) != nullptr) return -1;
+    if (!state_.waits_virtual(from)) return elements(value(from).local) == 1 ? from : -1;
+    const node& n = node_of(state_.maker(from));
+    const scalar_op constant = facts_of(n.op).in_loop(g, n);
+    if (!constant.is_constant()) return -1;
+    local_value one = value(from);
+    one.global = one.local = extents(1, 1);
+    one.layout = sharding{};
+    const int made = add_value(one);
+    loop_group group(state_, one.local);
+    group.stores.push_back(fused_store{static_cast<std::int16_t>(group.add_op(constant)), 0});
+    planned_group planned;
+    planned.loop = group.loop;
+    state_.add_step(id_of<kernels::fused>, op, group.entry_for(planned), {}, {made});
+    return made;
+  }
   constexpr combination combined_next(const instruction& op, opcode combine) final {
     const int v = op.result, at = state_.maker_[v] + 1;
     if (state_.uses_[v] != 1 || at == static_cast<int>(state_.program_.ops.size()) || out.is_checked) return {};
