@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <utility>
 
@@ -182,6 +184,24 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
   }
 
  protected:
+  /// The rule of matrices alone: each result has the dims before the last two and, of these, the last ones, so many of them.
+  static constexpr void rule_of_results(const graph& g, const node& n, op_rule& rule, std::initializer_list<int> dims) {
+    const extents& shape = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
+    const int rank = shape.count;
+    for (int d = 0; d < rank; ++d) rule.add_factor(shape[d], d < rank - 2 ? factor_kind::parallel : factor_kind::whole);
+    const auto add = [&](int of_matrix) {
+      tensor_map m;
+      for (int d = 0; d < rank; ++d) {
+        if (d >= rank - 2 && d < rank - of_matrix) continue;
+        m.begin_dim();
+        m.add_factor(d);
+      }
+      rule.maps.push_back(m);
+    };
+    add(2);
+    for (const int count : dims) add(count);
+    rule.results = n.results;
+  }
   /// Of a device: `factors` n^3 / 3 for each matrix, and `sides` n^2 for each column.
   static constexpr std::int64_t flops_of(const local_program& p, const instruction& op, std::int64_t factors,
                                          std::int64_t sides) {
