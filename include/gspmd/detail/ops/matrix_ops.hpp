@@ -316,7 +316,9 @@ constexpr bool has_matrices(graph& g, const node& a, const char* op, location at
   const int rank = a.shape.count;
   if (a.type != dtype::f32 && a.type != dtype::f64)
     g.fail(at, op, mistake::type,
-           text("is given ") << name_of(a.type) << "; it takes float and double: convert before and after it");
+           text("is given ") << name_of(a.type) << "; it takes float and double: "
+                             << (is_complex(a.type) ? "write a complex matrix as [re, -im; im, re], of twice the size"
+                                                    : "convert before and after it"));
   else if (rank < 2 || rank > most_matrix_dims)
     g.fail(at, op, mistake::rank,
            text("is given ") << shape_text(a.shape) << "; it takes 2 to " << most_matrix_dims
