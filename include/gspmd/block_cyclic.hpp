@@ -113,15 +113,16 @@ class dealt_blocks_of {
     const std::int64_t most = (n + round_ - 1) / round_;
     if (block_ > most && most > 0) block_ = most;
   }
-  [[nodiscard]] constexpr value on_grid(value t) const { return annotate(t, sharding_, "deal_matrix", at_); }
+  [[nodiscard]] constexpr value on_grid(value t) const { return split_as(t, 0, 1); }
 
   // Parts of a matrix as it lies are whole rounds of blocks, as a reshape needs it, where there are R times as many of these rounds.
   [[nodiscard]] constexpr value deal(value a) const {
     const extents s = a.shape();
     const std::int64_t b = block_, m = whole_rounds(s[0], rows_), n = whole_rounds(s[1], columns_);
     const value wide = m == s[0] && n == s[1] ? a : pad(a, {0, 0}, {m - s[0], n - s[1]}, 0, {}, at_);
-    const value cut = reshape(wide, {m / (rows_ * b), rows_, b, n / (columns_ * b), columns_, b}, at_);
-    const value dealt = slice(einsum<"qrtscu->rcqtsu">(cut), {0, 0, 0, 0, 0, 0},
+    const value cut =
+        split_as(reshape(split_as(wide, 0, 1), {m / (rows_ * b), rows_, b, n / (columns_ * b), columns_, b}, at_), 0, 3);
+    const value dealt = slice(split_as(einsum<"qrtscu->rcqtsu">(cut), 0, 1), {0, 0, 0, 0, 0, 0},
                               {rows_, columns_, s[0] / (rows_ * b), b, s[1] / (columns_ * b), b}, {}, at_);
     return on_grid(reshape(dealt, {rows_, columns_, s[0] / rows_, s[1] / columns_}, at_));
   }
@@ -131,25 +132,21 @@ class dealt_blocks_of {
                        wide_n = whole_rounds(n, columns_);
     const value wide = pad(on_grid(t), {0, 0, 0, 0}, {0, 0, (wide_m - m) / rows_, (wide_n - n) / columns_}, 0, {}, at_);
     const value cut = reshape(wide, {rows_, columns_, wide_m / (rows_ * b), b, wide_n / (columns_ * b), b}, at_);
-    resolved_sharding as_it_lies;
-    for (const auto& use : sharding_.value.layout.splits) as_it_lies.value.layout.add_split(use.axis, 3 * use.dim);
-    const value in_order = annotate(einsum<"rcqtsu->qrtscu">(cut), as_it_lies, "collect_matrix", at_);
+    const value in_order = split_as(einsum<"rcqtsu->qrtscu">(split_as(cut, 0, 1)), 0, 3);
     return slice(reshape(in_order, {wide_m, wide_n}, at_), {0, 0}, {m, n}, {}, at_);
   }
-  /// Rows [n, k], which all devices have, dealt to so many parts: [parts, n / parts, k].
-  [[nodiscard]] constexpr value deal_rows(value x, std::int64_t parts) const {
+  /// Rows [n, k] dealt to so many parts, [parts, n / parts, k]. All devices have them before that; the last dim may be split over the columns of
+  /// the grid.
+  [[nodiscard]] constexpr value deal_rows(value x, std::int64_t parts, bool keeps_columns) const {
     const extents s = x.shape();
     const value cut = reshape(x, {s[0] / (parts * block_), parts, block_, s[1]}, at_);
-    return reshape(einsum<"qrtk->rqtk">(cut), {parts, s[0] / parts, s[1]}, at_);
+    return reshape(einsum<"qrtk->rqtk">(split_as(cut, -1, keeps_columns ? 3 : -1)), {parts, s[0] / parts, s[1]}, at_);
   }
-  /// Dealt rows in order, on all devices; the last dim may stay split over the columns of the grid.
+  /// Dealt rows in order, as deal_rows takes them.
   [[nodiscard]] constexpr value collect_rows(value x, bool keeps_columns) const {
     const extents s = x.shape();
     const value in_order = einsum<"rqtk->qrtk">(reshape(x, {s[0], s[1] / block_, block_, s[2]}, at_));
-    resolved_sharding gathered;
-    for (const auto& use : sharding_.value.layout.splits)
-      if (keeps_columns && use.dim == 1) gathered.value.layout.add_split(use.axis, 3);
-    return reshape(annotate(in_order, gathered, "deal_matrix", at_), {s[0] * s[1], s[2]}, at_);
+    return reshape(split_as(in_order, -1, keeps_columns ? 3 : -1), {s[0] * s[1], s[2]}, at_);
   }
 
   [[nodiscard]] constexpr value factor(value t) const {
@@ -175,11 +172,18 @@ class dealt_blocks_of {
     return all.size() == 1 ? all[0] : concatenate(span<const value>(all.data(), all.size()), 3, at_);
   }
   [[nodiscard]] constexpr value solve_both(value l, value b) const {
-    const value x = collect_rows(solve_forward(l, deal_rows(b, columns_)), false);
-    return collect_rows(solve_backward(l, deal_rows(x, rows_)), false);
+    const value x = collect_rows(solve_forward(l, deal_rows(b, columns_, false)), false);
+    return collect_rows(solve_backward(l, deal_rows(x, rows_, false)), false);
   }
 
  private:
+  /// Dim `row` split over the rows of the grid and dim `column` over its columns; -1: none.
+  [[nodiscard]] constexpr value split_as(value x, int row, int column) const {
+    resolved_sharding r;
+    for (const auto& use : sharding_.value.layout.splits)
+      if (const int dim = use.dim == 0 ? row : column; dim >= 0) r.value.layout.add_split(use.axis, dim);
+    return annotate(x, r, "deal_matrix", at_);
+  }
   [[nodiscard]] constexpr std::int64_t whole_rounds(std::int64_t n, std::int64_t parts) const {
     const std::int64_t round = parts * parts * block_;
     return (n + round - 1) / round * round;
@@ -200,7 +204,7 @@ class dealt_blocks_of {
   [[nodiscard]] constexpr value product(value a, value b) const {
     const extents s = b.shape();
     const value rows_of_b = reshape(einsum<"rcjk->rjck">(b), {s[0], s[2], s[1] * s[3]}, at_);
-    const value as_columns = rows_ == columns_ ? rows_of_b : deal_rows(collect_rows(rows_of_b, true), columns_);
+    const value as_columns = rows_ == columns_ ? rows_of_b : deal_rows(collect_rows(rows_of_b, true), columns_, true);
     const value cut = reshape(as_columns, {columns_, s[0] * s[2] / columns_, s[1], s[3]}, at_);
     return einsum<"rxik,cjxk->rcij">(a, cut);
   }
@@ -228,7 +232,7 @@ class dealt_blocks_of {
   /// l x = b, x and b dealt as the columns of l.
   [[nodiscard]] constexpr value solve_forward(value l, value b) const {
     const extents s = b.shape();
-    const std::int64_t width = s[1], columns = s[2], size = block_;
+    const std::int64_t width = s[1], size = block_;
     const auto body = [&](value k, value x) {
       const value zero = k * std::int64_t{0};
       const place row = place_of(k, rows_), column = place_of(k, columns_);
@@ -242,7 +246,7 @@ class dealt_blocks_of {
   /// l^T x = b, x and b dealt as the rows of l, from the last block on.
   [[nodiscard]] constexpr value solve_backward(value l, value b) const {
     const extents s = b.shape();
-    const std::int64_t height = s[1], columns = s[2], size = block_, count = height * rows_ / size;
+    const std::int64_t height = s[1], size = block_, count = height * rows_ / size;
     const auto body = [&](value trip, value x) {
       const value k = (count - 1) - trip, zero = trip * std::int64_t{0};
       const place row = place_of(k, rows_), column = place_of(k, columns_);
