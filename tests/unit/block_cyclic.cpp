@@ -16,6 +16,7 @@
 #include <gspmd/comm/threads.hpp>
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/vmap.hpp>
 
 #include "support/error_of.hpp"
 #include "support/random_program.hpp"
@@ -246,6 +247,24 @@ TEST_CASE("block_cyclic: compiled on threads; a matrix that is not positive defi
       if (j < 4) CHECK(l == doctest::Approx(wanted[static_cast<std::size_t>(i * n + j)]));
       else CHECK(std::isnan(l));
     }
+}
+
+TEST_CASE("block_cyclic: several matrices by vmap") {
+  using namespace dealt;
+  constexpr int64_t n = 7;
+  reference::random_numbers random(4);
+  auto a = matrix_of<double>(n, random);
+  const auto second = matrix_of<double>(n, random);
+  const auto first_l = factor(n, a), second_l = factor(n, second);
+  a.insert(a.end(), second.begin(), second.end());
+  const auto p = dynamic::compile(
+      [](value both) { return vmap([](value m) { return cholesky(m, {.rows = "x", .columns = "y", .block = 2}); })(both); },
+      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({2, n, n}, {"", "x", "y"}));
+  const auto r = p.run_pointers(simulated{}, pointers(a));
+  for (std::size_t i = 0; i < n * n; ++i) {
+    CHECK(r[0].data<double>()[i] == doctest::Approx(first_l[i]));
+    CHECK(r[0].data<double>()[n * n + i] == doctest::Approx(second_l[i]));
+  }
 }
 
 TEST_CASE("block_cyclic: mistakes have words") {
