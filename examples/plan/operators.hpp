@@ -20,6 +20,7 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/index/random.hpp>
 #include <gspmd/linalg.hpp>
+#include <gspmd/lu.hpp>
 #include <gspmd/recompute.hpp>
 #include <gspmd/tridiagonal.hpp>
 
@@ -653,6 +654,18 @@ inline value build_eigh(const operation& o) {
   o.further->emplace_back(".values", values);
   return vectors;
 }
+inline value build_lu(const operation& o) {
+  if (!o.is_sound()) return {};
+  const auto [factors, order] = gspmd::lu(o.operands[0], o.at);
+  o.further->emplace_back(".order", order);
+  return factors;
+}
+inline value build_slogdet(const operation& o) {
+  if (!o.is_sound()) return {};
+  const auto [sign, log_size] = gspmd::slogdet(o.operands[0], o.at);
+  o.further->emplace_back(".log", log_size);
+  return sign;
+}
 /// `n`: the extent of the last of `dims`; left out, an even one.
 inline value build_irfft(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims that are transformed");
@@ -720,6 +733,10 @@ inline constexpr operator_entry special_operators[] = {
     {"triangular_solve", 2, 2, build_triangular_solve},
     {"solve", 2, 2, [](const operation& o) { return o.is_sound() ? gspmd::solve(o.operands[0], o.operands[1], o.at) : value{}; }},
     {"eigh", 1, 1, build_eigh},
+    {"lu", 1, 1, build_lu},
+    {"slogdet", 1, 1, build_slogdet},
+    {"det", 1, 1, [](const operation& o) { return o.is_sound() ? gspmd::det(o.operands[0], o.at) : value{}; }},
+    {"inverse", 1, 1, [](const operation& o) { return o.is_sound() ? gspmd::inverse(o.operands[0], o.at) : value{}; }},
     {"tridiagonal_solve", 4, 4, build_tridiagonal_solve},
 };
 /// The elementwise operators that the document names as the library does; a comparison has a direction instead.

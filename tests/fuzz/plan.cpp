@@ -85,10 +85,10 @@ bool is_small(const planned_program& p) {
   for (const auto& n : p.plan.graph().nodes) {
     using gspmd::dtype;
     if (gspmd::detail::elements(n.shape) > 4096) return false;
-    // The evaluator has none of these operators (unit/linalg.cpp, eigh.cpp, tridiagonal.cpp), and no numbers of these types.
+    // The evaluator has none of these operators (unit/linalg.cpp, eigh.cpp, lu.cpp, tridiagonal.cpp), and no numbers of these types.
     using namespace gspmd::detail;
-    for (const auto op :
-         {code_of<cholesky_op>, code_of<triangular_solve_op>, code_of<solve_op>, code_of<eigh_op>, code_of<tridiagonal_op>})
+    for (const auto op : {code_of<cholesky_op>, code_of<triangular_solve_op>, code_of<solve_op>, code_of<eigh_op>,
+                          code_of<tridiagonal_op>, code_of<lu_op>, code_of<slogdet_op>})
       if (n.op == op) return false;
     if (n.type == dtype::bf16 || n.type == dtype::f16 || gspmd::is_complex(n.type)) return false;
   }

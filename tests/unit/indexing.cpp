@@ -296,6 +296,18 @@ TEST_CASE("a compiled program looks rows up and adds up their gradients") {
   for (int i = 0; i < 15; ++i) CHECK(sorted.data()[i] == more[12 - i / 3 * 3 + i % 3]);
 }
 
+// What slices are added to is computed in a loop that only the sum reads, which the scatter has become.
+TEST_CASE("rows are added to a table that is computed") {
+  const auto p = dynamic::compile([](value table, value ids, value rows) { return scatter_add(table * 2.0 + 1.0, ids, rows); },
+                                  dynamic::mesh({{"x", 2}}), dynamic::in<double>({4, 2}, {"x", ""}),
+                                  dynamic::in<std::int32_t>({2}), dynamic::in<double>({2, 2}));
+  const std::vector<double> table{1, 2, 3, 4, 5, 6, 7, 8}, rows{10, 20, 30, 40},
+      wanted{3, 5, 7, 9, 11 + 30, 13 + 40, 15 + 10, 17 + 20};
+  const std::vector<std::int32_t> ids{3, 2};
+  const auto found = p.run(simulated{}, table, ids, rows);
+  for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(found[0].data<double>()[i] == wanted[i]);
+}
+
 // A step of its own for the sum would read and write the whole table in every trip.
 constexpr auto added_up = [](value table, value ids, value rows) {
   return fori_loop(

@@ -34,6 +34,12 @@ void run_tridiagonal(int rank, const erased_block* blocks);
 /// Blocks a, eigenvectors, eigenvalues, and scratch for one matrix and two rows more.
 template <class T>
 void run_eigh(int rank, const erased_block* blocks);
+/// Blocks a, its factors, and the order of its rows, std::int32_t.
+template <class T>
+void run_lu(int rank, const erased_block* blocks);
+/// Blocks a, the sign, the logarithm, the determinant, and scratch for one matrix.
+template <class T>
+void run_slogdet(int rank, const erased_block* blocks);
 
 }  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

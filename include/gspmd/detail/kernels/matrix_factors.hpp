@@ -124,35 +124,36 @@ struct pivoting {
   std::int64_t n, lda;
   T* x;
   std::int64_t k, ldx;
+  std::int32_t* order = nullptr;  // the numbers of the rows, which are exchanged too
+  bool is_odd = false;            // how often rows were exchanged
 
-  /// Columns from `begin` to `end`, rows from `begin` on: l below the diagonal, whose own is ones, and u. False: there is no pivot.
-  [[nodiscard]] bool factor(std::int64_t begin, std::int64_t end) const {
+  /// Columns from `begin` to `end`, rows from `begin` on: l below the diagonal, whose own is ones, and u. False: a pivot is 0, and so is all below it.
+  bool factor(std::int64_t begin, std::int64_t end) {
     if (end - begin > matrix_leaf) {
       const std::int64_t half = begin + (end - begin) / 2;
-      if (!factor(begin, half)) return false;
+      const bool has_pivots = factor(begin, half);
       solve_triangle(matrix_way{true, false, true}, half - begin, end - half, at(begin, begin), lda, at(begin, half), lda);
       subtract_product(false, false, n - half, end - half, half - begin, at(half, begin), lda, at(begin, half), lda,
                        at(half, half), lda);
-      return factor(half, end);
+      return factor(half, end) && has_pivots;
     }
+    bool has_pivots = true;
     for (std::int64_t j = begin; j < end; ++j) {
-      std::int64_t pivot = j;
-      for (std::int64_t i = j + 1; i < n; ++i)
-        if (std::fabs(*at(i, j)) > std::fabs(*at(pivot, j))) pivot = i;
-      if (!(std::fabs(*at(pivot, j)) > 0)) return false;
-      if (pivot != j) {
-        for (std::int64_t c = 0; c < n; ++c) std::swap(*at(j, c), *at(pivot, c));
-        for (std::int64_t c = 0; c < k; ++c) std::swap(x[j * ldx + c], x[pivot * ldx + c]);
+      const std::int64_t pivot = largest_of_column(j);
+      if (pivot != j) exchange(j, pivot);
+      if (*at(j, j) == T(0)) {
+        has_pivots = false;
+        continue;
       }
       for (std::int64_t i = j + 1; i < n; ++i) {
         const T factor = *at(i, j) /= *at(j, j);
         for (std::int64_t c = j + 1; c < end; ++c) *at(i, c) -= factor * *at(j, c);
       }
     }
-    return true;
+    return has_pivots;
   }
   /// x = a^-1 x.
-  [[nodiscard]] bool solve() const {
+  [[nodiscard]] bool solve() {
     if (!factor(0, n)) return false;
     solve_triangle(matrix_way{true, false, true}, n, k, a, lda, x, ldx);
     solve_triangle(matrix_way{false, false, false}, n, k, a, lda, x, ldx);
@@ -161,6 +162,24 @@ struct pivoting {
 
  private:
   [[nodiscard]] T* at(std::int64_t i, std::int64_t j) const { return a + i * lda + j; }
+  /// From the diagonal on. A NaN is the largest, so that whatever depends on it is NaN.
+  [[nodiscard]] std::int64_t largest_of_column(std::int64_t j) const {
+    std::int64_t largest = j;
+    auto size = std::fabs(*at(j, j));
+    for (std::int64_t i = j + 1; i < n && size == size; ++i) {
+      const auto other = std::fabs(*at(i, j));
+      if (other <= size) continue;
+      largest = i;
+      size = other;
+    }
+    return largest;
+  }
+  void exchange(std::int64_t i, std::int64_t j) {
+    is_odd = !is_odd;
+    for (std::int64_t c = 0; c < n; ++c) std::swap(*at(i, c), *at(j, c));
+    for (std::int64_t c = 0; c < k; ++c) std::swap(x[i * ldx + c], x[j * ldx + c]);
+    if (order != nullptr) std::swap(order[i], order[j]);
+  }
 };
 
 template <class T>

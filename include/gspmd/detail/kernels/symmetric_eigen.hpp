@@ -174,12 +174,12 @@ void run_eigh(int rank, const erased_block* blocks) {
   const std::int64_t n = blocks[0].extents[rank - 1], from = blocks[0].strides[rank - 2], to = blocks[1].strides[rank - 2];
   if (n == 0) return;
   T* const own = static_cast<T*>(blocks[3].data);
-  for_each_matrix<T, 3>(rank, blocks, [&](T* const* at) {
+  for_each_matrix<T, T, T>(rank, blocks, [&](const T* a, T* v, T* w) {
     for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t j = 0; j < n; ++j) own[i * n + j] = at[0][i * from + j];
-    if (symmetric_eigen<T>{n, own, own + n * n, own + n * (n + 1), at[2], at[1], to}.run()) return;
-    fill_rows(n, n, std::numeric_limits<T>::quiet_NaN(), at[1], to);
-    fill_rows(1, n, std::numeric_limits<T>::quiet_NaN(), at[2], n);
+      for (std::int64_t j = 0; j < n; ++j) own[i * n + j] = a[i * from + j];
+    if (symmetric_eigen<T>{n, own, own + n * n, own + n * (n + 1), w, v, to}.run()) return;
+    fill_rows(n, n, std::numeric_limits<T>::quiet_NaN(), v, to);
+    fill_rows(1, n, std::numeric_limits<T>::quiet_NaN(), w, n);
   });
 }
 

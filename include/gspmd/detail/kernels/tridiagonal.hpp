@@ -42,12 +42,13 @@ void run_tridiagonal(int rank, const erased_block* blocks) {
   std::int64_t stride[5];
   for (int b = 0; b < 5; ++b) stride[b] = blocks[b].strides[rank - 2];
   T* const scratch = static_cast<T*>(blocks[5].data);
-  for_each_matrix<T, 5>(rank, blocks, [&](T** at) {
+  for_each_matrix<T, T, T, T, T>(rank, blocks, [&](T* l, T* d, T* u, T* b, T* x) {
+    T* at[] = {l, d, u, b, x};
     for (std::int64_t row = 0, step; row < rows; row += step) {
       step = row + lanes <= rows ? lanes : 1;
       if (step == lanes) solve_tridiagonal<lanes>(n, at, stride, scratch);
       else solve_tridiagonal<1>(n, at, stride, scratch);
-      for (int b = 0; b < 5; ++b) at[b] += step * stride[b];
+      for (int k = 0; k < 5; ++k) at[k] += step * stride[k];
     }
   });
 }

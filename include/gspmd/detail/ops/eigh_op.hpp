@@ -23,22 +23,7 @@ inline constexpr local_function eigh_function = [] {
 struct eigh_op : matrix_operator {
   static constexpr const char* name = "eigh";
 
-  static constexpr void rule(const graph&, const node& n, op_rule& rule) {
-    rule.results = n.results;
-    tensor_map matrix, values;
-    const int rank = n.shape.count;
-    for (int d = 0; d < rank; ++d) {
-      const int f = rule.add_factor(n.shape[d], d < rank - 2 ? factor_kind::parallel : factor_kind::whole);
-      matrix.begin_dim();
-      matrix.add_factor(f);
-      if (d == rank - 2) continue;
-      values.begin_dim();
-      values.add_factor(f);
-    }
-    rule.maps.push_back(matrix);
-    rule.maps.push_back(matrix);
-    rule.maps.push_back(values);
-  }
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) { rule_of_results(g, n, rule, {2, 1}); }
   /// 2 n^3 for the tridiagonal matrix, 4/3 n^3 for its vectors, and two rotations of them for each value, of 3 n flops an element.
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
     return flops_of(p, op, 28, 0);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <utility>
 
@@ -182,6 +184,24 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
   }
 
  protected:
+  /// The rule of matrices alone: each result has the dims before the last two and, of these, the last ones, so many of them.
+  static constexpr void rule_of_results(const graph& g, const node& n, op_rule& rule, std::initializer_list<int> dims) {
+    const extents& shape = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
+    const int rank = shape.count;
+    for (int d = 0; d < rank; ++d) rule.add_factor(shape[d], d < rank - 2 ? factor_kind::parallel : factor_kind::whole);
+    const auto add = [&](int of_matrix) {
+      tensor_map m;
+      for (int d = 0; d < rank; ++d) {
+        if (d >= rank - 2 && d < rank - of_matrix) continue;
+        m.begin_dim();
+        m.add_factor(d);
+      }
+      rule.maps.push_back(m);
+    };
+    add(2);
+    for (const int count : dims) add(count);
+    rule.results = n.results;
+  }
   /// Of a device: `factors` n^3 / 3 for each matrix, and `sides` n^2 for each column.
   static constexpr std::int64_t flops_of(const local_program& p, const instruction& op, std::int64_t factors,
                                          std::int64_t sides) {
@@ -296,7 +316,9 @@ constexpr bool has_matrices(graph& g, const node& a, const char* op, location at
   const int rank = a.shape.count;
   if (a.type != dtype::f32 && a.type != dtype::f64)
     g.fail(at, op, mistake::type,
-           text("is given ") << name_of(a.type) << "; it takes float and double: convert before and after it");
+           text("is given ") << name_of(a.type) << "; it takes float and double: "
+                             << (is_complex(a.type) ? "write a complex matrix as [re, -im; im, re], of twice the size"
+                                                    : "convert before and after it"));
   else if (rank < 2 || rank > most_matrix_dims)
     g.fail(at, op, mistake::rank,
            text("is given ") << shape_text(a.shape) << "; it takes 2 to " << most_matrix_dims

@@ -81,6 +81,7 @@ class step_lowering final : public lowering {
     };
     if (is_narrow(value(v).type) || !lies_alike(value(with)) || !lies_alike(value(next.result))) return {};
     if (state_.offsets.read_of(with) != nullptr) return {};
+    loops_.need(with);  // it is read here already, before the step that `next` would have been
     for (const int o : next.operands) --state_.uses_[o];
     return {with, next.result};
   }

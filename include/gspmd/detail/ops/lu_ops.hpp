@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/matrix_ops.hpp"
+
+namespace gspmd::detail {
+
+/// Blocks of a, its factors, and the order of its rows, which has a dim less.
+template <int Rank>
+inline constexpr local_function lu_function = [] {
+  local_function f = matrix_function<Rank>(3, 1, nullptr);
+  f.rule.tensors[2].pop_back();
+  f.entries[0].run = [](const void*, const erased_block* b) { run_lu<float>(Rank, b); };
+  f.entries[1].run = [](const void*, const erased_block* b) { run_lu<double>(Rank, b); };
+  return f;
+}();
+/// Blocks of a, three numbers for each matrix, and scratch.
+template <int Rank>
+inline constexpr local_function slogdet_function = [] {
+  local_function f = matrix_function<Rank>(5, 1, nullptr);
+  for (int number = 1; number < 4; ++number)
+    for (int dim = 0; dim < 2; ++dim) f.rule.tensors[number].pop_back();
+  f.entries[0].run = [](const void*, const erased_block* b) { run_slogdet<float>(Rank, b); };
+  f.entries[1].run = [](const void*, const erased_block* b) { run_slogdet<double>(Rank, b); };
+  return f;
+}();
+
+/// A tensor of `shape` that is, for each matrix, `x` where `row` (by index, of the dim before the last one, or the index itself if -1) is
+/// the index of the last dim, and zeros elsewhere; -1 for x: ones.
+constexpr term where_equal(graph& g, dtype type, const extents& shape, int row, int x, location at) {
+  const int rank = shape.count;
+  const auto wide = [&](int v) {
+    dim_places dims;
+    const int of = g.nodes[static_cast<std::size_t>(v)].shape.count;
+    for (int d = 0; d < of; ++d) dims.push_back(static_cast<std::int8_t>(d));
+    return term(g, add_broadcast(g, v, shape, dims, at), at);
+  };
+  const term column(g, add_iota(g, dtype::s32, shape, rank - 1, at), at);
+  const term found =
+      term::of(opcode::compare_eq, row < 0 ? term(g, add_iota(g, dtype::s32, shape, rank - 2, at), at) : wide(row), column);
+  const term zero(g, add_number(g, 0, type, shape, "grad", at), at);
+  return term::of(opcode::select, found, x < 0 ? zero.number(1) : wide(x), zero);
+}
+
+/// a with its rows in another order is l u; l, whose diagonal is ones, and u are the triangles of the first result, the order is the second.
+struct lu_op : matrix_operator {
+  static constexpr const char* name = "lu";
+
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) { rule_of_results(g, n, rule, {2, 1}); }
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
+    return flops_of(p, op, 2, 0);
+  }
+  /// p a = l u: da = p^T l^-T (the lower triangle of l^T dl, without its diagonal, and the upper one of du u^T) u^-T, from
+  /// d(p a) = dl u + l du (Giles 2008, 2.2, for triangular factors).
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    graph& g = b.program();
+    const matrix_terms m(g, n.at);
+    const int factors = b.visited(), order = factors + 1, dy = b.dy().id();
+    if (dy < 0) return;
+    const int dl = m.in_triangle(dy, true, 0), du = m.in_triangle(dy, false, 1);
+    const int by_l = (b.as_term(m.product(m.in_triangle(factors, true, 0), true, dl, false)) + b.as_term(dl)).id();
+    const int by_u = m.product(du, false, m.in_triangle(factors, false, 1), true);
+    const int inner = (b.as_term(m.in_triangle(by_l, true, 0)) + b.as_term(m.in_triangle(by_u, false, 1))).id();
+    const int left = add_triangular_solve(g, factors, inner, {true, true, true}, n.at);
+    const int both = add_triangular_solve(g, factors, m.transposed(left), {false, false, false}, n.at);
+    b.send(0, m.product(where_equal(g, n.type, n.shape, order, -1, n.at).id(), true, both, true));
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const node& n = l.node_of(op);
+    add_step<kernels::local>(l, op, entry_of(n), {op.operands[0]}, {op.result, op.further_results[0]}).local =
+        of_rank(n.shape.count, []<int Rank>() { return &lu_function<Rank>; });
+  }
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
+/// The sign of a determinant, the logarithm of its absolute value, and itself.
+struct slogdet_op : matrix_operator {
+  static constexpr const char* name = "slogdet";
+
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) { rule_of_results(g, n, rule, {0, 0, 0}); }
+  static constexpr void name_dim(text& t, const graph&, const node& n, int, int dim) {
+    if (dim >= n.shape.count) t << " (of its matrices)";
+  }
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
+    return flops_of(p, op, 2, 0);
+  }
+  /// Jacobi's formula: d det = det tr(a^-1 da). The sign has none.
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    graph& g = b.program();
+    const int log_size = b.visited() + 1, determinant = b.visited() + 2, by_log = b.slot(log_size), by_det = b.slot(determinant);
+    if (by_log < 0 && by_det < 0) return;
+    int factor = by_log;
+    if (by_det >= 0) {
+      const term of_det = b.as_term(by_det) * b.as_term(determinant);
+      factor = by_log < 0 ? of_det.id() : (of_det + b.as_term(by_log)).id();
+    }
+    const extents shape = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
+    b.send(0, add_solve(g, n.operands[0], where_equal(g, n.type, shape, -1, factor, n.at).id(), true, n.at));
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const extents& shape = l.value(op.operands[0]).global;
+    const std::int64_t rows = shape[shape.count - 1];
+    const int scratch = add_scratch(l, op, rows, rows);
+    add_step<kernels::local>(l, op, entry_of(l.node_of(op)), {op.operands[0]},
+                             {op.result, op.further_results[0], op.further_results[1], scratch})
+        .local = of_rank(l.value(op.operands[0]).local.count, []<int Rank>() { return &slogdet_function<Rank>; });
+  }
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
+/// The node of the factors; that of the order is the next one.
+constexpr int add_lu(graph& g, int a, location at) {
+  if (a < 0) return -1;
+  const node of = g.nodes[static_cast<std::size_t>(a)];
+  if (!has_matrices(g, of, lu_op::name, at)) return -1;
+  node n = source(code_of<lu_op>, of.type, of.shape, at);
+  n.operands.push_back(a);
+  const int id = g.add(n);
+  extents rows = of.shape;
+  rows.pop_back();
+  return id < 0 || g.add_result(dtype::s32, rows) < 0 ? -1 : id;
+}
+/// The node of the sign; those of the logarithm and the determinant are the next ones.
+constexpr int add_slogdet(graph& g, int a, const char* op, location at) {
+  if (a < 0) return -1;
+  const node of = g.nodes[static_cast<std::size_t>(a)];
+  if (!has_matrices(g, of, op, at)) return -1;
+  extents numbers = of.shape;
+  numbers.pop_back();
+  numbers.pop_back();
+  node n = source(code_of<slogdet_op>, of.type, numbers, at);
+  n.operands.push_back(a);
+  const int id = g.add(n);
+  return id < 0 || g.add_result(of.type, numbers) < 0 || g.add_result(of.type, numbers) < 0 ? -1 : id;
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// One matrix over a grid of devices: dealt as ScaLAPACK deals it, factored as a loop by hand factors it, and never gathered.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gspmd/block_cyclic.hpp>
+#include <gspmd/comm/threads.hpp>
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/vmap.hpp>
+
+#include "support/error_of.hpp"
+#include "support/random_program.hpp"
+
+namespace dealt {
+
+using namespace gspmd;
+using std::int64_t;
+
+/// Symmetric and positive definite in its lower triangle; what is above the diagonal is a mirror image.
+template <class T>
+std::vector<T> matrix_of(int64_t n, reference::random_numbers& random) {
+  std::vector<T> a(static_cast<std::size_t>(n * n));
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j <= i; ++j) {
+      const T x = static_cast<T>(random.between(-1000, 1000)) / T(1000) + (i == j ? static_cast<T>(n + 1) : T(0));
+      a[static_cast<std::size_t>(i * n + j)] = a[static_cast<std::size_t>(j * n + i)] = x;
+    }
+  return a;
+}
+/// Cholesky and Banachiewicz, row by row.
+template <class T>
+std::vector<double> factor(int64_t n, const std::vector<T>& a) {
+  std::vector<double> l(static_cast<std::size_t>(n * n), 0);
+  const auto at = [&](int64_t i, int64_t j) -> double& { return l[static_cast<std::size_t>(i * n + j)]; };
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j <= i; ++j) {
+      auto sum = static_cast<double>(a[static_cast<std::size_t>(i * n + j)]);
+      for (int64_t k = 0; k < j; ++k) sum -= at(i, k) * at(j, k);
+      at(i, j) = i == j ? std::sqrt(sum) : sum / at(j, j);
+    }
+  return l;
+}
+std::vector<const void*> pointers(const auto&... x) { return {static_cast<const void*>(x.data())...}; }
+
+struct setting {
+  std::array<int, 2> mesh;
+  matrix_grid grid;
+  int64_t n, k;
+  std::vector<std::string> a_split, b_split;
+
+  [[nodiscard]] std::string text() const {
+    std::string t = "mesh " + std::to_string(mesh[0]) + " x " + std::to_string(mesh[1]) + ", rows " +
+                    std::string(grid.rows.view()) + ", columns " + std::string(grid.columns.view()) + ", block " +
+                    std::to_string(grid.block) + ", strips " + std::to_string(grid.strips) + ", n " + std::to_string(n) + ", k " +
+                    std::to_string(k);
+    for (const auto* split : {&a_split, &b_split})
+      for (const auto& s : *split) t += " [" + s + "]";
+    return t;
+  }
+};
+template <class T>
+std::string mistake(const setting& s, reference::random_numbers& random) {
+  const auto a = matrix_of<T>(s.n, random);
+  std::vector<T> b(static_cast<std::size_t>(s.n * s.k));
+  for (auto& e : b) e = static_cast<T>(random.between(-1000, 1000)) / T(1000);
+  const auto p = dynamic::compile(
+      [&](value x, value y) {
+        return std::tuple{cholesky(x, s.grid), solve_positive(x, y, s.grid)};
+      },
+      dynamic::mesh({{"x", s.mesh[0]}, {"y", s.mesh[1]}}), dynamic::in<T>({s.n, s.n}, s.a_split),
+      dynamic::in<T>({s.n, s.k}, s.b_split));
+  const auto r = p.run_pointers(simulated{}, pointers(a, b));
+  const auto wanted = factor(s.n, a);
+  const double eps = sizeof(T) == 8 ? 1e-13 : 1e-5;
+  for (std::size_t e = 0; e < wanted.size(); ++e) {
+    const auto l = static_cast<double>(r[0].template data<T>()[e]);
+    if (!(std::fabs(l - wanted[e]) <= eps * (1 + std::fabs(wanted[e]))) || (wanted[e] == 0 && l != 0))
+      return "element " + std::to_string(e) + " of l is " + std::to_string(l) + " for " + std::to_string(wanted[e]);
+  }
+  for (int64_t i = 0; i < s.n; ++i)
+    for (int64_t c = 0; c < s.k; ++c) {
+      double sum = -static_cast<double>(b[static_cast<std::size_t>(i * s.k + c)]);
+      for (int64_t j = 0; j < s.n; ++j)
+        sum += static_cast<double>(a[static_cast<std::size_t>(i * s.n + j)]) *
+               static_cast<double>(r[1].template data<T>()[j * s.k + c]);
+      if (!(std::fabs(sum) <= eps * static_cast<double>(s.n + 1))) return "the equations are missed by " + std::to_string(sum);
+    }
+  return {};
+}
+
+}  // namespace dealt
+
+TEST_CASE("block_cyclic: random grids, extents, blocks and shardings, beside a loop by hand") {
+  using namespace dealt;
+  reference::random_numbers random(21);
+  const std::vector<std::array<int, 2>> meshes = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {3, 1}, {2, 3}, {4, 2}, {1, 5}, {4, 4}};
+  const std::vector<std::array<const char*, 2>> axes = {{"x", "y"},  {"y", "x"},  {"x", ""}, {"", "y"},
+                                                        {"x,y", ""}, {"", "y,x"}, {"", ""}};
+  for (int round = 0; round < 60; ++round) {
+    setting s;
+    s.mesh = random.one_of(meshes);
+    const auto& names = random.one_of(axes);
+    s.grid = {.rows = dim_spec(std::string_view(names[0])),
+              .columns = dim_spec(std::string_view(names[1])),
+              .block = random.one_of(std::vector<int64_t>{1, 2, 3, 5, 64}),
+              .strips = random.between(1, 5)};
+    s.n = random.chance(20) ? random.between(40, 70) : random.between(1, 24);
+    s.k = random.between(1, 4);
+    s.a_split = random.one_of(std::vector<std::vector<std::string>>{{"", ""}, {"x", "y"}, {"y", ""}, {"", "x"}, {"x,y", ""}});
+    s.b_split = random.one_of(std::vector<std::vector<std::string>>{{"", ""}, {"x", ""}, {"", "y"}, {"x", "y"}});
+    std::string wrong;
+    try {
+      wrong = random.chance(75) ? mistake<double>(s, random) : mistake<float>(s, random);
+    } catch (const error& e) {
+      wrong = e.what();
+    }
+    if (!wrong.empty()) FAIL_CHECK(s.text() << ": " << wrong);
+  }
+}
+
+TEST_CASE("block_cyclic: where elements lie is ScaLAPACK's rule, and collecting gives the matrix back") {
+  using namespace dealt;
+  for (const auto& [rows, columns, block, m, n] : std::vector<std::array<int64_t, 5>>{
+           {1, 1, 2, 4, 6}, {2, 2, 3, 12, 18}, {2, 3, 2, 20, 12}, {3, 1, 1, 6, 5}, {4, 2, 2, 24, 8}, {2, 2, 2, 0, 4}}) {
+    const matrix_grid grid{.rows = "x", .columns = "y", .block = block};
+    const auto p = dynamic::compile(
+        [&](value a) {
+          const value t = deal_matrix(a, grid);
+          return std::tuple{t, collect_matrix(t, grid)};
+        },
+        dynamic::mesh({{"x", static_cast<int>(rows)}, {"y", static_cast<int>(columns)}}),
+        dynamic::in<double>({m, n}, {"x", "y"}));
+    std::vector<double> a(static_cast<std::size_t>(m * n));
+    std::iota(a.begin(), a.end(), 1.0);
+    const auto r = p.run_pointers(simulated{}, pointers(a));
+    CHECK(r[0].shape == std::vector<int64_t>{rows, columns, m / rows, n / columns});
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        // Blackford et al. 1997, 4.3.1: the process, and the place in its matrix.
+        const int64_t part = i / block % rows * columns + j / block % columns;
+        const int64_t row = i / (block * rows) * block + i % block, column = j / (block * columns) * block + j % block;
+        CHECK(r[0].data<double>()[(part * (m / rows) + row) * (n / columns) + column] == a[static_cast<std::size_t>(i * n + j)]);
+      }
+    CHECK(std::equal(a.begin(), a.end(), r[1].data<double>()));
+  }
+}
+
+TEST_CASE("block_cyclic: what is sent and held falls with the devices, and flops are a little more than a third of n^3") {
+  using namespace dealt;
+  constexpr int64_t n = 4096, block = 64, element = sizeof(double);
+  for (const auto& [rows, columns] : std::vector<std::array<int64_t, 2>>{{2, 2}, {4, 4}, {2, 4}, {8, 8}}) {
+    const int64_t devices = rows * columns;
+    const auto p = dynamic::compile([&](value t) { return dealt_cholesky(t, {.rows = "x", .columns = "y", .block = block}); },
+                                    dynamic::mesh({{"x", static_cast<int>(rows)}, {"y", static_cast<int>(columns)}}),
+                                    dynamic::in<double>({rows, columns, n / rows, n / columns}, {"x", "y", "", ""}));
+    // Broadcasts of panels send, for each block column, what is below it along the rows and across the columns of the grid.
+    const double by_broadcasts = 0.5 * n * n * element *
+                                 (static_cast<double>(columns - 1) / static_cast<double>(devices) +
+                                  static_cast<double>(rows - 1) / static_cast<double>(devices));
+    CAPTURE(devices);
+    CHECK(static_cast<double>(p.traffic().bytes) <= 3.1 * by_broadcasts);
+    // The matrix, l, and half of l again; a strip's columns against all before it are on each row of the grid.
+    CHECK(static_cast<double>(p.peak_bytes_per_device()) <=
+          3.2 * n * n * element / static_cast<double>(devices) + 2.0 * n * n * element / static_cast<double>(4 * columns));
+    CHECK(static_cast<double>(p.flops_per_device()) <= 2.2 / 3 * n * n * n / static_cast<double>(devices));
+  }
+}
+
+TEST_CASE("block_cyclic: gradients are those of differences") {
+  using namespace dealt;
+  constexpr int64_t n = 6;
+  reference::random_numbers random(2);
+  auto a = matrix_of<double>(n, random);
+  const std::vector<double> b{1, -2, 3, 0.5, 1, 2};
+  const auto loss = [](value x, value y) { return sum(y * solve_positive(x, y * y, {.rows = "x", .columns = "y", .block = 1})); };
+  const auto f =
+      dynamic::compile(loss, dynamic::mesh({{"x", 1}, {"y", 1}}), dynamic::in<double>({n, n}), dynamic::in<double>({n, 1}));
+  const auto g = dynamic::compile(
+      [&](value x, value y) {
+        return grad(loss(x, y), std::tuple{x, y});
+      },
+      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}, {"x", "y"}), dynamic::in<double>({n, 1}));
+  const auto found = g.run_pointers(simulated{}, pointers(a, b));
+  const auto slope = [&](std::size_t operand, std::vector<std::size_t> places) {
+    const auto at = [&](double shift) {
+      auto moved_a = a, moved_b = b;
+      for (const auto i : places) (operand == 0 ? moved_a : moved_b)[i] += shift;
+      return f.run_pointers(simulated{}, pointers(moved_a, moved_b))[0].data<double>()[0];
+    };
+    return (8 * (at(1e-3) - at(-1e-3)) - (at(2e-3) - at(-2e-3))) / 12e-3;
+  };
+  for (std::size_t i = 0; i < n; ++i) CHECK(found[1].data<double>()[i] == doctest::Approx(slope(1, {i})).epsilon(1e-8));
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = 0; j <= i; ++j) {
+      // Only blocks below the diagonal are read: with blocks of 1 the lower triangle.
+      CHECK(found[0].data<double>()[i * n + j] == doctest::Approx(slope(0, {i * n + j})).epsilon(1e-8));
+      if (j < i) CHECK(found[0].data<double>()[j * n + i] == 0);
+    }
+}
+
+namespace {
+
+using namespace gspmd;
+
+constexpr auto solver = [](auto a, auto b) {
+  return solve_positive(a, b, {.rows = "x", .columns = "y", .block = 4, .strips = 2});
+};
+using on_grid =
+    compile<solver, mesh<axis<"x", 2>, axis<"y", 2>>, in<double, dims<32, 32>, split<"x", "y">>, in<double, dims<32, 2>>>;
+
+}  // namespace
+
+TEST_CASE("block_cyclic: compiled on threads; a matrix that is not positive definite gives NaNs from there on") {
+  using namespace dealt;
+  array<double> a({32, 32}), b({32, 2});
+  for (std::size_t i = 0; i < 32; ++i)
+    for (std::size_t j = 0; j < 32; ++j) a.data()[i * 32 + j] = (i == j ? 33 : 0) + std::cos(3.0 * static_cast<double>(i + j));
+  for (std::size_t i = 0; i < 64; ++i) b.data()[i] = std::sin(static_cast<double>(i));
+  const array<double> x = run<on_grid>(threads{}, a, b);
+  for (std::size_t i = 0; i < 32; ++i)
+    for (std::size_t c = 0; c < 2; ++c) {
+      double sum = -b.data()[i * 2 + c];
+      for (std::size_t j = 0; j < 32; ++j) sum += a.data()[i * 32 + j] * x.data()[j * 2 + c];
+      CHECK(std::fabs(sum) < 1e-12);
+    }
+  constexpr int64_t n = 12;
+  reference::random_numbers random(3);
+  auto bad = matrix_of<double>(n, random);
+  bad[5 * n + 5] = -1;
+  const auto p = dynamic::compile([](value m) { return cholesky(m, {.rows = "x", .columns = "y", .block = 2}); },
+                                  dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}, {"x", "y"}));
+  const auto r = p.run_pointers(simulated{}, pointers(bad));
+  const auto wanted = factor(n, bad);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j <= i; ++j) {
+      const double l = r[0].data<double>()[i * n + j];
+      if (j < 4) CHECK(l == doctest::Approx(wanted[static_cast<std::size_t>(i * n + j)]));
+      else CHECK(std::isnan(l));
+    }
+}
+
+TEST_CASE("block_cyclic: several matrices by vmap") {
+  using namespace dealt;
+  constexpr int64_t n = 7;
+  reference::random_numbers random(4);
+  auto a = matrix_of<double>(n, random);
+  const auto second = matrix_of<double>(n, random);
+  const auto first_l = factor(n, a), second_l = factor(n, second);
+  a.insert(a.end(), second.begin(), second.end());
+  const auto p = dynamic::compile(
+      [](value both) { return vmap([](value m) { return cholesky(m, {.rows = "x", .columns = "y", .block = 2}); })(both); },
+      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({2, n, n}, {"", "x", "y"}));
+  const auto r = p.run_pointers(simulated{}, pointers(a));
+  for (std::size_t i = 0; i < n * n; ++i) {
+    CHECK(r[0].data<double>()[i] == doctest::Approx(first_l[i]));
+    CHECK(r[0].data<double>()[n * n + i] == doctest::Approx(second_l[i]));
+  }
+}
+
+TEST_CASE("block_cyclic: mistakes have words") {
+  const auto refusal = [](auto f, auto... x) {
+    return caught::refusal([&] { static_cast<void>(dynamic::compile(f, dynamic::mesh({{"x", 2}, {"y", 2}}), x...)); });
+  };
+  const auto says = [](const std::string& got, const std::string& op, const std::string& words) {
+    INFO(got);
+    CHECK((got.rfind(op + " at ", 0) == 0 && got.find(words) != std::string::npos));
+  };
+  const auto f64 = [](std::vector<std::int64_t> s) { return dynamic::in<double>(s); };
+  const matrix_grid grid{.rows = "x", .columns = "y", .block = 2};
+  says(refusal([](value a) { return cholesky(a, {.rows = "z"}); }, f64({8, 8})), "cholesky",
+       "`z` is not an axis of the mesh; its axes are x,y");
+  says(refusal([](value a) { return cholesky(a, {.rows = "x", .columns = "x"}); }, f64({8, 8})), "cholesky",
+       "axis `x` is used twice");
+  says(refusal([](value a) { return deal_matrix(a, {.rows = "x", .block = 0}); }, f64({8, 8})), "deal_matrix",
+       "deals blocks of 0 in 4 strips; there is at least one of each");
+  says(refusal([&](value a) { return deal_matrix(a, grid); }, f64({8, 6})), "deal_matrix",
+       "is given [8,6]; it takes a matrix whose extents are multiples of 2 x 2 blocks of 2: pad it, or call what takes whole "
+       "matrices");
+  says(refusal([&](value a) { return collect_matrix(a, grid); }, f64({8, 8})), "collect_matrix",
+       "is given [8,8]; it takes the blocks that deal_matrix makes of a matrix, [2,2,p,q], p and q multiples of 2");
+  says(refusal([&](value a) { return dealt_cholesky(a, grid); }, f64({2, 2, 4, 2})), "dealt_cholesky",
+       "is given [2,2,4,2]; it takes the blocks that deal_matrix makes of a square matrix, [2,2,p,q]");
+  says(refusal([&](value a, value b) { return dealt_solve(a, b, grid); }, f64({2, 2, 4, 4}), f64({4, 1})), "dealt_solve",
+       "is given right-hand sides f64[4,1]; it takes f64[8,k]");
+  says(refusal([&](value a) { return cholesky(a, grid); }, f64({3, 8, 8})), "cholesky",
+       "is given [3,8,8]; over a grid it takes one matrix, of two dims");
+  says(refusal([&](value a) { return cholesky(a, grid); }, f64({8, 6})), "cholesky", "the last two dims, a matrix, are equal");
+  says(refusal([&](value a) { return cholesky(a, grid); }, dynamic::in<int>({8, 8})), "cholesky", "it takes float and double");
+  says(refusal([&](value a, value b) { return solve_positive(a, b, grid); }, f64({8, 8}), f64({8})), "solve_positive",
+       "is given matrices f64[8,8] and right-hand sides f64[8]");
+}
