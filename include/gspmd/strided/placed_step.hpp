@@ -133,8 +133,7 @@ class placed_step {
       require_devices(comm, Step::device_count);
       detail::require_one_device("placed_step", comm.local_count());
       const auto& tables = given.layout().tables();
-      detail::require_block_shape("placed_step", tables, comm.device(0), given.block().shape(),
-                                  detail::extents(tables.global.count, 0));
+      detail::require_block_shape("placed_step", tables, comm.device(0), given.block().shape());
       if (K >= Step::input_count && !detail::has_own_elements(detail::memory_of(given.block())))
         throw error("placed_step: several indices of the view given have the same element: " + given.block().text());
       if (mine.tables != &tables || mine.device != comm.device(0)) find(comm, v, given.layout(), mine, K < Step::input_count);

@@ -28,6 +28,7 @@ struct strided_memory {
     for (int d = 0; d < shape.count; ++d) offset += index[d] * strides[d];
     return static_cast<const std::byte*>(data) + offset * elem_bytes;
   }
+  friend bool operator==(const strided_memory&, const strided_memory&) = default;
 };
 
 inline strided_memory dense_memory(const void* data, const extents& shape) { return {data, shape, row_major_strides(shape)}; }

@@ -595,6 +595,7 @@ struct fused_rows_runner {
   const void* const* inputs;
   void* const* outputs;
   const std::int64_t* iota_offsets;
+  const extents* given;                                    // by input and output: see device_memory
   const int last = loop.count - 1, next = loop.count - 2;  // the dim along which the rows follow each other
   std::size_t loads = 0, iotas = 0;
   std::int64_t index[max_rank]{};  // at which a piece begins
@@ -605,8 +606,8 @@ struct fused_rows_runner {
     std::size_t margins = 0;
     for (const scalar_op& o : group.ops) {
       if (o.op == opcode::parameter) {
-        at.margin[loads] = o.is_at_offset() ? &group.margins[margins] : nullptr;
-        margins += margin_count(o.offsets);
+        at.margin[loads] = o.has_margins() ? &group.margins[margins] : nullptr;
+        if (o.has_margins()) margins += margin_count(o.offsets);
         at.load_op[loads++] = &o;
       } else if (o.op == opcode::iota) {
         at.index_step[iotas] = o.dim == next ? 1 : 0;
@@ -614,8 +615,13 @@ struct fused_rows_runner {
       }
     }
     const std::int64_t row_room = last < 0 ? 1 : group.loop[last];
-    for (std::size_t k = 0; k < group.stores.size(); ++k)
-      at.to_step[k] = row_room * bytes_of(group.ops[static_cast<std::size_t>(group.stores[k].op)].type);
+    for (std::size_t k = 0; k < group.stores.size(); ++k) {
+      const auto& s = group.stores[k];
+      at.to_step[k] = (s.given == 0 ? row_room
+                       : next < 0   ? 0
+                                    : given[s.given - 1][next]) *
+                      bytes_of(group.ops[static_cast<std::size_t>(s.op)].type);
+    }
     const std::int64_t first = last < 0 ? 0 : box.begin[last], elems = last < 0 ? 1 : box.end[last];
     const std::int64_t rows = next < 0 ? 1 : box.end[next];
     for (;;) {
@@ -641,6 +647,7 @@ struct fused_rows_runner {
   [[nodiscard]] std::int64_t piece_end(int d, std::int64_t begin, std::int64_t end) const {
     for (std::size_t n = 0; n < loads; ++n)
       for (const auto& along : at.load_op[n]->offsets) {
+        if (at.margin[n] == nullptr) break;
         const auto over = along.by < 0 ? -along.by : loop[along.dim] - along.by;
         if (along.dim == d && begin < over && over < end) end = over;
       }
@@ -649,8 +656,10 @@ struct fused_rows_runner {
   void run_piece(std::int64_t rows, std::int64_t elems) {
     for (std::size_t n = 0; n < loads; ++n) {
       const scalar_op& o = *at.load_op[n];
-      const auto found = find_load(o, at.margin[n], loop, index);
+      auto found = o.given == 0 ? find_load(o, at.margin[n], loop, index) : found_load{o.slot, &given[o.given - 1], 0};
       auto offset = found.offset;
+      if (o.given != 0)
+        for (const auto& along : o.offsets) offset += along.by * (*found.strides)[along.dim];
       for (int d = 0; d <= last; ++d) offset += index[d] * (*found.strides)[d];
       at.from[n] = static_cast<const std::byte*>(inputs[found.slot]) + offset * bytes_of(o.type);
       at.from_step[n] = next < 0 ? 0 : (*found.strides)[next] * bytes_of(o.type);
@@ -662,17 +671,22 @@ struct fused_rows_runner {
     std::int64_t row = 0;
     for (int d = 0; d <= next; ++d) row = row * group.loop[d] + index[d];
     for (std::size_t k = 0; k < group.stores.size(); ++k) {
-      const auto bytes = bytes_of(group.ops[static_cast<std::size_t>(group.stores[k].op)].type);
-      at.to[k] =
-          static_cast<std::byte*>(outputs[group.stores[k].slot]) + row * at.to_step[k] + (last < 0 ? 0 : index[last]) * bytes;
+      const auto& s = group.stores[k];
+      const auto bytes = bytes_of(group.ops[static_cast<std::size_t>(s.op)].type);
+      auto offset = row * at.to_step[k] + (last < 0 ? 0 : index[last]) * bytes;
+      if (s.given != 0) {
+        offset = 0;
+        for (int d = 0; d <= last; ++d) offset += index[d] * given[s.given - 1][d] * bytes;
+      }
+      at.to[k] = static_cast<std::byte*>(outputs[s.slot]) + offset;
     }
     compute(at, rows, elems);
   }
 };
 inline void run_fused_rows(const fused_group& group, const extents& loop, const loop_box& box, fused_rows_function compute,
                            const fused_rows& at, const void* const* inputs, void* const* outputs,
-                           const std::int64_t* iota_offsets) {
-  fused_rows_runner{group, loop, box, compute, at, inputs, outputs, iota_offsets}.run();
+                           const std::int64_t* iota_offsets, const extents* given = nullptr) {
+  fused_rows_runner{group, loop, box, compute, at, inputs, outputs, iota_offsets, given}.run();
 }
 
 /// Room for the rows of a group.

@@ -109,7 +109,12 @@ inline void copy_operand(const plan_view& p, const plan_step& s, int k, const de
 }
 
 inline void clear_results(const plan_view& plan, const plan_step& s, const device_memory& device) {
-  for (int k = 0; k < s.results.count; ++k) clear_padding(plan, plan.result(s, k), device);
+  const auto stores = group_of(plan, s).stores;
+  for (int k = 0; k < s.results.count; ++k) {
+    bool is_given = false;  // the caller's block has no padding
+    for (const auto& store : stores) is_given = is_given || (store.slot == k && store.given != 0);
+    if (!is_given) clear_padding(plan, plan.result(s, k), device);
+  }
 }
 
 }  // namespace gspmd::detail

@@ -16,7 +16,8 @@ struct device_memory {
   const void* const* inputs = nullptr;  // shards of the inputs, in the caller's memory
   void* const* outputs = nullptr;       // shards of the outputs, likewise
   std::byte* arena = nullptr;
-  coordinates at;  // the device's place on the mesh
+  coordinates at;                  // the device's place on the mesh
+  const extents* given = nullptr;  // strides of inputs and outputs that lie by them (given_layers)
 
   [[nodiscard]] const void* read(const memory_place& p) const {
     if (p.where == memory_place::kind::input) return static_cast<const std::byte*>(inputs[p.at]) + rows_before(p);

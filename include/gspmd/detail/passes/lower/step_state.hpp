@@ -78,7 +78,8 @@ struct step_state {
     list_readers();
     reserve_tables();
     for (const int o : program_.outputs) ++uses_[o];
-    offsets.find(g, mesh, program_, [this](int v, auto fits) { return only_read_by(v, fits); });
+    given_ = request.given;
+    offsets.find(g, mesh, program_, given_, [this](int v, auto fits) { return only_read_by(v, fits); });
     tiles.find(g, mesh, program_);
   }
 
@@ -132,6 +133,23 @@ struct step_state {
     vec<int> next = readers_from_;
     for (const auto& op : program_.ops)
       for (const int o : op.operands) readers_[next[o]++] = op.result;
+  }
+
+  /// The input, counted from 1, that `v` is, if it lies by the caller's strides and a loop over its shard reads it element by element; 0:
+  /// not so.
+  [[nodiscard]] constexpr int given_of(int v, const extents& local, const extents& loop) const {
+    for (std::size_t k = 0; k < given_.size() && k < program_.inputs.size(); ++k)
+      if (given_[k].is_given && base[v] == program_.inputs[k])
+        return program_.value(base[v]).local == local && local == loop ? static_cast<int>(k) + 1 : 0;
+    return 0;
+  }
+  /// The same of an output, counted behind the inputs, that a loop stores.
+  [[nodiscard]] constexpr int given_result(int v, const extents& loop) const {
+    const auto inputs = program_.inputs.size();
+    for (std::size_t k = inputs; k < given_.size() && k < inputs + program_.outputs.size(); ++k)
+      if (given_[k].is_given && v == program_.outputs[k - inputs] && program_.value(v).local == loop)
+        return static_cast<int>(k) + 1;
+    return 0;
   }
 
   /// Large tables that grow step by step would cost more than all the rest.
@@ -206,6 +224,7 @@ struct step_state {
   }
 
   const graph* graph_ = nullptr;
+  span<const given_layers> given_;
   local_program program_;
   vec<int> maker_;    // by value: the op that makes it; -1 for inputs
   vec<int> uses_;     // by value: by operators that are not in a group yet
