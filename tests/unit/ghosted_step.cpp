@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// group: run
+// group: compiled
 // Steps that read the caller's ghost layers in place, beside the same steps on dense shards.
 #include "gspmd/strided/ghosted_step.hpp"
 
@@ -122,20 +122,6 @@ constexpr auto diffuse = [](auto u) {
 constexpr auto corners = [](auto u) {
   return stencil<1, 1>([](auto at) { return at(0, 0) + 2 * at(-1, -1) + 3 * at(1, -1) + 5 * at(-1, 1) + 7 * at(1, 1); }, u);
 };
-enum class ends { zero, edge_and_round, mirrors, round_and_constant };
-template <ends Ends>
-constexpr auto wide = [](value u) {
-  const auto at_ends = [](int dim) {
-    switch (Ends) {
-      case ends::zero: return boundary::zero();
-      case ends::edge_and_round: return dim == 0 ? boundary::edge() : boundary::wrap();
-      case ends::mirrors: return dim == 0 ? boundary::reflect() : boundary::symmetric();
-      default: return dim == 0 ? boundary::wrap() : boundary::constant(4);
-    }
-  };
-  return stencil<3, 2>([](auto at) { return at(-3, 0) + 2 * at(2, 0) + 3 * at(0, -2) + 5 * at(0, 1) + 7 * at(3, -1); },
-                       stencil_field(u, {at_ends(0), at_ends(1)}));
-};
 using three = mesh<axis<"x", 3>>;
 using grid = mesh<axis<"x", 2>, axis<"y", 2>>;
 
@@ -155,12 +141,81 @@ TEST_CASE("corners, and parts that are empty or shorter than the layers") {
   check_as_plain<compile<corners, mesh<axis<"x", 4>>, in<double, dims<2, 5>, split<"x", _>>>, ghosts<1, 1>, ghosts<>>();
 }
 
-TEST_CASE("each boundary, read farther than the smallest part, with other numbers of layers on each side") {
-  using all = ghosts<layers{3, 4}, layers{2, 1}>;
-  check_as_plain<compile<wide<ends::zero>, three, in<double, dims<7, 5>, split<"x", _>>>, all, ghosts<1, 0>>();
-  check_as_plain<compile<wide<ends::edge_and_round>, three, in<double, dims<7, 5>, split<"x", _>>>, all, ghosts<1, 0>>();
-  check_as_plain<compile<wide<ends::mirrors>, three, in<float, dims<7, 5>, split<"x", _>>>, all, ghosts<>>();
-  check_as_plain<compile<wide<ends::round_and_constant>, grid, in<double, dims<5, 6>, split<"x", "y">>>, all, ghosts<1, 1>>();
+/// Stencils that are drawn: five points within a radius of 3, a boundary for each dim, extents, parts, and no fewer layers than are read.
+namespace {
+
+struct drawn_stencil {
+  int offset[5][2]{}, factor[5]{}, beyond[2]{}, extent[2]{}, low[2]{}, high[2]{};
+
+  constexpr explicit drawn_stencil(unsigned seed) {
+    std::uint64_t state = seed * 0x9e3779b97f4a7c15U + 1;
+    const auto next = [&state](int least, int most) {
+      state = state * 6364136223846793005U + 1442695040888963407U;
+      return least + static_cast<int>((state >> 33) % static_cast<std::uint64_t>(most - least + 1));
+    };
+    for (int d = 0; d < 2; ++d) {
+      beyond[d] = static_cast<int>(seed + static_cast<unsigned>(d) * (seed / 6 + 1)) % 6;
+      extent[d] = next(4, 9);
+      low[d] = next(0, 1);
+      high[d] = next(0, 1);
+    }
+    for (int p = 0; p < 5; ++p) {
+      factor[p] = next(1, 9);
+      for (int d = 0; d < 2; ++d) offset[p][d] = next(-3, 3);
+    }
+    for (int d = 0; d < 2; ++d) {
+      int least = 0, most = 0;
+      for (const auto& o : offset) {
+        least = o[d] < least ? o[d] : least;
+        most = o[d] > most ? o[d] : most;
+      }
+      // Mirrors on a short part take what the other side's layers hold.
+      const int wide = -least > most ? -least : most;
+      low[d] += beyond[d] == 2 || beyond[d] == 3 ? wide + 1 : -least;
+      high[d] += beyond[d] == 2 || beyond[d] == 3 ? wide + 1 : most;
+    }
+  }
+  static constexpr boundary boundary_of(int number) {
+    switch (number) {
+      case 1: return boundary::edge();
+      case 2: return boundary::reflect();
+      case 3: return boundary::symmetric();
+      case 4: return boundary::wrap();
+      case 5: return boundary::constant(4);
+      default: return boundary::zero();
+    }
+  }
+};
+template <unsigned Seed>
+inline constexpr drawn_stencil drawn{Seed};
+template <unsigned Seed>
+constexpr auto drawn_program = [](value u) {
+  constexpr auto& s = drawn<Seed>;
+  return stencil<3, 3>(
+      [&](auto at) {
+        value sum = s.factor[0] * at(s.offset[0][0], s.offset[0][1]);
+        for (int p = 1; p < 5; ++p) sum = sum + s.factor[p] * at(s.offset[p][0], s.offset[p][1]);
+        return sum;
+      },
+      stencil_field(u, {drawn_stencil::boundary_of(s.beyond[0]), drawn_stencil::boundary_of(s.beyond[1])}));
+};
+template <unsigned Seed, class Mesh, class Split>
+void check_drawn() {
+  CAPTURE(Seed);
+  constexpr auto& s = drawn<Seed>;
+  check_as_plain<compile<drawn_program<Seed>, Mesh, in<double, dims<s.extent[0], s.extent[1]>, Split>>,
+                 ghosts<layers{s.low[0], s.high[0]}, layers{s.low[1], s.high[1]}>, ghosts<Seed % 2, 1>>();
+}
+
+}  // namespace
+
+TEST_CASE("stencils that are drawn: all boundaries, farther than the smallest part, other numbers of layers on each side") {
+  check_drawn<1, three, split<"x", _>>();
+  check_drawn<2, grid, split<"x", "y">>();
+  check_drawn<3, three, split<_, "x">>();
+  check_drawn<4, grid, split<"y", "x">>();
+  check_drawn<9, grid, split<"x,y", _>>();
+  check_drawn<17, three, split<"x", _>>();
 }
 
 TEST_CASE("three dims, and one") {

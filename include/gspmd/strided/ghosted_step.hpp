@@ -134,7 +134,7 @@ class ghosted_step {
     const auto used = bound_.take();
     if (comm.local_count() != 1) detail::throw_several_devices(static_cast<std::size_t>(comm.local_count()));
     require_devices(comm, Step::device_count);
-    shards_.begin("ghosted_step", view, program::mesh::info, comm.device(0));
+    shards_.begin("ghosted_step", view, program::mesh::info, comm.device(0), check_array);
     [&]<std::size_t... K>(std::index_sequence<K...>) {
       (take<detail::leaves_before<std::tuple<std::remove_cvref_t<Shards>...>, K>()>(comm, shards), ...);
     }(std::index_sequence_for<Shards...>{});
@@ -160,73 +160,71 @@ class ghosted_step {
   }
 
  private:
+  static void check_array(const detail::plan_view& plan, const detail::mesh_info& mesh, std::size_t leaf, int count,
+                          const detail::planned_value& has, const detail::mesh_shape& on) {
+    detail::check_shards(plan, mesh, leaf, 1, count, has, on);
+  }
+
   static constexpr auto ends = detail::find_read_ends<Step::input_count>(detail::passes_of_step<Step>::type::program());
-  template <std::size_t K>
-  static constexpr bool can_fill() {
-    for (const auto& dim : ends.of[K])
+  static constexpr bool can_fill(std::size_t k) {
+    for (const auto& dim : ends.of[k])
       for (const auto& end : dim)
         if (end.differs) return false;
     return true;
   }
 
+  /// The leaves of an argument, the first of which is leaf `K`.
   template <std::size_t K, class Comm, class Given>
   void take(Comm& comm, Given& given) {
-    using plain = std::remove_cv_t<Given>;
-    if constexpr (detail::is_filled_view<plain>) {
+    if constexpr (detail::is_filled_view<std::remove_cv_t<Given>>) {
       static_assert(K < Step::input_count && K < sizeof...(Ghosts), "gspmd: ghosted_step: filled() is for inputs with ghosts<>");
-      if constexpr (K < Step::input_count && K < sizeof...(Ghosts)) {
-        static_assert(
-            can_fill<K>(),
-            "gspmd: ghosted_step: operators of the program go on differently beyond one end of a dim, so that no layer can "
-            "hold what all read there; fill the layers yourself, or use one boundary");
-        take_view<K>(comm, given.block);
-        to_fill_[K] = true;
-      }
-    } else if constexpr (detail::is_strided_view<plain> && K < sizeof...(Ghosts)) {
-      take_view<K>(comm, given);
-    } else {
-      std::size_t k = K;
-      detail::for_each_leaf(given, [&]<class Leaf>(Leaf& leaf) {
-        if (k < sizeof...(Ghosts) && listed::layers[k].is_given)
-          throw error(detail::leaf_text(view, k) + " has ghost layers; give a strided_view of it with them");
-        forget(k++);
-        shards_.add(leaf);
-      });
+      if constexpr (K < Step::input_count)
+        static_assert(can_fill(K),
+                      "gspmd: ghosted_step: operators of the program go on differently beyond one end of a dim, so that no layer "
+                      "can hold what all read there; fill the layers yourself, or use one boundary");
     }
-  }
-  template <std::size_t K, class Comm, class T>
-  void take_view(Comm& comm, const strided_view<T>& block) {
-    if constexpr (!listed::layers[K].is_given) {
-      forget(K);
-      auto dense = block;
-      shards_.add(dense);
-    } else {
-      constexpr auto& wanted = listed::layers[K];
-      check_shape(K, comm.device(0), block);
-      detail::extents shape = block.shape();
-      for (int d = 0; d < shape.count; ++d) shape[d] -= wanted.low[d] + wanted.high[d];
-      auto inner = block.part(wanted.low, shape);
-      if constexpr (!is_in_place(K)) {
-        forget(K);
-        shards_.add(inner);
+    std::size_t k = K;
+    detail::for_each_leaf(given, [&]<class Leaf>(Leaf& leaf) {
+      using plain = std::remove_cv_t<Leaf>;
+      if (k < leaf_count) {
+        blocks_[k].data = nullptr;
+        to_fill_[k] = false;
+      }
+      const bool has_layers = k < sizeof...(Ghosts) && listed::layers[k].is_given;
+      if constexpr (detail::is_filled_view<plain>) {
+        if (k >= Step::input_count || !has_layers || !can_fill(k))
+          throw error("ghosted_step: filled() is for inputs with ghosts<>, beyond whose ends all operators go on alike; leaf " +
+                      std::to_string(k) + " is none");
+        take_block(comm, k, leaf.block);
+        to_fill_[k] = is_in_place(k);
+      } else if constexpr (detail::is_strided_view<plain>) {
+        if (has_layers) take_block(comm, k, leaf);
+        else shards_.add(leaf);
       } else {
-        if (block.rank() > 0 && block.stride(block.rank() - 1) != 1 && block.extent(block.rank() - 1) > 1)
-          throw error(detail::leaf_text(view, K) + " lies among ghost layers, and the last dim of the view given is not dense: " +
-                      block.text() + "; turn it around with reversed(), and the program's dims with it");
-        if (K >= Step::input_count && !detail::has_own_elements(detail::memory_of(block)))
-          throw error(detail::leaf_text(view, K) +
-                      " is written, and several indices of the view given have the same element: " + block.text());
-        shards_.template add_in_place<T>(inner.data());
-        strides_[K] = block.strides();
-        blocks_[K] = detail::memory_of(K < Step::input_count ? block : inner);
-        to_fill_[K] = false;
+        if (has_layers) throw error(detail::leaf_text(view, k) + " has ghost layers; give a strided_view of it with them");
+        shards_.add(leaf);
       }
-    }
+      ++k;
+    });
   }
-  void forget(std::size_t k) {
-    if (k >= leaf_count) return;
-    blocks_[k].data = nullptr;
-    to_fill_[k] = false;
+  template <class Comm, class T>
+  void take_block(Comm& comm, std::size_t k, const strided_view<T>& block) {
+    const auto& wanted = listed::layers[k];
+    check_shape(k, comm.device(0), block);
+    detail::extents shape = block.shape();
+    for (int d = 0; d < shape.count; ++d) shape[d] -= wanted.low[d] + wanted.high[d];
+    auto inner = block.part(wanted.low, shape);
+    if (!is_in_place(k)) return shards_.add(inner);
+    const int last = block.rank() - 1;
+    if (block.stride(last) != 1 && block.extent(last) > 1)
+      throw error(detail::leaf_text(view, k) + " lies among ghost layers, and the last dim of the view given is not dense: " +
+                  block.text() + "; turn it around with reversed(), and the program's dims with it");
+    if (k >= Step::input_count && !detail::has_own_elements(detail::memory_of(block)))
+      throw error(detail::leaf_text(view, k) +
+                  " is written, and several indices of the view given have the same element: " + block.text());
+    shards_.template add_in_place<T>(inner.data());
+    strides_[k] = block.strides();
+    blocks_[k] = detail::memory_of(k < Step::input_count ? block : inner);
   }
   template <class T>
   static void check_shape(std::size_t k, int device, const strided_view<T>& block) {

@@ -30,6 +30,12 @@ void run_strided(const dynamic::program& program, const Backend& backend, const 
   });
 }
 
+/// See taken_shards.
+inline void check_given_array(const plan_view& plan, const mesh_info& mesh, std::size_t leaf, int count, const planned_value& has,
+                              const mesh_shape& on) {
+  check_sharded(plan, mesh, leaf, 1, count, has, on);
+}
+
 }  // namespace detail
 
 /// `program.run` of which some arguments are strided_views: every device copies its shard from where the elements lie.
@@ -87,7 +93,7 @@ class strided_session {
     const auto used = use_.take();
     const auto& plan = program_.view();
     if (comm.local_count() != 1) detail::throw_several_devices(static_cast<std::size_t>(comm.local_count()));
-    shards_.begin("strided_session", plan, program_.mesh_info(), comm.device(0));
+    shards_.begin("strided_session", plan, program_.mesh_info(), comm.device(0), detail::check_given_array);
     (detail::for_each_leaf(shards, [&](auto& leaf) { shards_.add(leaf); }), ...);
     shards_.finish();
     session_.run(comm, shards_.inputs(), shards_.outputs());

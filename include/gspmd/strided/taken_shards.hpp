@@ -20,11 +20,15 @@ namespace gspmd::detail {
 /// sharded_array, a contiguous range of as many elements as a shard has, or a pointer.
 class taken_shards {
  public:
+  /// Throws gspmd::error unless a sharded_array, `has` on so many devices of a mesh, is leaf `leaf`.
+  using sharded_check = void (*)(const plan_view& plan, const mesh_info& mesh, std::size_t leaf, int count,
+                                 const planned_value& has, const mesh_shape& on);
   /// A call begins on this device. `step` is the name of the object in messages.
-  void begin(const char* step, const plan_view& plan, const mesh_info& mesh, int device) {
+  void begin(const char* step, const plan_view& plan, const mesh_info& mesh, int device, sharded_check check_array) {
     step_ = step;
     plan_ = &plan;
     mesh_ = &mesh;
+    check_array_ = check_array;
     copies_.begin(plan, device);
     given_.clear();
   }
@@ -50,7 +54,7 @@ class taken_shards {
         using element = typename plain::element;
         if (leaf.local_count() == 0) throw_empty(*plan_, k);
         check<std::conditional_t<std::is_const_v<Leaf>, const element, element>>(k);
-        check_shards(*plan_, *mesh_, k, 1, leaf.local_count(), leaf.planned(), leaf.mesh());
+        check_array_(*plan_, *mesh_, k, leaf.local_count(), leaf.planned(), leaf.mesh());
         given_.push_back(leaf.data());
       } else if constexpr (std::is_pointer_v<plain>) {
         check<std::remove_pointer_t<plain>>(k);
@@ -72,9 +76,11 @@ class taken_shards {
   /// The next shard lies where its caller has found that the step can use it.
   template <class T>
   void add_in_place(T* data) {
-    check<T>(given_.size());
+    if (!is_beyond()) check<T>(given_.size());
     given_.push_back(data);
   }
+  /// The memory that the caller gave for leaf `k`, which add took.
+  [[nodiscard]] const strided_memory& given(std::size_t k) const { return copies_.given(k); }
   /// Throws gspmd::error: T is not the element type of a leaf, or const and the leaf is written.
   template <class T>
   void check(std::size_t k) const {
@@ -105,6 +111,7 @@ class taken_shards {
   const char* step_ = "";
   const plan_view* plan_ = nullptr;
   const mesh_info* mesh_ = nullptr;
+  sharded_check check_array_ = nullptr;
   dense_copies copies_;
   std::vector<const void*> given_;
   std::vector<void*> results_;

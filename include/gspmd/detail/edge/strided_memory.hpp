@@ -187,6 +187,7 @@ class dense_copies {
     leaves_[k].is_given = data != nullptr;
     leaves_[k].given = dense_memory(data, value(k).local);
   }
+  [[nodiscard]] const strided_memory& given(std::size_t k) const { return leaves_[k].given; }
   /// Throws gspmd::error: a result that is copied back lies on another one. (Of those that are in place the step knows it.)
   void check_results() const {
     const auto inputs = plan_->inputs.size();

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -117,9 +118,11 @@ class view_exchange {
     static_assert(
         requires(const Word* const* i, Word* const* o, const std::int64_t* const* n) { comm.exchange(i, n, o, n); },
         "gspmd: the communicator has no exchange(in, sent, out, received)");
-    std::vector<const Word*> in;
-    std::vector<Word*> out;
-    std::vector<const std::int64_t*> sent, received;
+    auto& [in, out, sent, received] = std::get<pointers<Word>>(pointers_);
+    in.clear();
+    out.clear();
+    sent.clear();
+    received.clear();
     const auto words = elem_bytes / static_cast<std::int64_t>(sizeof(Word));
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       auto& mine = devices_[i];
@@ -149,6 +152,14 @@ class view_exchange {
     }
   }
 
+  /// By device; kept, so that calls allocate nothing.
+  template <class Word>
+  struct pointers {
+    std::vector<const Word*> in;
+    std::vector<Word*> out;
+    std::vector<const std::int64_t*> sent, received;
+  };
+  std::tuple<pointers<std::int64_t>, pointers<std::int32_t>, pointers<std::int16_t>, pointers<std::int8_t>> pointers_;
   std::vector<of_device> devices_;
 };
 
