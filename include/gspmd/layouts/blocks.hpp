@@ -56,8 +56,9 @@ placed_layout<P...> layout_on(const Mesh& mesh, const std::vector<std::int64_t>&
                               const P&... per_dim) {
   const auto found = detail::resolve(mesh.info(), split.data(), static_cast<int>(split.size()), static_cast<int>(shape.size()));
   if (!found.problem.empty()) throw error("layout_on: " + std::string(found.problem.view()));
+  if (shape.size() > static_cast<std::size_t>(detail::max_rank)) throw error("layout_on: a tensor has at most 32 dims");
   detail::extents extents;
-  for (const auto n : shape) detail::add_dim(extents, n);
+  for (const auto n : shape) extents.push_back(n);
   return {mesh.info().shape, extents, found.value.layout, per_dim...};
 }
 

@@ -126,7 +126,7 @@ class ghosted_step {
 
  public:
   static constexpr const detail::plan_view& view = program::view;
-  /// What a device sends in a call, but for `filled`.
+  /// The traffic of a device in a call, but for `filled`.
   static constexpr gspmd::traffic traffic{program::view, program::mesh::info};
 
   template <communicator Comm, class... Shards>

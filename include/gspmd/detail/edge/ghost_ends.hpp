@@ -15,7 +15,7 @@
 
 namespace gspmd::detail {
 
-/// What lies beyond one end of a dim of a tensor, as far as somebody reads there.
+/// The elements beyond one end of a dim of a tensor, as far as somebody reads there.
 struct beyond_end {
   std::int64_t reach = 0;  // 0: nobody does
   continuation beyond = continuation::none;
@@ -24,7 +24,7 @@ struct beyond_end {
 
 /// Writes the ghost layers of a device's block that lie beyond the ends of the tensor: constants, or copies of what the block and its
 /// other layers hold. First copies along one dim after the other, then constants, so that a corner is one wherever one of its dims says so.
-/// What a `round` dim has there an exchange brings.
+/// An exchange brings those of a `round` dim.
 class ghost_ends {
  public:
   /// `ends[d]`: below and above dim d. Throws gspmd::error, on all devices alike: a layer is a copy of an element that lies in none of the

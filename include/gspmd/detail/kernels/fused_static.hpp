@@ -608,20 +608,15 @@ struct fused_rows_runner {
       if (o.op == opcode::parameter) {
         at.margin[loads] = o.has_margins() ? &group.margins[margins] : nullptr;
         if (o.has_margins()) margins += margin_count(o.offsets);
-        at.load_op[loads++] = &o;
+        at.load_op[loads++] = o.given == 0 ? &o : &placed_later;
       } else if (o.op == opcode::iota) {
         at.index_step[iotas] = o.dim == next ? 1 : 0;
         at.iota_op[iotas++] = &o;
       }
     }
     const std::int64_t row_room = last < 0 ? 1 : group.loop[last];
-    for (std::size_t k = 0; k < group.stores.size(); ++k) {
-      const auto& s = group.stores[k];
-      at.to_step[k] = (s.given == 0 ? row_room
-                       : next < 0   ? 0
-                                    : given[s.given - 1][next]) *
-                      bytes_of(group.ops[static_cast<std::size_t>(s.op)].type);
-    }
+    for (std::size_t k = 0; k < group.stores.size(); ++k)
+      at.to_step[k] = row_room * bytes_of(group.ops[static_cast<std::size_t>(group.stores[k].op)].type);
     const std::int64_t first = last < 0 ? 0 : box.begin[last], elems = last < 0 ? 1 : box.end[last];
     const std::int64_t rows = next < 0 ? 1 : box.end[next];
     for (;;) {
@@ -647,7 +642,6 @@ struct fused_rows_runner {
   [[nodiscard]] std::int64_t piece_end(int d, std::int64_t begin, std::int64_t end) const {
     for (std::size_t n = 0; n < loads; ++n)
       for (const auto& along : at.load_op[n]->offsets) {
-        if (at.margin[n] == nullptr) break;
         const auto over = along.by < 0 ? -along.by : loop[along.dim] - along.by;
         if (along.dim == d && begin < over && over < end) end = over;
       }
@@ -656,10 +650,8 @@ struct fused_rows_runner {
   void run_piece(std::int64_t rows, std::int64_t elems) {
     for (std::size_t n = 0; n < loads; ++n) {
       const scalar_op& o = *at.load_op[n];
-      auto found = o.given == 0 ? find_load(o, at.margin[n], loop, index) : found_load{o.slot, &given[o.given - 1], 0};
+      const auto found = find_load(o, at.margin[n], loop, index);
       auto offset = found.offset;
-      if (o.given != 0)
-        for (const auto& along : o.offsets) offset += along.by * (*found.strides)[along.dim];
       for (int d = 0; d <= last; ++d) offset += index[d] * (*found.strides)[d];
       at.from[n] = static_cast<const std::byte*>(inputs[found.slot]) + offset * bytes_of(o.type);
       at.from_step[n] = next < 0 ? 0 : (*found.strides)[next] * bytes_of(o.type);
@@ -671,16 +663,45 @@ struct fused_rows_runner {
     std::int64_t row = 0;
     for (int d = 0; d <= next; ++d) row = row * group.loop[d] + index[d];
     for (std::size_t k = 0; k < group.stores.size(); ++k) {
-      const auto& s = group.stores[k];
-      const auto bytes = bytes_of(group.ops[static_cast<std::size_t>(s.op)].type);
-      auto offset = row * at.to_step[k] + (last < 0 ? 0 : index[last]) * bytes;
-      if (s.given != 0) {
-        offset = 0;
-        for (int d = 0; d <= last; ++d) offset += index[d] * given[s.given - 1][d] * bytes;
-      }
-      at.to[k] = static_cast<std::byte*>(outputs[s.slot]) + offset;
+      const auto bytes = bytes_of(group.ops[static_cast<std::size_t>(group.stores[k].op)].type);
+      at.to[k] =
+          static_cast<std::byte*>(outputs[group.stores[k].slot]) + row * at.to_step[k] + (last < 0 ? 0 : index[last]) * bytes;
     }
+    if (given != nullptr) place_given();
     compute(at, rows, elems);
+  }
+  /// A load in the place of one by the caller's strides, which place_given finds: it goes over to no margin.
+  static constexpr scalar_op placed_later = [] {
+    scalar_op o = scalar_op::load(dtype::f32, 0);
+    o.strides = extents(max_rank, 0);
+    return o;
+  }();
+  /// Finds the rows of loads and stores that lie by the caller's strides.
+  [[gnu::noinline]] void place_given() {
+    const auto first_of = [this](const extents& strides) {
+      std::int64_t offset = 0;
+      for (int d = 0; d <= last; ++d) offset += index[d] * strides[d];
+      return offset;
+    };
+    std::size_t load = 0;
+    for (const scalar_op& o : group.ops) {
+      if (!o.is_load()) continue;
+      const auto n = load++;
+      if (o.given == 0) continue;
+      const extents& strides = given[o.given - 1];
+      auto offset = first_of(strides);
+      for (const auto& along : o.offsets) offset += along.by * strides[along.dim];
+      at.from[n] = static_cast<const std::byte*>(inputs[o.slot]) + offset * bytes_of(o.type);
+      at.from_step[n] = next < 0 ? 0 : strides[next] * bytes_of(o.type);
+    }
+    for (std::size_t k = 0; k < group.stores.size(); ++k) {
+      const auto& s = group.stores[k];
+      if (s.given == 0) continue;
+      const extents& strides = given[s.given - 1];
+      const auto bytes = bytes_of(group.ops[static_cast<std::size_t>(s.op)].type);
+      at.to[k] = static_cast<std::byte*>(outputs[s.slot]) + first_of(strides) * bytes;
+      at.to_step[k] = next < 0 ? 0 : strides[next] * bytes;
+    }
   }
 };
 inline void run_fused_rows(const fused_group& group, const extents& loop, const loop_box& box, fused_rows_function compute,

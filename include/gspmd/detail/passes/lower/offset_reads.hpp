@@ -156,7 +156,7 @@ class offset_reads {
       if (given[k].is_given && p.inputs[k] == v) return static_cast<int>(k);
     return -1;
   }
-  /// What a run of shifts reads.
+  /// The value that a run of shifts reads.
   [[nodiscard]] constexpr int root_of(int k) const {
     while (!shifts_[k].begins) k = shift_of_[shifts_[k].operand];
     return shifts_[k].operand;
