@@ -14,6 +14,7 @@
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/driver/given_plan.hpp"
 #include "gspmd/detail/edge/ghost_ends.hpp"
+#include "gspmd/detail/run/given_rows.hpp"
 #include "gspmd/detail/transport/exclusive_use.hpp"
 #include "gspmd/strided/ghost_exchange.hpp"
 #include "gspmd/strided/taken_shards.hpp"
@@ -146,7 +147,8 @@ class ghosted_step {
     auto& device = bound_.devices[0];
     device.inputs = shards_.inputs();
     device.outputs = shards_.outputs();
-    device.given = strides_.data();
+    const detail::given_rows rows{strides_.data(), detail::place_given_rows};
+    device.given = &rows;
     detail::run_static<program>(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
     shards_.put_back();
   }

@@ -56,6 +56,7 @@ inline constexpr int max_view_axes = 32;
 struct given_layers {
   bool is_given = false;
   extents low, high;
+  [[nodiscard]] constexpr bool reaches(int dim, std::int64_t by) const { return by <= high[dim] && -by <= low[dim]; }
 };
 
 struct plan;

@@ -595,7 +595,7 @@ struct fused_rows_runner {
   const void* const* inputs;
   void* const* outputs;
   const std::int64_t* iota_offsets;
-  const extents* given;                                    // by input and output: see device_memory
+  const given_rows* given;
   const int last = loop.count - 1, next = loop.count - 2;  // the dim along which the rows follow each other
   std::size_t loads = 0, iotas = 0;
   std::int64_t index[max_rank]{};  // at which a piece begins
@@ -667,46 +667,15 @@ struct fused_rows_runner {
       at.to[k] =
           static_cast<std::byte*>(outputs[group.stores[k].slot]) + row * at.to_step[k] + (last < 0 ? 0 : index[last]) * bytes;
     }
-    if (given != nullptr) place_given();
+    if (given != nullptr) given->place(*given, this);
     compute(at, rows, elems);
   }
-  /// A load in the place of one by the caller's strides, which place_given finds: it goes over to no margin.
-  static constexpr scalar_op placed_later = [] {
-    scalar_op o = scalar_op::load(dtype::f32, 0);
-    o.strides = extents(max_rank, 0);
-    return o;
-  }();
-  /// Finds the rows of loads and stores that lie by the caller's strides.
-  [[gnu::noinline]] void place_given() {
-    const auto first_of = [this](const extents& strides) {
-      std::int64_t offset = 0;
-      for (int d = 0; d <= last; ++d) offset += index[d] * strides[d];
-      return offset;
-    };
-    std::size_t load = 0;
-    for (const scalar_op& o : group.ops) {
-      if (!o.is_load()) continue;
-      const auto n = load++;
-      if (o.given == 0) continue;
-      const extents& strides = given[o.given - 1];
-      auto offset = first_of(strides);
-      for (const auto& along : o.offsets) offset += along.by * strides[along.dim];
-      at.from[n] = static_cast<const std::byte*>(inputs[o.slot]) + offset * bytes_of(o.type);
-      at.from_step[n] = next < 0 ? 0 : strides[next] * bytes_of(o.type);
-    }
-    for (std::size_t k = 0; k < group.stores.size(); ++k) {
-      const auto& s = group.stores[k];
-      if (s.given == 0) continue;
-      const extents& strides = given[s.given - 1];
-      const auto bytes = bytes_of(group.ops[static_cast<std::size_t>(s.op)].type);
-      at.to[k] = static_cast<std::byte*>(outputs[s.slot]) + first_of(strides) * bytes;
-      at.to_step[k] = next < 0 ? 0 : strides[next] * bytes;
-    }
-  }
+  /// A load in the place of one by the caller's strides, which given_rows::place finds: it goes over to no margin.
+  static constexpr scalar_op placed_later{};
 };
 inline void run_fused_rows(const fused_group& group, const extents& loop, const loop_box& box, fused_rows_function compute,
                            const fused_rows& at, const void* const* inputs, void* const* outputs,
-                           const std::int64_t* iota_offsets, const extents* given = nullptr) {
+                           const std::int64_t* iota_offsets, const given_rows* given = nullptr) {
   fused_rows_runner{group, loop, box, compute, at, inputs, outputs, iota_offsets, given}.run();
 }
 

@@ -161,7 +161,7 @@ template <class = once>
     std::int64_t* offsets;
     void** outputs;
     const loop_reduction& first;
-    const extents* given;
+    const given_rows* given;
   } reduced{group_of(plan, s), compute, accumulate, at, inputs, offsets, outputs, reductions_of(plan, s)[0], device.given};
   const auto cut = group_of_step(plan, s).cut;
   if (cut != 0) reduced.group.loop = existing_loop(plan, s, device);  // what is reduced is dense over the elements that exist

@@ -272,7 +272,7 @@ class loop_fuser {
     dim_mask padded = padded_dims(s_.out.mesh, made.global, made.layout);
     bool keeps_dims = false;
     for (auto& s : group.stores) {
-      s.given = static_cast<std::int16_t>(s_.given_result(group.results[s.slot], group.loop));
+      s.given = static_cast<std::int16_t>(s_.given_of(group.results[s.slot], group.loop));
       keeps_dims = keeps_dims || s.given != 0;
     }
     planned.cut = collapse_loop(planned.loop, group.ops, padded, {group.margins.data(), group.margins.size()}, keeps_dims);

@@ -12,6 +12,14 @@
 
 namespace gspmd::detail {
 
+/// The input or output that a value is, if it lies in the caller's layers; -1: it is none.
+constexpr int given_leaf(const local_program& p, span<const given_layers> given, int v) {
+  for (std::size_t k = 0; k < given.size(); ++k)
+    if (given[k].is_given && (k < p.inputs.size() ? p.inputs[k] : p.outputs[k - p.inputs.size()]) == v)
+      return static_cast<int>(k);
+  return -1;
+}
+
 /// Places in offset_reads::margins: of a value that is read at offsets, where it goes on beyond the ends of each set of these dims
 /// (fused_margin).
 using read_margins = inline_vec<int, (1 << max_offset_dims) - 1>;
@@ -137,11 +145,11 @@ class offset_reads {
       const int before = shift_of_[op.operands[0]];
       const dim_mask own = dim_bit(along.dim), shifted = before < 0 ? 0 : dims[before];
       bool begins = before < 0 || (shifted & own) != 0 || std::popcount(shifted) == max_offset_dims;
-      const int leaf = before < 0                            ? given_leaf(p, given, op.operands[0])
-                       : !begins && shifts_[before].in_place ? given_leaf(p, given, root_of(before))
-                                                             : -1;
-      const bool in_place = leaf >= 0 && offset <= given[static_cast<std::size_t>(leaf)].high[along.dim] &&
-                            -offset <= given[static_cast<std::size_t>(leaf)].low[along.dim];
+      int leaf = -1;
+      if (before < 0 || (!begins && shifts_[before].in_place))
+        leaf = given_leaf(p, given, before < 0 ? op.operands[0] : root_of(before));
+      if (leaf >= static_cast<int>(p.inputs.size())) leaf = -1;  // nobody fills the layers of a result
+      const bool in_place = leaf >= 0 && given[static_cast<std::size_t>(leaf)].reaches(along.dim, offset);
       begins = begins || (leaf >= 0 && !in_place);
       if (!in_place && (offset > part || -offset > part || (leaf >= 0 && before < 0))) continue;
       shift_of_[op.result] = static_cast<int>(shifts_.size());
@@ -149,12 +157,6 @@ class offset_reads {
       shifts_.push_back(
           {op.operands[0], op.result, body.now(), along.dim, offset, {0, along.beyond, map.fill}, in_place, begins});
     }
-  }
-  /// The input that a value is, if layers of the caller's lie around it; -1: it is none.
-  static constexpr int given_leaf(const local_program& p, span<const given_layers> given, int v) {
-    for (std::size_t k = 0; k < given.size() && k < p.inputs.size(); ++k)
-      if (given[k].is_given && p.inputs[k] == v) return static_cast<int>(k);
-    return -1;
   }
   /// The value that a run of shifts reads.
   [[nodiscard]] constexpr int root_of(int k) const {

@@ -135,21 +135,11 @@ struct step_state {
       for (const int o : op.operands) readers_[next[o]++] = op.result;
   }
 
-  /// The input, counted from 1, that `v` is, if it lies by the caller's strides and a loop over its shard reads it element by element; 0:
-  /// not so.
-  [[nodiscard]] constexpr int given_of(int v, const extents& local, const extents& loop) const {
-    for (std::size_t k = 0; k < given_.size() && k < program_.inputs.size(); ++k)
-      if (given_[k].is_given && base[v] == program_.inputs[k])
-        return program_.value(base[v]).local == local && local == loop ? static_cast<int>(k) + 1 : 0;
-    return 0;
-  }
-  /// The same of an output, counted behind the inputs, that a loop stores.
-  [[nodiscard]] constexpr int given_result(int v, const extents& loop) const {
-    const auto inputs = program_.inputs.size();
-    for (std::size_t k = inputs; k < given_.size() && k < inputs + program_.outputs.size(); ++k)
-      if (given_[k].is_given && v == program_.outputs[k - inputs] && program_.value(v).local == loop)
-        return static_cast<int>(k) + 1;
-    return 0;
+  /// The input or output, counted from 1, that `v` is, if it lies by the caller's strides and a loop over its shard reads or writes it
+  /// element by element; 0: not so.
+  [[nodiscard]] constexpr int given_of(int v, const extents& loop) const {
+    const auto k = given_leaf(program_, given_, base[v]);
+    return k >= 0 && program_.value(base[v]).local == loop ? k + 1 : 0;
   }
 
   /// Large tables that grow step by step would cost more than all the rest.
