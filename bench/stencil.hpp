@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two stencils against by hand: Jacobi's iteration on 4096 x 4096 points, 5 of them to one, and the heat equation on 256^3, 7 to one.
-// As a loop of the program, and as a step that is called in turns on two fields. By hand: a block with ghost cells around it, of two
+// As a loop of the program, as a step that is called in turns on two fields, and as one on fields with ghost layers, which it fills. By hand: a block with ghost cells around it, of two
 // fields. Where they are there at once (threads) one loop computes; else (MPI) the inner part while they are brought, and then the rim.
 #pragma once
 
 #include <gspmd/gspmd.hpp>
+#include <gspmd/strided/ghosted_step.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -71,6 +72,9 @@ struct block {
   [[nodiscard]] std::int64_t bytes() const { return 2 * static_cast<std::int64_t>(field[0].size() * sizeof(double)); }
   double& at(std::int64_t i, std::int64_t j, std::int64_t k) {
     return field[now][static_cast<std::size_t>((i + 1) * plane + (j + 1) * row + (rank == 3 ? k + 1 : 0))];
+  }
+  double& other_at(std::int64_t i, std::int64_t j, std::int64_t k) {
+    return field[1 - now][static_cast<std::size_t>(&at(i, j, k) - field[now].data())];
   }
   /// Who lies before (-1) or behind (1) along one of the first two dims; -1: nobody.
   [[nodiscard]] int neighbour(int dim, int side) const {
@@ -153,19 +157,37 @@ struct timing {
   }
 };
 
+enum class how { loop, step, ghosted };
+template <class Step>
+struct with_ghosts {
+  static constexpr bool is_flat = Step::view.value(Step::view.inputs[0]).global.count == 2;
+  using layer = std::conditional_t<is_flat, ghosts<1, 1>, ghosts<1, 1, 1>>;
+  using type = ghosted_step<Step, layer, layer>;
+};
+
 /// Runs both in turns on the device that `comm` holds; device 0 keeps the times of one step. `exchange(block)` begins to bring the ghost
 /// cells and returns a function that waits for them, after which they are there; or a number, where they are there at once.
-template <class Problem, class Step, bool IsLoop, class Comm, class Exchange>
+template <class Problem, class Step, how How, class Comm, class Exchange>
 void race(Comm& comm, block<Problem>& hand, const Exchange& exchange, int rounds, timing& times) {
   using shard = typename Step::template input_shard<0>;
-  std::vector<double> a(shard::local_elems), b(IsLoop ? 0 : a.size());
+  constexpr bool has_ghosts = How == how::ghosted;
+  std::vector<double> a(has_ghosts ? hand.field[0].size() : static_cast<std::size_t>(shard::local_elems)),
+      b(How == how::loop ? 0 : a.size());
+  detail::extents all;
+  for (int d = 0; d < block<Problem>::rank; ++d) all.push_back(hand.n[d] + 2);
   std::size_t e = 0;
   for (std::int64_t i = 0; i < hand.n[0]; ++i)
     for (std::int64_t j = 0; j < hand.n[1]; ++j)
-      for (std::int64_t k = 0; k < hand.n[2]; ++k)
-        a[e++] = hand.at(i, j, k) = static_cast<double>((i * 7 + j * 5 + k * 3) % 11) - 5;
-  Step step;
-  times.our_bytes = static_cast<std::int64_t>((a.size() + b.size()) * sizeof(double)) + Step::view.arena_bytes;
+      for (std::int64_t k = 0; k < hand.n[2]; ++k) hand.at(i, j, k) = static_cast<double>((i * 7 + j * 5 + k * 3) % 11) - 5;
+  if constexpr (has_ghosts) {
+    a = hand.field[hand.now];
+  } else {
+    for (std::int64_t i = 0; i < hand.n[0]; ++i)
+      for (std::int64_t j = 0; j < hand.n[1]; ++j)
+        for (std::int64_t k = 0; k < hand.n[2]; ++k) a[e++] = hand.at(i, j, k);
+  }
+  std::conditional_t<has_ghosts, typename with_ghosts<Step>::type, Step> step;
+  times.our_bytes = static_cast<std::int64_t>((a.size() + b.size()) * sizeof(double)) + step.view.arena_bytes;
   times.hand_bytes = hand.bytes();
   for (int round = 0; round < rounds + 2; ++round) {
     double ours = 0, by_hand = 0;
@@ -173,11 +195,12 @@ void race(Comm& comm, block<Problem>& hand, const Exchange& exchange, int rounds
       comm.barrier();
       const double start = now_ms();
       if ((turn == 0) == (round % 2 == 0)) {
-        if constexpr (IsLoop) {
+        if constexpr (How == how::loop) {
           step(comm, a, a);  // the field is overwritten, as by hand
         } else {
           for (int t = 0; t < trips; ++t) {
-            step(comm, a, b);
+            if constexpr (has_ghosts) step(comm, filled(strided_view(a.data(), all)), strided_view(b.data(), all));
+            else step(comm, a, b);
             std::swap(a, b);
           }
         }
@@ -200,15 +223,17 @@ void race(Comm& comm, block<Problem>& hand, const Exchange& exchange, int rounds
     }
     if (comm.device(0) == 0 && round >= 2) times.add(ours / trips, by_hand / trips);
   }
+  if constexpr (has_ghosts) std::swap(a, hand.field[1 - hand.now]);
   e = 0;
   for (std::int64_t i = 0; i < hand.n[0]; ++i)
     for (std::int64_t j = 0; j < hand.n[1]; ++j)
       for (std::int64_t k = 0; k < hand.n[2]; ++k, ++e)
-        if (!(std::abs(a[e] - hand.at(i, j, k)) < 1e-9)) throw error("the fields differ at " + std::to_string(e));
+        if (!(std::abs((has_ghosts ? hand.other_at(i, j, k) : a[e]) - hand.at(i, j, k)) < 1e-9))
+          throw error("the fields differ at " + std::to_string(e));
 }
 
 inline void print(const std::string& what, const timing& t) {
-  std::printf("%-42s gspmd %7.2f ms   by hand %7.2f ms   ratio %.3f [%.3f, %.3f]   %6.1f MB, by hand %6.1f MB\n", what.c_str(),
+  std::printf("%-50s gspmd %7.2f ms   by hand %7.2f ms   ratio %.3f [%.3f, %.3f]   %6.1f MB, by hand %6.1f MB\n", what.c_str(),
               quantile(t.ours, 0.5), quantile(t.hand, 0.5), quantile(t.ratio, 0.5), quantile(t.ratio, 0.25),
               quantile(t.ratio, 0.75), static_cast<double>(t.our_bytes) * 1e-6, static_cast<double>(t.hand_bytes) * 1e-6);
   std::fflush(stdout);
@@ -218,18 +243,19 @@ inline void print(const std::string& what, const timing& t) {
 template <class Problem, class Mesh, class Split, int X, int Y, class Run>
 void compare(const char* backend, const char* mesh_text, int rounds, const Run& run) {
   using input = typename Problem::template input<Split>;
-  const auto one = [&]<class Step, bool IsLoop>(const char* how) {
+  const auto one = [&]<class Step, how How>(const char* words) {
     timing times;
     const bool prints = run.template operator()<Problem>(X * Y, [&](auto& comm, const auto& exchange) {
       block<Problem> hand(X, Y, comm.device(0));
       timing own;
-      race<Problem, Step, IsLoop>(comm, hand, exchange, rounds, own);
+      race<Problem, Step, How>(comm, hand, exchange, rounds, own);
       if (comm.device(0) == 0) times = own;
     });
-    if (prints) print(std::string(Problem::name) + ", " + backend + ' ' + mesh_text + ", " + how, times);
+    if (prints) print(std::string(Problem::name) + ", " + backend + ' ' + mesh_text + ", " + words, times);
   };
-  one.template operator()<compile<iterate<Problem>, Mesh, input>, true>("fori_loop");
-  one.template operator()<compile<Problem::step, Mesh, input>, false>("a step");
+  one.template operator()<compile<iterate<Problem>, Mesh, input>, how::loop>("fori_loop");
+  one.template operator()<compile<Problem::step, Mesh, input>, how::step>("a step");
+  one.template operator()<compile<Problem::step, Mesh, input>, how::ghosted>("a step in ghost layers");
 }
 
 template <class Run>

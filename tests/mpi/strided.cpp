@@ -15,7 +15,7 @@
 #include "gspmd/layouts/blocks.hpp"
 #include "gspmd/ops.hpp"
 #include "gspmd/strided/ghost_exchange.hpp"
-#include "gspmd/strided/session.hpp"
+#include "gspmd/strided/placed_session.hpp"
 #include "support/block_checks.hpp"
 #include "support/layouts.hpp"
 
@@ -61,4 +61,30 @@ TEST_CASE("shards with ghost layers around them, over MPI") {
       CHECK_EQ(blocks::wrong_ghosts(comm, placed_layout(line, {7, 5}, by, balanced{}, balanced{}), widths, {}), 0);
       CHECK_EQ(blocks::wrong_ghosts(comm, placed_layout(line, {2, 5}, by), widths, {true, true}), 0);
     }
+}
+
+TEST_CASE("blocks of another code to a program and back, over MPI") {
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const dynamic::mesh m({{"x", ranks}});
+  const auto p = dynamic::compile([](value u) { return u * 2; }, m, dynamic::in<float>({7, 5}, {"x", ""}));
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(ranks), 0);
+  sizes.back() = 7;
+  const auto rows = layout_of_input(p, 0, ragged_list{sizes});  // all on the last rank
+  const auto columns = layout_on(m, {7, 5}, {"", "x"}, contiguous{}, balanced{});
+  mpi_communicator comm(MPI_COMM_WORLD);
+  const int me = comm.device(0);
+  std::vector<float> u(rows.held(me, 0).size() * 5), next(7 * columns.held(me, 1).size(), -1);
+  std::iota(u.begin(), u.end(), 0.0F);
+  const auto width = static_cast<std::int64_t>(columns.held(me, 1).size());
+  placed_session s(p);
+  for (int again = 0; again < 2; ++again)
+    s(comm, placed_view(rows, strided_view(u.data(), {static_cast<std::int64_t>(u.size()) / 5, 5})),
+      placed_view(columns, strided_view(next.data(), {7, width})));
+  bool is_right = true;
+  for (std::int64_t i = 0; i < 7; ++i)
+    for (std::int64_t j = 0; j < width; ++j)
+      is_right = is_right && next[static_cast<std::size_t>(i * width + j)] ==
+                                 static_cast<float>(2 * (i * 5 + columns.held(me, 1)[static_cast<std::size_t>(j)]));
+  CHECK(is_right);
 }

@@ -11,9 +11,12 @@
 #include <tuple>
 #include <vector>
 
+#include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
 #include "gspmd/strided/ghost_exchange.hpp"
+#include "gspmd/strided/placed_session.hpp"
 #include "gspmd/strided/placed_step.hpp"
+#include "gspmd/strided/scalapack.hpp"
 #include "support/block_checks.hpp"
 #include "support/error_of.hpp"
 #include "support/layouts.hpp"
@@ -159,6 +162,74 @@ TEST_CASE("a step takes blocks of another code directly, as its other arguments 
     s(comm, block, rows_of_v, block_out, placed_view(own, strided_view(sums.data(), {held})));
     CHECK(sums[0] == 100 * (5 * number(mine.begin, 0) + 10));
   });
+}
+
+TEST_CASE("a program compiled at run time takes blocks of another code, as its other arguments are") {
+  const auto f = [](value u, value v) { return std::tuple{u * 2 + v, sum(v, 1)}; };
+  for (const int devices : {1, 3, 4}) {
+    const dynamic::mesh m({{"x", devices}});
+    const auto two = dynamic::compile(f, m, dynamic::in<double>({7, 5}, {"x", ""}), dynamic::in<double>({7, 5}, {"x", ""}));
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(devices), 0);
+    sizes.back() = 7;
+    const auto theirs = layout_of_input(two, 0, ragged_list{sizes});  // all rows on the last device
+    const auto others = layout_on(m, {7, 5}, {"", "x"}, contiguous{}, balanced{});
+    const auto own_sums = layout_of_output(two, 1, balanced{});
+    const int matrix[] = {1, 0, 7, 5, 2, 3, devices - 1, 0, 9};
+    const scalapack_matrix cyclic(matrix);
+    const dynamic::mesh rows_and_one({{"x", devices}, {"one", 1}});
+    const auto dealt = cyclic.layout(rows_and_one, "x", "one");
+    launch(threads{}, devices, [&](auto& comm) {
+      const int me = comm.device(0);
+      const auto number = [](std::int64_t i, std::int64_t j) { return static_cast<double>(i * 5 + j); };
+      const auto size_of = [&](const auto& layout, int d) { return static_cast<std::int64_t>(layout.held(me, d).size()); };
+      const auto each = [&](const auto& layout, const auto& view, auto visit) {
+        for (std::int64_t i = 0; i < view.extent(0); ++i)
+          for (std::int64_t j = 0; j < view.extent(1); ++j)
+            visit(view.data()[i * view.stride(0) + j * view.stride(1)],
+                  number(layout.held(me, 0)[static_cast<std::size_t>(i)], layout.held(me, 1)[static_cast<std::size_t>(j)]));
+      };
+      std::vector<double> u(80), v(80), next(60, -1), sums(8, -1);
+      const strided_view mine(u.data(), {size_of(theirs, 0), 5}, {1, size_of(theirs, 0) + 1});
+      each(theirs, mine, [](double& element, double n) { element = n; });
+      const auto columns = cyclic.block(v.data(), dealt, me);
+      each(dealt, columns, [](double& element, double n) { element = 100 * n; });
+      const strided_view out(next.data(), {size_of(others, 0), size_of(others, 1)});
+      const placed_view sums_out(own_sums, strided_view(sums.data(), {size_of(own_sums, 0)}));
+      placed_session s(two);
+      for (int again = 0; again < 2; ++again)
+        s(comm, placed_view(theirs, strided_view<const double>(mine)), placed_view(dealt, columns), placed_view(others, out),
+          sums_out);
+      bool is_right = true;
+      each(others, out, [&](double element, double n) { is_right = is_right && element == 102 * n; });
+      for (std::int64_t i = 0; i < size_of(own_sums, 0); ++i) {
+        const auto row = own_sums.held(me, 0)[static_cast<std::size_t>(i)];
+        is_right = is_right && sums[static_cast<std::size_t>(i)] == 100 * (5 * number(row, 0) + 10);
+      }
+      CHECK(is_right);
+      CHECK_EQ(s.bytes_sent(), bytes_sent_to_redistribute(theirs, layout_of_input(two, 0), me, 8) +
+                                   bytes_sent_to_redistribute(dealt, layout_of_input(two, 1), me, 8) +
+                                   bytes_sent_to_redistribute(layout_of_output(two, 0), others, me, 8) +
+                                   bytes_sent_to_redistribute(layout_of_output(two, 1), own_sums, me, 8));
+      // beside sharded arrays, and dense shards
+      auto second = scatter(comm, two, 1, std::vector<double>(35, 1.0));
+      auto kept = make_result<double>(comm, two, 0);
+      s(comm, placed_view(theirs, mine), second, kept, sums_out);
+      for (std::int64_t i = 0; i < size_of(own_sums, 0); ++i) CHECK(sums[static_cast<std::size_t>(i)] == 5);
+      const auto says = [&](const char* words, auto&&... given) { CHECK(contains(refusal([&] { s(comm, given...); }), words)); };
+      const placed_view block(theirs, mine);
+      says("placed_session: the block of device", placed_view(theirs, strided_view(u.data(), {9, 5})), second, kept, sums_out);
+      says("step: input 0 is f64 and the shard given is of f32",
+           placed_view(theirs, strided_view(reinterpret_cast<float*>(u.data()), {1, 1})), second, kept, sums_out);
+      says("step: output 1 is written and the shard given is const", block, second, kept,
+           placed_view(own_sums, strided_view<const double>(sums_out.block())));
+      says("placed_session: the program has 2 inputs and 2 outputs, and the call gives 3 shards", block, second, kept);
+      if (size_of(own_sums, 0) > 0)
+        says("placed_session: outputs 0 and 1 are given memory that overlaps", block, second, kept,
+             placed_view(own_sums, strided_view(kept.data(), {size_of(own_sums, 0)})));
+    });
+    CHECK(contains(refusal([&] { static_cast<void>(layout_of_input(two, 2)); }), "layout_of_input"));
+    CHECK(contains(refusal([&] { static_cast<void>(layout_on(m, {7, 5}, {"x", "z"})); }), "layout_on: "));
+  }
 }
 
 TEST_CASE("ghost layers get what others hold, corners too; what lies outside stays") {

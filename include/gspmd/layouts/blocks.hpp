@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "gspmd/layouts/placed_array.hpp"
 #include "gspmd/shard_view.hpp"
@@ -40,6 +42,24 @@ template <class Mesh, class Dims, class Split, placement... P>
 placed_layout<P...> layout_on(const P&... per_dim) {
   using shard = shard_view<std::int8_t, Mesh, Dims, Split>;
   return {Mesh::info.shape, shard::global_extents, shard::layout, per_dim...};
+}
+
+/// The same on a mesh that is known at run time (dynamic::mesh), which must outlive it: the axes that split each dim by their names, as
+/// dynamic::in takes them.
+///
+///     const auto rows = layout_on(m, {n, 8}, {"data", ""}, balanced{});
+///
+/// Throws gspmd::error: another number of dims, names that are no axes of the mesh; what placed_layout throws.
+template <class Mesh, placement... P>
+  requires requires(const Mesh& m) { m.info().shape; }
+placed_layout<P...> layout_on(const Mesh& mesh, const std::vector<std::int64_t>& shape, const std::vector<std::string>& split,
+                              const P&... per_dim) {
+  const auto found = detail::resolve(mesh.info(), split.data(), static_cast<int>(split.size()), static_cast<int>(shape.size()));
+  if (!found.problem.empty()) throw error("layout_on: " + std::string(found.problem.view()));
+  if (shape.size() > static_cast<std::size_t>(detail::max_rank)) throw error("layout_on: a tensor has at most 32 dims");
+  detail::extents extents;
+  for (const auto n : shape) extents.push_back(n);
+  return {mesh.info().shape, extents, found.value.layout, per_dim...};
 }
 
 /// The layout of a tensor that the axes split as they do input `K` of a step, with other placements.

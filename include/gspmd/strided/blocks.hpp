@@ -42,7 +42,7 @@ auto to_step(Comm& comm, const placed_layout<P...>& layout, const strided_view<T
   detail::require_one_device("to_step", comm.local_count());
   const auto& value = Step::view.value(Step::view.inputs[K]);
   const auto& tables = layout.tables();
-  detail::require_block_shape("to_step", tables, comm.device(0), mine.shape(), detail::extents(tables.global.count, 0));
+  detail::require_block_shape("to_step", tables, comm.device(0), mine.shape());
   sharded_array<element> result(comm, *Step::view.mesh, value);
   detail::exchange_views<element>(comm, tables, detail::memory_of(mine), detail::tables_of(*Step::view.mesh, value),
                                   detail::dense_memory(result.data(), value.local));
@@ -58,7 +58,7 @@ void from_step(Comm& comm, const sharded_array<T>& from, const placed_layout<P..
   detail::require_one_device("from_step", comm.local_count());
   const auto& tables = layout.tables();
   require_devices(comm, static_cast<int>(tables.mesh.device_count()));
-  detail::require_block_shape("from_step", tables, comm.device(0), mine.shape(), detail::extents(tables.global.count, 0));
+  detail::require_block_shape("from_step", tables, comm.device(0), mine.shape());
   if (!detail::has_own_elements(detail::memory_of(mine)))
     throw error("from_step: several indices of the view given have the same element: " + mine.text());
   detail::exchange_views<T>(comm, detail::tables_of(from.mesh(), from.planned()),

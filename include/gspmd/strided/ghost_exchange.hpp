@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "gspmd/detail/edge/view_exchange.hpp"
@@ -15,6 +16,13 @@
 #include "gspmd/strided/whole.hpp"
 
 namespace gspmd {
+
+/// Numbers of ghost layers that differ between the low and the high end of a dim.
+///
+///     ghost_sides{{1, 0}, {2, 0}}          one layer below the first dim's begin, two above its end
+struct ghost_sides {
+  detail::int_list low, high;
+};
 
 /// Fills the ghost layers of blocks in the caller's memory: around what a device holds of a tensor lie `widths[d]` layers at both ends of
 /// dim d, which get the elements that other devices hold there, corners too, in one exchange. Layers outside of the tensor stay as they are,
@@ -31,14 +39,22 @@ class ghost_exchange {
  public:
   template <placement... P>
   ghost_exchange(const placed_layout<P...>& layout, const detail::int_list& widths, std::initializer_list<bool> periodic = {})
-      : tables_(layout.tables()), widths_(widths.items), periodic_(periodic) {
+      : ghost_exchange(layout.tables(), widths.items, widths.items, periodic) {}
+  template <placement... P>
+  ghost_exchange(const placed_layout<P...>& layout, const ghost_sides& widths, std::initializer_list<bool> periodic = {})
+      : ghost_exchange(layout.tables(), widths.low.items, widths.high.items, periodic) {}
+  /// The same of a layout's tables.
+  ghost_exchange(const detail::placed_tables& tables, const detail::extents& low, const detail::extents& high,
+                 std::vector<bool> periodic)
+      : tables_(tables), low_(low), high_(high), periodic_(std::move(periodic)) {
     const auto rank = tables_.global.count;
-    if (widths_.count != rank)
-      throw error("ghost_exchange: the tensor has " + std::to_string(rank) + " dims and the call gives " +
-                  std::to_string(widths_.count) + " widths; give one for each");
+    for (const auto* widths : {&low_, &high_})
+      if (widths->count != rank)
+        throw error("ghost_exchange: the tensor has " + std::to_string(rank) + " dims and the call gives " +
+                    std::to_string(widths->count) + " widths; give one for each");
     periodic_.resize(static_cast<std::size_t>(rank), false);
     for (int d = 0; d < rank; ++d) {
-      if (widths_[d] < 0) throw error("ghost_exchange: the width of dim " + std::to_string(d) + " is negative");
+      if (low_[d] < 0 || high_[d] < 0) throw error("ghost_exchange: the width of dim " + std::to_string(d) + " is negative");
       for (const auto& part : tables_.dims[static_cast<std::size_t>(d)].global)
         for (std::size_t i = 1; i < part.size(); ++i)
           if (part[i] != part[i - 1] + 1)
@@ -56,6 +72,12 @@ class ghost_exchange {
   template <communicator Comm, class T>
   void operator()(Comm& comm, const std::vector<strided_view<T>>& blocks) {
     fill(comm, blocks.data(), blocks.size());
+  }
+  /// The same for memory whose elements have so many bytes, of one device.
+  template <communicator Comm>
+  void fill_memory(Comm& comm, const detail::strided_memory& block, std::int64_t elem_bytes) {
+    memory_.assign(1, block);
+    exchange(comm, elem_bytes);
   }
   /// The bytes that a device sends, and to how many others.
   [[nodiscard]] std::int64_t bytes_sent(int device, std::int64_t bytes_per_elem) const {
@@ -88,16 +110,22 @@ class ghost_exchange {
     memory_.clear();
     for (std::size_t i = 0; i < count; ++i) {
       const auto& m = memory_.emplace_back(detail::memory_of(blocks[i]));
-      detail::require_block_shape("ghost_exchange", tables_, comm.device(static_cast<int>(i)), m.shape, widths_);
       if (!detail::has_own_elements(m))
         throw error("ghost_exchange: several indices of the view given have the same element: " + blocks[i].text());
     }
+    exchange(comm, sizeof(T));
+  }
+  template <class Comm>
+  void exchange(Comm& comm, std::int64_t elem_bytes) {
+    const auto count = memory_.size();
+    for (std::size_t i = 0; i < count; ++i)
+      detail::require_block_shape("ghost_exchange", tables_, comm.device(static_cast<int>(i)), memory_[i].shape, low_, high_);
     if (!found_ || first_device_ != comm.device(0) || found_count_ != count) {
       found_ = std::make_unique<detail::view_exchange>(comm, [&](std::int64_t a, std::int64_t b) { return boxes(a, b); });
       first_device_ = comm.device(0);
       found_count_ = count;
     }
-    found_->run(comm, sizeof(T), memory_.data(), memory_.data());
+    found_->run(comm, elem_bytes, memory_.data(), memory_.data());
   }
   /// The boxes that one device holds of the ghost layers of another one. Of replicas, a device takes from the one with its own place along their axes.
   [[nodiscard]] detail::sent_boxes boxes(std::int64_t source, std::int64_t target) const {
@@ -107,17 +135,17 @@ class ghost_exchange {
       if ((split & detail::axis_bit(a)) == 0 && at[a] != wanted[a]) return {};
     std::vector<std::vector<detail::sent_interval>> dims;
     for (int d = 0; d < tables_.global.count; ++d) {
-      const auto extent = tables_.global[d], width = widths_[d];
+      const auto extent = tables_.global[d], low = low_[d], high = high_[d], width = low > high ? low : high;
       const auto from = held(d, at), to = held(d, wanted);
       auto& found = dims.emplace_back();
       if (from.size() == 0 || to.size() == 0) return {};
       const auto rounds = periodic_[static_cast<std::size_t>(d)] ? (width + extent - 1) / extent : 0;
       for (auto round = -rounds; round <= rounds; ++round) {
-        const auto begin = std::max(from.begin + round * extent, to.begin - width);
-        const auto end = std::min(from.end + round * extent, to.end + width);
+        const auto begin = std::max(from.begin + round * extent, to.begin - low);
+        const auto end = std::min(from.end + round * extent, to.end + high);
         if (begin >= end) continue;
         const bool is_center = round == 0 && tables_.part(d, at) == tables_.part(d, wanted);
-        found.push_back({end - begin, begin - round * extent - from.begin + width, begin - to.begin + width, is_center});
+        found.push_back({end - begin, begin - round * extent - from.begin + low, begin - to.begin + low, is_center});
       }
       if (found.empty()) return {};
     }
@@ -129,7 +157,7 @@ class ghost_exchange {
   }
 
   detail::placed_tables tables_;
-  detail::extents widths_;
+  detail::extents low_, high_;
   std::vector<bool> periodic_;
   std::unique_ptr<detail::view_exchange> found_;  // for the devices of the communicator that was given last
   int first_device_ = -1;

@@ -73,6 +73,12 @@ class scalapack_matrix {
     using any = shard_view<std::int8_t, Mesh, dims<1, 1>, split<Row, Column>>;
     return {Mesh::info.shape, extents_, any::layout, rows_, columns_};
   }
+  /// The same on a mesh that is known at run time (dynamic::mesh), which must outlive it.
+  template <class Mesh>
+  [[nodiscard]] placed_layout<dealt_blocks, dealt_blocks> layout(const Mesh& mesh, const std::string& row,
+                                                                 const std::string& column) const {
+    return layout_on(mesh, {extents_[0], extents_[1]}, {row, column}, rows_, columns_);
+  }
   /// Returns what a device holds, at `local`: LOCr x LOCc elements, columns LLD_ apart. Throws gspmd::error: a layout of a matrix of another shape, LLD_ less
   /// than the rows that the device holds.
   template <class T>

@@ -12,6 +12,7 @@
 #include "gspmd/detail/transport/exclusive_use.hpp"
 #include "gspmd/dynamic/program.hpp"
 #include "gspmd/dynamic/step.hpp"
+#include "gspmd/strided/taken_shards.hpp"
 #include "gspmd/strided/whole.hpp"
 
 /// Programs that are compiled at run time on memory of the caller's, wherever its elements lie.
@@ -27,6 +28,12 @@ void run_strided(const dynamic::program& program, const Backend& backend, const 
     run_whole<true>(program.view(), comm, inputs.data(), outputs,
                     [&](auto& devices, const void* const* in, void* const* out) { steps.run(devices, in, out); });
   });
+}
+
+/// See taken_shards.
+inline void check_given_array(const plan_view& plan, const mesh_info& mesh, std::size_t leaf, int count, const planned_value& has,
+                              const mesh_shape& on) {
+  check_sharded(plan, mesh, leaf, 1, count, has, on);
 }
 
 }  // namespace detail
@@ -86,81 +93,19 @@ class strided_session {
     const auto used = use_.take();
     const auto& plan = program_.view();
     if (comm.local_count() != 1) detail::throw_several_devices(static_cast<std::size_t>(comm.local_count()));
-    copies_.begin(plan, comm.device(0));
-    given_.clear();
-    (detail::for_each_leaf(shards, [&](auto& leaf) { add(leaf); }), ...);
-    const auto inputs = plan.inputs.size();
-    if (given_.size() != inputs + plan.outputs.size())
-      throw error("strided_session: the program has " + detail::counted(static_cast<int>(inputs), "input") + " and " +
-                  detail::counted(static_cast<int>(plan.outputs.size()), "output") + ", and the call gives " +
-                  detail::counted(static_cast<int>(given_.size()), "shard") +
-                  "; give the shards of all inputs, then of all outputs");
-    copies_.check_results();
-    session_.run(comm, given_.data(), written());
-    copies_.put_back();
+    shards_.begin("strided_session", plan, program_.mesh_info(), comm.device(0), detail::check_given_array);
+    (detail::for_each_leaf(shards, [&](auto& leaf) { shards_.add(leaf); }), ...);
+    shards_.finish();
+    session_.run(comm, shards_.inputs(), shards_.outputs());
+    shards_.put_back();
   }
   /// The bytes that the last call copied, in and out; 0: all was used in place.
-  [[nodiscard]] std::int64_t copied_bytes() const { return copies_.copied_bytes(); }
+  [[nodiscard]] std::int64_t copied_bytes() const { return shards_.copied_bytes(); }
 
  private:
-  template <class Leaf>
-  void add(Leaf& leaf) {
-    const auto& plan = program_.view();
-    const auto k = given_.size(), inputs = plan.inputs.size();
-    if (k >= inputs + plan.outputs.size()) return given_.push_back(nullptr);  // counted, and refused
-    const auto& v = plan.value(k < inputs ? plan.inputs[k] : plan.outputs[k - inputs]);
-    using plain = std::remove_cv_t<Leaf>;
-    if constexpr (detail::is_strided_view<plain>) {
-      check<typename plain::element>(k, v);
-      given_.push_back(copies_.take(k, detail::memory_of(leaf)));
-    } else {
-      if constexpr (detail::is_sharded_array<plain>) {
-        using element = typename plain::element;
-        if (leaf.local_count() == 0)
-          detail::throw_leaf(plan, k,
-                             "is given an empty sharded_array, never filled or moved from; make it with scatter or make_result");
-        check<std::conditional_t<std::is_const_v<Leaf>, const element, element>>(k, v);
-        detail::check_sharded(plan, program_.mesh_info(), k, 1, leaf.local_count(), leaf.planned(), leaf.mesh());
-        given_.push_back(leaf.data());
-      } else if constexpr (std::is_pointer_v<plain>) {
-        check<std::remove_pointer_t<plain>>(k, v);
-        given_.push_back(leaf);
-      } else {
-        static_assert(detail::dense_by_itself<Leaf>,
-                      "gspmd: strided_session: a shard is a strided_view, a sharded_array, a contiguous range or a pointer");
-        check<std::remove_pointer_t<decltype(std::data(leaf))>>(k, v);
-        detail::require_dense(leaf);
-        if (static_cast<std::int64_t>(std::size(leaf)) != detail::elements(v.local))
-          throw error(detail::leaf_text(plan, k) + " is " + std::string(detail::shape_text(v.local).view()) +
-                      " on every device, with " + std::to_string(detail::elements(v.local)) +
-                      " elements, and the range given has " + std::to_string(std::size(leaf)));
-        given_.push_back(std::data(leaf));
-      }
-      copies_.note(k, given_.back());
-    }
-  }
-  template <class T>
-  void check(std::size_t k, const detail::planned_value& v) const {
-    const auto& plan = program_.view();
-    if (v.type != detail::dtype_of<std::remove_const_t<T>>())
-      throw error(detail::leaf_text(plan, k) + " is " + detail::name_of(v.type) + " and the shard given is of " +
-                  detail::name_of(detail::dtype_of<std::remove_const_t<T>>()));
-    if (std::is_const_v<T> && k >= plan.inputs.size())
-      throw error(detail::leaf_text(plan, k) + " is written and the shard given is const");
-  }
-  /// The pointers to results, behind those to inputs.
-  void* const* written() {
-    const auto inputs = program_.view().inputs.size();
-    results_.clear();
-    for (std::size_t k = inputs; k < given_.size(); ++k) results_.push_back(const_cast<void*>(given_[k]));
-    return results_.data();
-  }
-
   dynamic::program program_;
   dynamic::session session_;
-  detail::dense_copies copies_;
-  std::vector<const void*> given_;
-  std::vector<void*> results_;
+  detail::taken_shards shards_;
   detail::exclusive_use use_;
 };
 

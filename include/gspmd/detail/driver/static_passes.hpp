@@ -20,8 +20,9 @@ inline constexpr std::size_t longest_in_one_evaluation = 1536;
 #endif
 
 /// The results of the passes as constants: each is an evaluation of its own, from constant to constant, because compilers limit the steps
-/// of one. `Program` is a graph as a constant, see frozen_program.
-template <class Program, class Mesh>
+/// of one. `Program` is a graph as a constant, see frozen_program. `Until`: passes of the same program for another request, which agree with
+/// these until the local program is made of steps.
+template <class Program, class Mesh, class Until = void>
 struct static_passes {
   using off = without<>;
   using chosen_by = std::conditional_t<Mesh::info.request.is_searched, search_pass, choose_pass>;
@@ -39,7 +40,9 @@ struct static_passes {
 
   template <class Pass>
   static constexpr const auto& frozen() {
-    if constexpr (requires { Pass::run(static_passes{}); }) return frozen_result<make<Pass>>::value();
+    if constexpr (!std::is_void_v<Until> && boost::mp11::mp_contains<before_steps, Pass>::value)
+      return Until::template frozen<Pass>();
+    else if constexpr (requires { Pass::run(static_passes{}); }) return frozen_result<make<Pass>>::value();
     else return last_part<Pass, 1>();
   }
   template <class Pass>
@@ -75,6 +78,8 @@ struct static_passes {
   }
 
  private:
+  using before_steps =
+      boost::mp11::mp_list<complete_pass, uses_pass, narrow_pass, choose_pass, search_pass, emit_pass, lines_pass>;
   template <class Pass>
   struct number {
     static constexpr auto made = Pass::run(static_passes{});

@@ -28,6 +28,7 @@ struct strided_memory {
     for (int d = 0; d < shape.count; ++d) offset += index[d] * strides[d];
     return static_cast<const std::byte*>(data) + offset * elem_bytes;
   }
+  friend bool operator==(const strided_memory&, const strided_memory&) = default;
 };
 
 inline strided_memory dense_memory(const void* data, const extents& shape) { return {data, shape, row_major_strides(shape)}; }
@@ -186,6 +187,7 @@ class dense_copies {
     leaves_[k].is_given = data != nullptr;
     leaves_[k].given = dense_memory(data, value(k).local);
   }
+  [[nodiscard]] const strided_memory& given(std::size_t k) const { return leaves_[k].given; }
   /// Throws gspmd::error: a result that is copied back lies on another one. (Of those that are in place the step knows it.)
   void check_results() const {
     const auto inputs = plan_->inputs.size();

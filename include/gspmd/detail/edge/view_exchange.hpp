@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -117,9 +118,11 @@ class view_exchange {
     static_assert(
         requires(const Word* const* i, Word* const* o, const std::int64_t* const* n) { comm.exchange(i, n, o, n); },
         "gspmd: the communicator has no exchange(in, sent, out, received)");
-    std::vector<const Word*> in;
-    std::vector<Word*> out;
-    std::vector<const std::int64_t*> sent, received;
+    auto& [in, out, sent, received] = std::get<pointers<Word>>(pointers_);
+    in.clear();
+    out.clear();
+    sent.clear();
+    received.clear();
     const auto words = elem_bytes / static_cast<std::int64_t>(sizeof(Word));
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       auto& mine = devices_[i];
@@ -149,21 +152,34 @@ class view_exchange {
     }
   }
 
+  /// By device; kept, so that calls allocate nothing.
+  template <class Word>
+  struct pointers {
+    std::vector<const Word*> in;
+    std::vector<Word*> out;
+    std::vector<const std::int64_t*> sent, received;
+  };
+  std::tuple<pointers<std::int64_t>, pointers<std::int32_t>, pointers<std::int16_t>, pointers<std::int8_t>> pointers_;
   std::vector<of_device> devices_;
 };
 
-/// Throws gspmd::error unless a view has the extents of what a device holds, and `width` more at both ends.
-inline void require_block_shape(const char* what, const placed_tables& t, int device, const extents& given,
-                                const extents& widths) {
+/// Throws gspmd::error unless a view has the extents of what a device holds, `low` more before it and `high` behind it.
+inline void require_block_shape(const char* what, const placed_tables& t, int device, const extents& given, const extents& low,
+                                const extents& high) {
   const auto at = t.mesh.coordinates_of(device);
   extents wanted;
   for (int d = 0; d < t.global.count; ++d)
-    wanted.push_back(t.dims[static_cast<std::size_t>(d)].held(t.part(d, at)) + 2 * widths[d]);
+    wanted.push_back(t.dims[static_cast<std::size_t>(d)].held(t.part(d, at)) + low[d] + high[d]);
   if (given == wanted) return;
   throw error(std::string(what) + ": the block of device " + std::to_string(device) + " is " +
               std::string(shape_text(wanted).view()) +
-              (elements(widths) == 0 && widths == extents(widths.count, 0) ? "" : ", ghost layers included,") +
-              " and the view given is " + std::string(shape_text(given).view()));
+              (low == extents(low.count, 0) && high == low ? "" : ", ghost layers included,") + " and the view given is " +
+              std::string(shape_text(given).view()));
+}
+/// The same of a block without ghost layers.
+inline void require_block_shape(const char* what, const placed_tables& t, int device, const extents& given) {
+  const extents none(t.global.count, 0);
+  require_block_shape(what, t, device, given, none, none);
 }
 
 }  // namespace gspmd::detail

@@ -19,13 +19,17 @@ namespace gspmd::detail {
 ///   loop [4, 6], an iota along dim 0                         -> unchanged: it needs the row's index
 ///   loop [4, 0, 6]                                           -> [0]
 ///
+/// With `keeps_dims`, or where a load lies by the caller's strides, no dims are joined.
 /// The dims in `cut` end early on some devices. What is inside of such a dim may still join it, so that it ends at a multiple;
 /// the result is the mask of the loop's new dims, as many and in the same order.
 ///
 ///   loop [4, 6], dim 0 is cut                                -> [24], cut
 ///   loop [4, 6], dim 1 is cut                                -> unchanged
 ///   loop [4, 2, 3], a load one further along dim 0           -> [4, 6]
-constexpr dim_mask collapse_loop(extents& loop, vec<scalar_op>& ops, dim_mask cut = 0, span<fused_margin> margins = {}) {
+constexpr dim_mask collapse_loop(extents& loop, vec<scalar_op>& ops, dim_mask cut = 0, span<fused_margin> margins = {},
+                                 bool keeps_dims = false) {
+  for (const auto& o : ops) keeps_dims = keeps_dims || o.given != 0;
+  if (keeps_dims) return cut;
   if (elements(loop) == 0) {
     loop = extents(1, 0);
     for (auto& o : ops) {

@@ -35,6 +35,8 @@ struct scalar_op {
   double real = 0;
   std::int64_t integer = 0;
   std::int16_t slot = 0;
+  std::int16_t given =
+      0;  // of a load: the input, counted from 1, whose strides and layers are the caller's (given_layers); 0: of none
   std::int8_t dim = 0;
   extents strides;  // of a load, in elements per loop dim; 0 broadcasts
   load_offsets offsets;
@@ -44,6 +46,7 @@ struct scalar_op {
   [[nodiscard]] constexpr bool is_index() const { return op == opcode::iota; }
   [[nodiscard]] constexpr bool is_conversion() const { return op == opcode::convert; }
   [[nodiscard]] constexpr bool is_at_offset() const { return !offsets.empty(); }
+  [[nodiscard]] constexpr bool has_margins() const { return is_at_offset() && given == 0; }
 
   static constexpr scalar_op constant(dtype type, double real, std::int64_t integer) {
     scalar_op s;
@@ -80,7 +83,8 @@ struct scalar_op {
   friend constexpr bool operator==(const scalar_op& a, const scalar_op& b) {
     return a.op == b.op && a.type == b.type && a.operand_type == b.operand_type && a.args == b.args &&
            std::bit_cast<std::uint64_t>(a.real) == std::bit_cast<std::uint64_t>(b.real) && a.integer == b.integer &&
-           a.slot == b.slot && a.dim == b.dim && a.strides == b.strides && a.offsets == b.offsets && a.function == b.function;
+           a.slot == b.slot && a.given == b.given && a.dim == b.dim && a.strides == b.strides && a.offsets == b.offsets &&
+           a.function == b.function;
   }
 };
 
@@ -94,10 +98,12 @@ constexpr bool is_dense(const extents& loop, const extents& strides) {
   return true;
 }
 
-/// The register `op` is stored to outputs[`slot`], dense row-major over the loop.
+/// The register `op` is stored to outputs[`slot`], dense row-major over the loop, or by the caller's strides for `given`: an input or
+/// output, counted from 1.
 struct fused_store {
   std::int16_t op = 0;
   std::int16_t slot = 0;
+  std::int16_t given = 0;
   friend constexpr bool operator==(const fused_store&, const fused_store&) = default;
 };
 

@@ -51,6 +51,14 @@ struct view_axis {
 };
 inline constexpr int max_view_axes = 32;
 
+/// The caller's memory of an input or output whose elements lie by strides that are known when it is given: in place in it are loads and
+/// stores of loops (scalar_op::given). Of an input so many layers lie around the shard that a load at an offset reads them.
+struct given_layers {
+  bool is_given = false;
+  extents low, high;
+  [[nodiscard]] constexpr bool reaches(int dim, std::int64_t by) const { return by <= high[dim] && -by <= low[dim]; }
+};
+
 struct plan;
 /// The request that a plan is made for, besides the program and the mesh.
 struct plan_request {
@@ -61,6 +69,7 @@ struct plan_request {
   bool is_checked = false;       // runs compare what devices should hold alike (run/equality_check.hpp)
   /// Starts collectives beside work, if that is asked for (order/hide_collectives.hpp).
   void (*hide)(plan&, span<const int> base, const network_rates&) = nullptr;
+  span<const given_layers> given = {};  // of the first inputs and outputs
 };
 
 /// A mesh with the names of its axes, what annotations and messages speak of, and what is asked of plans for it.

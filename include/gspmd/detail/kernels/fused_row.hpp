@@ -68,7 +68,7 @@ constexpr std::int64_t inner_elems() {
   std::int64_t low = 0, high = 0;
   for (const auto& o : Group::ops) {
     for (const auto& along : o.offsets) {
-      if (along.dim != last) continue;
+      if (along.dim != last || o.given != 0) continue;
       if (low < -along.by) low = -along.by;
       if (high < along.by) high = along.by;
     }

@@ -595,6 +595,7 @@ struct fused_rows_runner {
   const void* const* inputs;
   void* const* outputs;
   const std::int64_t* iota_offsets;
+  const given_rows* given;
   const int last = loop.count - 1, next = loop.count - 2;  // the dim along which the rows follow each other
   std::size_t loads = 0, iotas = 0;
   std::int64_t index[max_rank]{};  // at which a piece begins
@@ -605,9 +606,9 @@ struct fused_rows_runner {
     std::size_t margins = 0;
     for (const scalar_op& o : group.ops) {
       if (o.op == opcode::parameter) {
-        at.margin[loads] = o.is_at_offset() ? &group.margins[margins] : nullptr;
-        margins += margin_count(o.offsets);
-        at.load_op[loads++] = &o;
+        at.margin[loads] = o.has_margins() ? &group.margins[margins] : nullptr;
+        if (o.has_margins()) margins += margin_count(o.offsets);
+        at.load_op[loads++] = o.given == 0 ? &o : &placed_later;
       } else if (o.op == opcode::iota) {
         at.index_step[iotas] = o.dim == next ? 1 : 0;
         at.iota_op[iotas++] = &o;
@@ -666,13 +667,16 @@ struct fused_rows_runner {
       at.to[k] =
           static_cast<std::byte*>(outputs[group.stores[k].slot]) + row * at.to_step[k] + (last < 0 ? 0 : index[last]) * bytes;
     }
+    if (given != nullptr) given->place(*given, this);
     compute(at, rows, elems);
   }
+  /// A load in the place of one by the caller's strides, which given_rows::place finds: it goes over to no margin.
+  static constexpr scalar_op placed_later{};
 };
 inline void run_fused_rows(const fused_group& group, const extents& loop, const loop_box& box, fused_rows_function compute,
                            const fused_rows& at, const void* const* inputs, void* const* outputs,
-                           const std::int64_t* iota_offsets) {
-  fused_rows_runner{group, loop, box, compute, at, inputs, outputs, iota_offsets}.run();
+                           const std::int64_t* iota_offsets, const given_rows* given = nullptr) {
+  fused_rows_runner{group, loop, box, compute, at, inputs, outputs, iota_offsets, given}.run();
 }
 
 /// Room for the rows of a group.

@@ -109,7 +109,12 @@ inline void copy_operand(const plan_view& p, const plan_step& s, int k, const de
 }
 
 inline void clear_results(const plan_view& plan, const plan_step& s, const device_memory& device) {
-  for (int k = 0; k < s.results.count; ++k) clear_padding(plan, plan.result(s, k), device);
+  for (int k = 0; k < s.results.count; ++k) {
+    const auto& v = plan.result(s, k);
+    const auto at = static_cast<std::int64_t>(plan.inputs.size()) + v.where.at;
+    if (device.given == nullptr || v.where.where != memory_place::kind::output || device.given->strides[at].count == 0)
+      clear_padding(plan, v, device);  // not of the caller's block, which has none
+  }
 }
 
 }  // namespace gspmd::detail

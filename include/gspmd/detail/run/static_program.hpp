@@ -75,8 +75,9 @@ template <class = once>
     if (inputs[k / s.results.count] == outputs[k % s.results.count]) stream = nullptr;
   if (stream != nullptr) compute = stream;
   const extents loop = group.cut == 0 ? group.loop : existing_loop(plan, s, device);
-  for_each_box(plan, s, loop,
-               [&](const loop_box& box) { run_fused_rows(group_of(plan, s), loop, box, compute, at, inputs, outputs, offsets); });
+  for_each_box(plan, s, loop, [&](const loop_box& box) {
+    run_fused_rows(group_of(plan, s), loop, box, compute, at, inputs, outputs, offsets, device.given);
+  });
   if (stream != nullptr) fence_streams();
   if (group.cut != 0 && !is_inner_part(plan, s)) clear_results(plan, s, device);
 }
@@ -160,7 +161,8 @@ template <class = once>
     std::int64_t* offsets;
     void** outputs;
     const loop_reduction& first;
-  } reduced{group_of(plan, s), compute, accumulate, at, inputs, offsets, outputs, reductions_of(plan, s)[0]};
+    const given_rows* given;
+  } reduced{group_of(plan, s), compute, accumulate, at, inputs, offsets, outputs, reductions_of(plan, s)[0], device.given};
   const auto cut = group_of_step(plan, s).cut;
   if (cut != 0) reduced.group.loop = existing_loop(plan, s, device);  // what is reduced is dense over the elements that exist
   const extents& loop = reduced.group.loop;
@@ -168,7 +170,7 @@ template <class = once>
   const auto run = [](void* context, std::int64_t first, std::int64_t last, void* const* to) {
     const auto& r = *static_cast<reduced_loop*>(context);
     for_each_box_of_range(r.group.loop, first, last, [&](const loop_box& box) {
-      run_fused_rows(r.group, r.group.loop, box, r.compute, r.at, r.inputs, to, r.offsets);
+      run_fused_rows(r.group, r.group.loop, box, r.compute, r.at, r.inputs, to, r.offsets, r.given);
     });
   };
   const auto add_up = [](void* context, std::int64_t first, std::int64_t last, partial_reductions& partial) {
@@ -176,7 +178,7 @@ template <class = once>
     for_each_box_of_range(r.group.loop, first, last, [&](const loop_box& box) {
       r.outputs[r.first.slot] = before(reinterpret_cast<std::byte*>(&partial), first * bytes_of(r.first.type));
       first += elements(box.size());
-      run_fused_rows(r.group, r.group.loop, box, r.accumulate, r.at, r.inputs, r.outputs, r.offsets);
+      run_fused_rows(r.group, r.group.loop, box, r.accumulate, r.at, r.inputs, r.outputs, r.offsets, r.given);
     });
   };
   // Of several rows each is a multiple of what is combined at once.

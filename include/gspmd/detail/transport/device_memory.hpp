@@ -11,12 +11,19 @@
 
 namespace gspmd::detail {
 
+/// The strides of inputs and outputs that lie by them (given_layers; no strides of others), and who finds the rows of a loop there (detail/run/given_rows.hpp).
+struct given_rows {
+  const extents* strides;
+  void (*place)(const given_rows& given, void* runner);
+};
+
 /// The memory of one device while a program runs on it.
 struct device_memory {
   const void* const* inputs = nullptr;  // shards of the inputs, in the caller's memory
   void* const* outputs = nullptr;       // shards of the outputs, likewise
   std::byte* arena = nullptr;
-  coordinates at;  // the device's place on the mesh
+  coordinates at;                     // the device's place on the mesh
+  const given_rows* given = nullptr;  // null: none lies by strides of the caller's
 
   [[nodiscard]] const void* read(const memory_place& p) const {
     if (p.where == memory_place::kind::input) return static_cast<const std::byte*>(inputs[p.at]) + rows_before(p);

@@ -76,6 +76,7 @@ struct fused : on_one_device {
       const scalar_op& op = table_of<scalar_op>(tables)[i];
       if (op.is_index() && op.dim == 0) return;
       if (!op.is_load()) continue;
+      if (op.given != 0) return;
       const auto all = op.strides[0] * group.loop[0];
       if (found.read[op.slot] >= 0 && found.read[op.slot] != all) return;
       found.read[op.slot] = all;

@@ -252,6 +252,7 @@ struct schedule_pass {
     const bool was_constant = state.graph_ == nullptr;  // then it lacks what `read` gives back
     const graph& g = before.program();
     state.graph_ = &g;
+    state.given_ = before.request().given;
     if (was_constant) state.read(before.template take<emit_pass>());
     scheduler(state).go_on(most.ops);
   }
@@ -308,6 +309,7 @@ struct steps_pass {
     if constexpr (Before::is_long()) {
       step_state state = before.template take<schedule_pass>();
       state.graph_ = &g;
+      state.given_ = before.request().given;
       state.read(before.template take<emit_pass>());
       return state;
     } else {

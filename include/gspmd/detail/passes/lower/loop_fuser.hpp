@@ -270,7 +270,12 @@ class loop_fuser {
     planned.loop = group.loop;
     const auto& made = s_.program_.value(v);  // all results have its layout
     dim_mask padded = padded_dims(s_.out.mesh, made.global, made.layout);
-    planned.cut = collapse_loop(planned.loop, group.ops, padded, {group.margins.data(), group.margins.size()});
+    bool keeps_dims = false;
+    for (auto& s : group.stores) {
+      s.given = static_cast<std::int16_t>(s_.given_of(group.results[s.slot], group.loop));
+      keeps_dims = keeps_dims || s.given != 0;
+    }
+    planned.cut = collapse_loop(planned.loop, group.ops, padded, {group.margins.data(), group.margins.size()}, keeps_dims);
     auto& s = s_.add_step(id_of<kernels::fused>, op, group.entry_for(planned), group.inputs, group.results);
     for (const auto& b : group.index_offsets) {
       s_.out.bounds.push_back(b);

@@ -153,7 +153,11 @@ class loop_group {
       s.offsets = from->along;
       around = from->margins;
     }
-    const int slot = slot_in(from != nullptr ? from->of : v, loop.count > 0 && loop[0] > 1 && s.strides[0] == 0);
+    const int of = from != nullptr ? from->of : v;
+    const int slot = slot_in(of, loop.count > 0 && loop[0] > 1 && s.strides[0] == 0);
+    if (dims == identity_dims() && local == loop) s.given = static_cast<std::int16_t>(s_.given_of(of, loop));
+    if (s.given != 0)  // so that nobody takes it for dense
+      for (int d = 0; d + 1 < loop.count; ++d) s.strides[d] = 0;
     const int before = last_load_[slot];
     for (int r = before; r >= 0; r = same_input_[r])
       if (ops[r].strides == s.strides && ops[r].offsets == s.offsets && around_[r] == around) return r;

@@ -12,6 +12,14 @@
 
 namespace gspmd::detail {
 
+/// The input or output that a value is, if it lies in the caller's layers; -1: it is none.
+constexpr int given_leaf(const local_program& p, span<const given_layers> given, int v) {
+  for (std::size_t k = 0; k < given.size(); ++k)
+    if (given[k].is_given && (k < p.inputs.size() ? p.inputs[k] : p.outputs[k - p.inputs.size()]) == v)
+      return static_cast<int>(k);
+  return -1;
+}
+
 /// Places in offset_reads::margins: of a value that is read at offsets, where it goes on beyond the ends of each set of these dims
 /// (fused_margin).
 using read_margins = inline_vec<int, (1 << max_offset_dims) - 1>;
@@ -71,8 +79,9 @@ class offset_reads {
 
   /// `only_read_by(v, fits)`: whether a value is no output and has readers, which are loops all, or values w for which fits(w).
   template <class OnlyReadBy>
-  constexpr void find(const graph& g, const mesh_shape& mesh, const local_program& p, OnlyReadBy only_read_by) {
-    list_shifts(g, mesh, p);
+  constexpr void find(const graph& g, const mesh_shape& mesh, const local_program& p, span<const given_layers> given,
+                      OnlyReadBy only_read_by) {
+    list_shifts(g, mesh, p, given);
     first_.resize(p.values.size(), -1);
     for (std::size_t k = shifts_.size(); k-- > 0;) {  // readers first
       auto& s = shifts_[k];
@@ -112,11 +121,12 @@ class offset_reads {
     std::int8_t dim;
     std::int64_t offset;
     margin_side goes_on;
-    bool begins;  // its operand must be computed: it is no shift, or has been shifted along this dim before, or along too many
+    bool in_place;  // in the caller's layers around an input
+    bool begins;    // its operand must be computed: it is no shift, or has been shifted along this dim before, or along too many
     bool is_read = false;
   };
 
-  constexpr void list_shifts(const graph& g, const mesh_shape& mesh, const local_program& p) {
+  constexpr void list_shifts(const graph& g, const mesh_shape& mesh, const local_program& p, span<const given_layers> given) {
     body_number body;
     vec<dim_mask> dims;  // by shift: those of a run of shifts that ends with it
     shift_of_.resize(p.values.size(), -1);
@@ -132,19 +142,32 @@ class offset_reads {
       const auto& along = map.dims[0];
       const auto offset = offset_of(along, from.global[along.dim]);
       const auto part = smallest_part(from.global[along.dim], parts_of(mesh, from.layout, along.dim));
-      if (offset > part || -offset > part) continue;
       const int before = shift_of_[op.operands[0]];
       const dim_mask own = dim_bit(along.dim), shifted = before < 0 ? 0 : dims[before];
-      const bool begins = before < 0 || (shifted & own) != 0 || std::popcount(shifted) == max_offset_dims;
+      bool begins = before < 0 || (shifted & own) != 0 || std::popcount(shifted) == max_offset_dims;
+      int leaf = -1;
+      if (before < 0 || (!begins && shifts_[before].in_place))
+        leaf = given_leaf(p, given, before < 0 ? op.operands[0] : root_of(before));
+      if (leaf >= static_cast<int>(p.inputs.size())) leaf = -1;  // nobody fills the layers of a result
+      const bool in_place = leaf >= 0 && given[static_cast<std::size_t>(leaf)].reaches(along.dim, offset);
+      begins = begins || (leaf >= 0 && !in_place);
+      if (!in_place && (offset > part || -offset > part || (leaf >= 0 && before < 0))) continue;
       shift_of_[op.result] = static_cast<int>(shifts_.size());
       dims.push_back(begins ? own : static_cast<dim_mask>(shifted | own));
-      shifts_.push_back({op.operands[0], op.result, body.now(), along.dim, offset, {0, along.beyond, map.fill}, begins});
+      shifts_.push_back(
+          {op.operands[0], op.result, body.now(), along.dim, offset, {0, along.beyond, map.fill}, in_place, begins});
     }
+  }
+  /// The value that a run of shifts reads.
+  [[nodiscard]] constexpr int root_of(int k) const {
+    while (!shifts_[k].begins) k = shift_of_[shifts_[k].operand];
+    return shifts_[k].operand;
   }
   /// Beyond the ends of the new dim lie margins of the value, and of all margins that it has.
   constexpr void add_dim(offset_read& read, const shift& s) {
     const auto sets = read.margins;
     read.along.push_back({s.dim, s.offset});
+    if (s.in_place) return;
     read.margins.push_back(widen(read.of, -1, s));
     for (const int inner : sets) read.margins.push_back(widen(read.of, inner, s));
   }

@@ -78,7 +78,8 @@ struct step_state {
     list_readers();
     reserve_tables();
     for (const int o : program_.outputs) ++uses_[o];
-    offsets.find(g, mesh, program_, [this](int v, auto fits) { return only_read_by(v, fits); });
+    given_ = request.given;
+    offsets.find(g, mesh, program_, given_, [this](int v, auto fits) { return only_read_by(v, fits); });
     tiles.find(g, mesh, program_);
   }
 
@@ -132,6 +133,13 @@ struct step_state {
     vec<int> next = readers_from_;
     for (const auto& op : program_.ops)
       for (const int o : op.operands) readers_[next[o]++] = op.result;
+  }
+
+  /// The input or output, counted from 1, that `v` is, if it lies by the caller's strides and a loop over its shard reads or writes it
+  /// element by element; 0: not so.
+  [[nodiscard]] constexpr int given_of(int v, const extents& loop) const {
+    const auto k = given_leaf(program_, given_, base[v]);
+    return k >= 0 && program_.value(base[v]).local == loop ? k + 1 : 0;
   }
 
   /// Large tables that grow step by step would cost more than all the rest.
@@ -206,6 +214,7 @@ struct step_state {
   }
 
   const graph* graph_ = nullptr;
+  span<const given_layers> given_;
   local_program program_;
   vec<int> maker_;    // by value: the op that makes it; -1 for inputs
   vec<int> uses_;     // by value: by operators that are not in a group yet

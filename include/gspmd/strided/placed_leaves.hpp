@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "gspmd/detail/edge/view_exchange.hpp"
+#include "gspmd/strided/blocks.hpp"
+
+namespace gspmd {
+
+/// The block that this device has of a tensor that is dealt by another rule than a step's, in memory of the caller's: see placed_step and placed_session.
+///
+///     placed_view(layout_of_input<step, 0>(balanced{}), strided_view(mine, {rows, 64}))
+template <class T, placement... P>
+class placed_view {
+ public:
+  using element = T;
+  placed_view(const placed_layout<P...>& layout, const strided_view<T>& block) : layout_(layout), block_(block) {}
+  [[nodiscard]] const placed_layout<P...>& layout() const { return layout_; }
+  [[nodiscard]] const strided_view<T>& block() const { return block_; }
+
+ private:
+  placed_layout<P...> layout_;
+  strided_view<T> block_;
+};
+
+namespace detail {
+template <class Leaf>
+inline constexpr bool is_placed_view = false;
+template <class T, placement... P>
+inline constexpr bool is_placed_view<placed_view<T, P...>> = true;
+}  // namespace detail
+
+namespace detail {
+
+/// The blocks that a step is given as placed_views in one call: each as a dense shard, and back. What is sent and to whom is found in the
+/// first call with a layout, and kept.
+class placed_leaves {
+ public:
+  /// A call begins. `step` is the name of the object in messages.
+  void begin(const char* step, const plan_view& plan) {
+    step_ = step;
+    plan_ = &plan;
+    leaves_.resize(plan.inputs.size() + plan.outputs.size());
+    results_.assign(plan.outputs.size(), {});
+    bytes_sent_ = 0;
+  }
+  [[nodiscard]] bool is_leaf(std::size_t k) const { return k < leaves_.size(); }
+  [[nodiscard]] bool is_result(std::size_t k) const { return k >= plan_->inputs.size(); }
+
+  /// Notes where a result goes that is given otherwise; null: nothing says so.
+  void note_result(std::size_t k, const strided_memory& memory) {
+    if (is_result(k) && is_leaf(k)) results_[k - plan_->inputs.size()].memory = memory;
+  }
+  template <class T, placement... P>
+  void note_result(std::size_t k, const placed_view<T, P...>& given) {
+    if (is_result(k) && is_leaf(k)) results_[k - plan_->inputs.size()] = {memory_of(given.block()), true};
+  }
+  /// Throws gspmd::error: the result of a placed_view lies on another one. (Of the others the step knows it.)
+  void check_results() const {
+    const auto bytes = [&](std::size_t n) { return bytes_of(plan_->value(plan_->outputs[n]).type); };
+    const auto is_known = [](const strided_memory& m) { return m.data != nullptr && has_own_elements(m); };
+    for (std::size_t a = 0; a < results_.size(); ++a)
+      for (std::size_t b = 0; b < a; ++b) {
+        const auto &x = results_[a], &y = results_[b];
+        if ((!x.is_placed && !y.is_placed) || !is_known(x.memory) || !is_known(y.memory)) continue;
+        if (shared_elements::any(x.memory, bytes(a), y.memory, bytes(b)))
+          throw error(std::string(step_) + ": outputs " + std::to_string(b) + " and " + std::to_string(a) +
+                      " are given memory that overlaps, or that cannot be told from such since their strides differ; every "
+                      "output needs memory of its own");
+      }
+  }
+
+  /// The shard of leaf `k` in dense memory of this object: an input as it is, a result to be written. Collective.
+  template <class Comm, class T, placement... P>
+  T* bring(Comm& comm, std::size_t k, const placed_view<T, P...>& given) {
+    require_devices(comm, static_cast<int>(plan_->mesh->device_count()));
+    require_one_device(step_, comm.local_count());
+    auto& mine = leaves_[k];
+    const auto& tables = given.layout().tables();
+    require_block_shape(step_, tables, comm.device(0), given.block().shape());
+    if (is_result(k) && !has_own_elements(memory_of(given.block())))
+      throw error(std::string(step_) + ": several indices of the view given have the same element: " + given.block().text());
+    if (mine.tables != &tables || mine.device != comm.device(0)) find(comm, k, given.layout());
+    bytes_sent_ += mine.bytes;
+    const auto shard = dense_memory(mine.dense.get(), value(k).local), theirs = memory_of(given.block());
+    if (!is_result(k)) mine.moved->run(comm, sizeof(T), &theirs, &shard);
+    return reinterpret_cast<T*>(mine.dense.get());
+  }
+  /// A result goes to its block. Collective.
+  template <class Comm, class T, placement... P>
+  void take_back(Comm& comm, std::size_t k, const placed_view<T, P...>& given) {
+    const auto shard = dense_memory(leaves_[k].dense.get(), value(k).local), theirs = memory_of(given.block());
+    leaves_[k].moved->run(comm, sizeof(T), &shard, &theirs);
+  }
+  /// By this device, in the last call.
+  [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  struct leaf {
+    std::unique_ptr<view_exchange> moved;
+    std::shared_ptr<const void> layout;  // for which it was found: kept, so that no other one has its address
+    const placed_tables* tables = nullptr;
+    int device = -1;
+    std::int64_t bytes = 0;
+    aligned_bytes dense;
+  };
+  struct given_result {
+    strided_memory memory;
+    bool is_placed = false;
+  };
+  [[nodiscard]] const planned_value& value(std::size_t k) const {
+    const auto inputs = plan_->inputs.size();
+    return plan_->value(k < inputs ? plan_->inputs[k] : plan_->outputs[k - inputs]);
+  }
+  template <class Comm, class Layout>
+  void find(Comm& comm, std::size_t k, const Layout& layout) {
+    auto& mine = leaves_[k];
+    const auto& v = value(k);
+    const auto kept = std::make_shared<const Layout>(layout);
+    const auto& theirs = kept->tables();
+    const auto ours = tables_of(*plan_->mesh, v);
+    const auto &from = is_result(k) ? ours : theirs, &to = is_result(k) ? theirs : ours;
+    require_same_tensor(from, to);
+    mine.tables = nullptr;  // until all is found
+    mine.moved =
+        std::make_unique<view_exchange>(comm, [&](std::int64_t a, std::int64_t b) { return boxes_between(from, to, a, b); });
+    mine.bytes = 0;
+    for (int d = 0; d < comm.device_count(); ++d)
+      if (d != comm.device(0)) mine.bytes += elements(boxes_between(from, to, comm.device(0), d)) * bytes_of(v.type);
+    mine.dense = aligned_bytes(elements(v.local) * bytes_of(v.type), "a shard of a step");
+    mine.layout = kept;
+    mine.device = comm.device(0);
+    mine.tables = &theirs;
+  }
+
+  const char* step_ = "";
+  const plan_view* plan_ = nullptr;
+  std::vector<leaf> leaves_;
+  std::vector<given_result> results_;
+  std::int64_t bytes_sent_ = 0;
+};
+
+}  // namespace detail
+}  // namespace gspmd

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: ghosted_step: operators of the program go on differently beyond one end of a dim
+#include <gspmd/gspmd.hpp>
+#include <gspmd/strided/ghosted_step.hpp>
+
+using namespace gspmd;
+
+constexpr auto two = [](auto u) { return shift(u, 0, 1) + shift(u, 0, 1, boundary::edge()); };
+using step = compile<two, mesh<axis<"x", 1>>, in<double, dims<8, 4>>>;
+
+int main() {
+  launch(self{}, 1, [](auto& comm) {
+    double u[10][4] = {}, next[8][4] = {};
+    ghosted_step<step, ghosts<1, 0>> s;
+#ifdef FIXED
+    s(comm, strided_view(u), strided_view(next));
+#else
+    s(comm, filled(strided_view(u)), strided_view(next));  // <- here
+#endif
+  });
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: ghosted_step: ghosts<> has a width, or layers{low, high}, for each dim of its input or output
+#include <gspmd/gspmd.hpp>
+#include <gspmd/strided/ghosted_step.hpp>
+
+using namespace gspmd;
+
+constexpr auto twice = [](auto u) { return u * 2; };
+using step = compile<twice, mesh<axis<"x", 1>>, in<double, dims<8, 4>>>;
+
+int main() {
+#ifdef FIXED
+  using ghosted = ghosted_step<step, ghosts<1, 0>>;
+#else
+  using ghosted = ghosted_step<step, ghosts<1>>;
+#endif
+  return static_cast<int>(ghosted::traffic.bytes);  // <- here
+}
