@@ -10,6 +10,7 @@
 #include "gspmd/detail/files/array_file.hpp"
 #include "gspmd/detail/files/check_arrays.hpp"
 #include "gspmd/detail/files/device_group.hpp"
+#include "gspmd/detail/files/posix_file.hpp"
 #include "gspmd/detail/files/replaced_file.hpp"
 #include "gspmd/detail/files/stored_array.hpp"
 #include "gspmd/error.hpp"
@@ -22,14 +23,20 @@ struct file_layout {
   std::vector<std::int64_t> begins;
 };
 
-/// Writes arrays to one file. `describe()` returns them; `lay_out(arrays)` returns a file_layout, and throws what the format cannot hold.
-/// Collective.
-///  1. The process of device 0 makes the file, under a name that nobody reads, and writes the header.
+struct write_header {
+  void operator()(posix_file& file, const std::vector<stored_array>&, file_layout& layout) const {
+    file.write(layout.header.data(), layout.header.size());
+  }
+};
+
+/// Writes arrays to one file. `describe()` returns them; `lay_out(arrays)` returns a file_layout, and throws what the format cannot hold;
+/// `begin(file, arrays, layout)` writes what is not of the arrays, and may say only then where they begin. Collective.
+///  1. The process of device 0 makes the file, under a name that nobody reads, and calls `begin`.
 ///  2. All write their parts at their places, until they are on the disk.
 ///  3. The first one gives the file its name.
 /// After each of these all know whether all are there, and else all throw, and the first one removes what was written.
-template <class Describe, class LayOut>
-void save_file(const device_group& devices, const std::string& path, Describe describe, LayOut lay_out) {
+template <class Describe, class LayOut, class Begin = write_header>
+void save_file(const device_group& devices, const std::string& path, Describe describe, LayOut lay_out, Begin begin = {}) {
   std::vector<stored_array> arrays;
   std::vector<std::vector<written_part>> parts;
   file_layout layout;
@@ -46,8 +53,10 @@ void save_file(const device_group& devices, const std::string& path, Describe de
   devices.together([&] {
     if (!devices.is_first()) return;
     saving.emplace(path);
-    saving->file().write(layout.header.data(), layout.header.size());
+    begin(saving->file(), arrays, layout);
   });
+  if (!devices.is_first()) layout.begins.assign(arrays.size(), 0);
+  devices.all_reduce(layout.begins.data(), arrays.size(), monoid::add);
   devices.together([&] {
     auto file = posix_file::write_to(partial_name(path));
     for (std::size_t i = 0; i < devices.held().size(); ++i)
