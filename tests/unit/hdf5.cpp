@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: threads
+// labels: once
 // needs: gspmd::hdf5
 // HDF5 files of arrays on meshes; written and read by the library itself on the other side.
 #include <doctest/doctest.h>
 
 #include <atomic>
 #include <complex>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <numeric>
