@@ -33,7 +33,7 @@ class hdf5_session {
   void* print_data_ = nullptr;
 };
 
-/// What the library says of the call that has failed last: where it began.
+/// Returns why the last call of the library has failed: the first of its errors, where it began.
 inline std::string hdf5_reason() {
   std::string text;
   H5Ewalk2(
