@@ -11,6 +11,7 @@
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/files/array_file.hpp"
 #include "gspmd/detail/files/device_group.hpp"
+#include "gspmd/detail/files/exchanging_group.hpp"
 #include "gspmd/detail/files/hdf5_reader.hpp"
 #include "gspmd/detail/files/hdf5_writer.hpp"
 #include "gspmd/detail/files/load_file.hpp"
@@ -58,7 +59,7 @@ inline void read_from_file(const posix_file& file, const hdf5_place& where, cons
 template <communicator Comm>
 void save_hdf5(Comm& comm, const std::string& path, const named_arrays& arrays, const hdf5_options& options = {}) {
   detail::save_file(
-      detail::device_group(comm, "hdf5"), path, [&] { return arrays.described(); },
+      detail::exchanging_group(comm, "hdf5"), path, [&] { return arrays.described(); },
       [&](const std::vector<detail::stored_array>& list) {
         detail::check_hdf5_names(list);
         detail::check_hdf5_attributes(options.attributes);

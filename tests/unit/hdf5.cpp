@@ -392,9 +392,12 @@ TEST_CASE("a save that is killed, or finds no room, at any of its calls leaves t
   const auto save = [](const std::string& file, std::uint64_t seed) {
     simulated_communicator four(4);
     auto x = on_plane.array(four);
+    auto r = on_all.array(four);
     on_plane.fill(four, x, seed);
+    on_all.fill(four, r, seed);
     named_arrays state;
     state.add("x", x);
+    for (const char* const name : {"g/r", "g/r1", "g/r2", "g/r3", "g/r4", "g/r5"}) state.add(name, r);  // a call for each
     save_hdf5(four, file, state);
   };
   const auto loaded_from = [](const std::string& file) {
