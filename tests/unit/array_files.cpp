@@ -191,8 +191,11 @@ TEST_CASE("every sharding, gathered in many rounds; a call that fails keeps nobo
                          std::optional<error>& failure) {
     const detail::exchanging_group devices(comm, "gathered");
     const auto parts = detail::checked_parts(a, devices.device_count());
-    detail::gathered_write gathered(devices, a, parts, 3, most);
-    gathered.run(handle_of_others == 0 ? detail::posix_file::write_to(file) : detail::posix_file::read(file), failure);
+    const detail::gathered_write gathered(devices, a, parts, 3, most);
+    detail::gathered_memory memory;
+    gathered.reserve(memory);
+    memory.allocate(devices.held().size());
+    gathered.run(handle_of_others == 0 ? detail::posix_file::write_to(file) : detail::posix_file::read(file), memory, failure);
   };
   layouts::for_all_pairs([&](const auto& from, const auto&, const detail::extents& shape, std::uint64_t round) {
     if (shape.count < 2 || detail::elements(shape) == 0) return;

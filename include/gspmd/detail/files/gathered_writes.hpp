@@ -61,6 +61,22 @@ class file_stretches {
   std::size_t along_;
 };
 
+/// The memory of a process for arrays that are written so, one after the other.
+struct gathered_memory {
+  std::int64_t sent_bytes = 0, stretch_bytes = 0;  // the most of a device
+  std::vector<aligned_bytes> sent, received;       // of each device here
+  aligned_bytes stretch;
+
+  void allocate(std::size_t devices) {
+    constexpr const char* what = "an array that is saved";
+    stretch = aligned_bytes(stretch_bytes, what);
+    for (std::size_t i = 0; i < devices; ++i) {
+      sent.emplace_back(sent_bytes, what);
+      received.emplace_back(stretch_bytes, what);
+    }
+  }
+};
+
 /// One array that is written so: each device gathers one stretch of its own in each round, of those that follow each other in the file.
 class gathered_write {
  public:
@@ -75,7 +91,6 @@ class gathered_write {
     });
   }
 
-  /// Has the memory for all of it.
   gathered_write(const exchanging_group& devices, const stored_array& a, const std::vector<written_part>& parts,
                  std::int64_t begin, std::int64_t largest = most_stretch_bytes)
       : devices_(devices),
@@ -85,21 +100,21 @@ class gathered_write {
         stretches_(a.global, bytes_of(a.type), stretch_bytes(a, devices.device_count(), largest)),
         rounds_((stretches_.count() + devices.device_count() - 1) / devices.device_count()) {
     for (const auto& p : parts) boxes_[static_cast<std::size_t>(p.device)] = p.box.ranges();
-    stretch_ = aligned_bytes(stretches_.largest(), what);
-    for (const auto me : devices.held()) {
-      std::int64_t most = 0;
+  }
+
+  /// Adds to the memory what it lacks for this array.
+  void reserve(gathered_memory& memory) const {
+    memory.stretch_bytes = std::max(memory.stretch_bytes, stretches_.largest());
+    for (const auto me : devices_.held())
       for (std::int64_t round = 0; round < rounds_; ++round) {
         std::int64_t bytes = 0;
-        for (int to = 0; to < devices.device_count(); ++to) bytes += shared_bytes(round, me, to);
-        most = std::max(most, bytes);
+        for (int to = 0; to < devices_.device_count(); ++to) bytes += shared_bytes(round, me, to);
+        memory.sent_bytes = std::max(memory.sent_bytes, bytes);
       }
-      out_.emplace_back(most, what);
-      in_.emplace_back(stretches_.largest(), what);
-    }
   }
 
   /// Writes the array, as far as there is no `failure` yet, and keeps the first one: what fails must not leave others waiting in an exchange. Collective.
-  void run(const posix_file& file, std::optional<error>& failure) {
+  void run(const posix_file& file, const gathered_memory& memory, std::optional<error>& failure) const {
     const auto count = static_cast<std::size_t>(devices_.device_count()), held = devices_.held().size();
     const auto bytes = bytes_of(array_.type);
     std::vector<std::vector<std::int64_t>> sent(held, std::vector<std::int64_t>(count)), received = sent;
@@ -107,8 +122,8 @@ class gathered_write {
     std::vector<exchanging_group::byte*> to;
     std::vector<const std::int64_t*> sent_of, received_of;
     for (std::size_t i = 0; i < held; ++i) {
-      from.push_back(reinterpret_cast<const exchanging_group::byte*>(out_[i].get()));
-      to.push_back(reinterpret_cast<exchanging_group::byte*>(in_[i].get()));
+      from.push_back(reinterpret_cast<const exchanging_group::byte*>(memory.sent[i].get()));
+      to.push_back(reinterpret_cast<exchanging_group::byte*>(memory.received[i].get()));
       sent_of.push_back(sent[i].data());
       received_of.push_back(received[i].data());
     }
@@ -116,7 +131,7 @@ class gathered_write {
       for (std::size_t i = 0; i < held; ++i) {
         const auto me = devices_.held()[i];
         const auto shard = array_.layout_on(me);
-        auto* next = out_[i].get();
+        auto* next = memory.sent[i].get();
         for (std::size_t k = 0; k < count; ++k) {
           const auto other = static_cast<int>(k);
           const auto piece = shared(round, me, other);
@@ -130,12 +145,12 @@ class gathered_write {
         const auto me = devices_.held()[i];
         const auto all = stretch(round, me);
         if (!all.any()) continue;
-        const auto* next = in_[i].get();
+        const auto* next = memory.received[i].get();
         for (std::size_t k = 0; k < count; next += received[i][k++])
           if (const auto piece = shared(round, static_cast<int>(k), me); piece.any())
-            copy_box(stretch_.get(), next, place(piece, packed(piece), packed(all)), bytes);
+            copy_box(memory.stretch.get(), next, place(piece, packed(piece), packed(all)), bytes);
         try {
-          file.write_at(begin_ + stretches_.begin_byte(all), stretch_.get(), static_cast<std::size_t>(all.elems() * bytes));
+          file.write_at(begin_ + stretches_.begin_byte(all), memory.stretch.get(), static_cast<std::size_t>(all.elems() * bytes));
         } catch (const error& e) {
           failure.emplace(e);
         }
@@ -144,8 +159,6 @@ class gathered_write {
   }
 
  private:
-  static constexpr const char* what = "an array that is saved";
-
   static std::int64_t stretch_bytes(const stored_array& a, std::int64_t devices, std::int64_t most) {
     auto bytes = bytes_of(a.type);
     for (const auto n : a.global) bytes *= n;
@@ -168,8 +181,6 @@ class gathered_write {
   std::vector<held_ranges> boxes_;  // that each device writes; of rank 0 if none
   file_stretches stretches_;
   std::int64_t rounds_;
-  aligned_bytes stretch_;
-  std::vector<aligned_bytes> out_, in_;
 };
 
 }  // namespace gspmd::detail

@@ -60,20 +60,22 @@ void save_file(const exchanging_group& devices, const std::string& path, Describ
   devices.all_reduce(layout.begins.data(), arrays.size(), monoid::add);
   std::optional<posix_file> file;
   std::vector<gathered_write> gathered;
+  gathered_memory memory;
   devices.together([&] {
     file.emplace(posix_file::write_to(partial_name(path)));
     for (std::size_t k = 0; k < arrays.size(); ++k) {
       if (devices.can_exchange() && gathered_write::is_worth_it(arrays[k], parts[k])) {
-        gathered.emplace_back(devices, arrays[k], parts[k], layout.begins[k]);
+        gathered.emplace_back(devices, arrays[k], parts[k], layout.begins[k]).reserve(memory);
         continue;
       }
       for (std::size_t i = 0; i < devices.held().size(); ++i)
         for (const auto& p : parts[k])
           if (p.device == devices.held()[i]) write_to_file(*file, layout.begins[k], arrays[k], p, arrays[k].shards[i]);
     }
+    if (!gathered.empty()) memory.allocate(devices.held().size());
   });
   std::optional<error> failure;
-  for (auto& g : gathered) g.run(*file, failure);
+  for (const auto& g : gathered) g.run(*file, memory, failure);
   devices.together([&] {
     if (failure) throw *failure;
     file->finish();
