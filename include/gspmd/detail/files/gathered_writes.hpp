@@ -165,7 +165,7 @@ class gathered_write {
     return std::min(std::max((bytes + devices - 1) / devices, std::int64_t{1} << 16), most);
   }
   [[nodiscard]] held_ranges stretch(std::int64_t round, int device) const { return stretches_.box(device * rounds_ + round); }
-  /// What device `from` holds of the stretch of device `to`.
+  /// Returns what device `from` holds of the stretch of device `to`.
   [[nodiscard]] held_ranges shared(std::int64_t round, int from, int to) const {
     const auto& box = boxes_[static_cast<std::size_t>(from)];
     if (box.rank == 0) return {.rank = 1, .begin = {0}, .end = {0}};  // it writes nothing
