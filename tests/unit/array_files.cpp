@@ -230,6 +230,37 @@ TEST_CASE("every sharding, gathered in many rounds; a call that fails keeps nobo
   CHECK(failed == 1);
 }
 
+/// A communicator of a user's, which has no exchange.
+struct plain_communicator {
+  simulated_communicator& all;
+  [[nodiscard]] int device_count() const { return all.device_count(); }
+  [[nodiscard]] int local_count() const { return all.local_count(); }
+  [[nodiscard]] int device(int i) const { return all.device(i); }
+  void barrier() { all.barrier(); }
+  template <class T>
+  void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
+    all.move(mesh, m, in, out);
+  }
+  template <class T>
+  void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
+    all.reduce(mesh, r, in, out);
+  }
+};
+
+TEST_CASE("a communicator without an exchange writes row by row") {
+  const test_files files("rows");
+  const auto file = files.file("x.raw");
+  const laid_out<float> columns(layouts::mesh_of({2, 3}), layouts::shape_of({40, 5}), layouts::split({{0}, {1}}));
+  simulated_communicator six(6);
+  plain_communicator plain{six};
+  auto x = columns.array(six);
+  columns.fill(six, x, 9);
+  CHECK(!detail::exchanging_group(plain, "rows").can_exchange());
+  CHECK(detail::exchanging_group(six, "rows").can_exchange());
+  save_raw(plain, file, x);
+  CHECK(text_of_file(file) == elements_of<float>({40, 5}, false, 9));
+}
+
 TEST_CASE("five dims, some of extent 1, and long rows in Fortran's order") {
   const test_files files("npy-five");
   const auto file = files.file("x.npy");
