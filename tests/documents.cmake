@@ -4,7 +4,7 @@
 # | marker                     | the block is                                                                              |
 # |----------------------------|-------------------------------------------------------------------------------------------|
 # | <!-- compile -->           | a namespace of the test docs.NAME, which calls the main() of each that has one             |
-# | <!-- compile alone -->     | a program of its own, docs.NAME.alone: what may not stand in a namespace                   |
+# | <!-- compile alone -->     | a program of its own, docs.NAME.alone: what may not stand in a namespace; or needs HDF5    |
 # | <!-- compile mpi RANKS --> | a program of its own, docs.NAME.mpi, run on so many ranks where there is an MPI            |
 # | <!-- from SOURCE -->       | a part of that file, letter by letter, which is compiled elsewhere: see sources.cmake      |
 #
@@ -40,8 +40,14 @@ function(gspmd_document_tests file)
         string(APPEND code "\nint main() {}")
       endif()
       file(GENERATE OUTPUT "${folder}/${name}.${kind}.cpp" CONTENT "${code}\n")
+      if(code MATCHES "gspmd/hdf5.hpp" AND NOT TARGET gspmd::hdf5)
+        continue()
+      endif()
       if(kind STREQUAL "alone")
         gspmd_document_program(docs.${name}.alone "${folder}/${name}.alone.cpp")
+        if(code MATCHES "gspmd/hdf5.hpp")
+          target_link_libraries(docs.${name}.alone PRIVATE gspmd::hdf5)
+        endif()
         gspmd_add_test(docs.${name}.alone docs.${name}.alone LABELS docs)
       elseif(TARGET gspmd::mpi)
         gspmd_document_program(docs.${name}.mpi "${folder}/${name}.mpi.cpp")

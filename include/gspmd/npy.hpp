@@ -11,6 +11,7 @@
 
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/files/device_group.hpp"
+#include "gspmd/detail/files/exchanging_group.hpp"
 #include "gspmd/detail/files/load_file.hpp"
 #include "gspmd/detail/files/npy_header.hpp"
 #include "gspmd/detail/files/npy_parser.hpp"
@@ -82,7 +83,7 @@ inline std::string read_npy_header(const posix_file& file) {
 template <communicator Comm>
 void save_npy(Comm& comm, const std::string& path, const one_array& array) {
   detail::save_file(
-      detail::device_group(comm, "npy"), path, [&] { return array.list().described(); },
+      detail::exchanging_group(comm, "npy"), path, [&] { return array.list().described(); },
       [](const std::vector<detail::stored_array>& list) {
         auto header = detail::npy_header(list[0].type, list[0].global);
         const auto begin = static_cast<std::int64_t>(header.size());

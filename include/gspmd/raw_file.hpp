@@ -7,6 +7,7 @@
 
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/files/device_group.hpp"
+#include "gspmd/detail/files/exchanging_group.hpp"
 #include "gspmd/detail/files/load_file.hpp"
 #include "gspmd/detail/files/save_file.hpp"
 #include "gspmd/error.hpp"
@@ -29,7 +30,7 @@ struct raw_options {
 template <communicator Comm>
 void save_raw(Comm& comm, const std::string& path, const one_array& array) {
   detail::save_file(
-      detail::device_group(comm, "raw file"), path, [&] { return array.list().described(); },
+      detail::exchanging_group(comm, "raw file"), path, [&] { return array.list().described(); },
       [](const std::vector<detail::stored_array>&) {
         return detail::file_layout{"", {0}};
       });

@@ -11,6 +11,7 @@
 
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/files/device_group.hpp"
+#include "gspmd/detail/files/exchanging_group.hpp"
 #include "gspmd/detail/files/load_file.hpp"
 #include "gspmd/detail/files/safetensors_header.hpp"
 #include "gspmd/detail/files/save_file.hpp"
@@ -65,7 +66,7 @@ inline safetensors_header parse_safetensors_of(const std::string& path, std::str
 template <communicator Comm>
 void save_safetensors(Comm& comm, const std::string& path, const named_arrays& arrays, const safetensors_options& options = {}) {
   detail::save_file(
-      detail::device_group(comm, "safetensors"), path, [&] { return arrays.described(); },
+      detail::exchanging_group(comm, "safetensors"), path, [&] { return arrays.described(); },
       [&](const std::vector<detail::stored_array>& list) { return detail::safetensors_layout(list, options.metadata); });
 }
 

@@ -3,11 +3,13 @@
 // .npy and raw files of arrays on meshes.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <complex>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -162,6 +164,101 @@ TEST_CASE("every sharding of shapes of rank 0 to 3 on meshes to 6 devices, in bo
     write_file(raw, "before!" + elements_of<float>(sizes, true, round) + "behind");
     REQUIRE(is_loaded([&] { load_raw(theirs, raw, y, {.begin_byte = 7, .is_fortran_order = true, .may_be_longer = true}); }));
   });
+}
+
+TEST_CASE("stretches of a file that devices gather are all of it, each once, however long they may be") {
+  for (const auto& sizes : std::vector<std::vector<std::int64_t>>{{5, 7}, {7, 1, 4}, {3, 4, 5}, {2, 3, 1, 5}, {1, 9}})
+    for (std::int64_t most = 1; most <= 300; most += most < 40 ? 1 : 37) {
+      const detail::file_stretches stretches(sizes, 2, most);
+      std::int64_t next = 0, all = 2;
+      for (const auto n : sizes) all *= n;
+      for (std::int64_t k = 0; k < stretches.count(); ++k)
+        if (const auto box = stretches.box(k); box.any()) {
+          REQUIRE(stretches.begin_byte(box) == next);
+          REQUIRE(2 * box.elems() <= std::max(most, std::int64_t{2}));
+          REQUIRE(2 * box.elems() <= stretches.largest());
+          next += 2 * box.elems();
+        }
+      REQUIRE(next == all);
+      REQUIRE(!stretches.box(stretches.count()).any());
+    }
+}
+
+TEST_CASE("every sharding, gathered in many rounds; a call that fails keeps nobody waiting") {
+  const test_files files("gathered");
+  const auto file = files.file("x.raw");
+  const auto write = [&](auto& comm, detail::stored_array a, std::int64_t most, int handle_of_others,
+                         std::optional<error>& failure) {
+    const detail::exchanging_group devices(comm, "gathered");
+    const auto parts = detail::checked_parts(a, devices.device_count());
+    const detail::gathered_write gathered(devices, a, parts, 3, most);
+    detail::gathered_memory memory;
+    gathered.reserve(memory);
+    memory.allocate(devices.held().size());
+    gathered.run(handle_of_others == 0 ? detail::posix_file::write_to(file) : detail::posix_file::read(file), memory, failure);
+  };
+  layouts::for_all_pairs([&](const auto& from, const auto&, const detail::extents& shape, std::uint64_t round) {
+    if (shape.count < 2 || detail::elements(shape) == 0) return;
+    const laid_out<float> a(from.mesh, shape, from.layout);
+    simulated_communicator ours(static_cast<int>(from.mesh.device_count()));
+    auto x = a.array(ours);
+    a.fill(ours, x, round);
+    named_arrays list;
+    list.add("x", x);
+    auto stored = list.described()[0];
+    for (const std::int64_t most : {4, 12, 40}) {
+      write_file(file, "abc");
+      std::optional<error> failure;
+      write(ours, stored, most, 0, failure);
+      REQUIRE(!failure);
+      REQUIRE(text_of_file(file) == "abc" + elements_of<float>(sizes_of(shape), false, round));
+    }
+  });
+  const laid_out<float> columns(layouts::mesh_of({3}), layouts::shape_of({40, 5}), layouts::split({{}, {0}}));
+  std::atomic<int> failed = 0;
+  write_file(file, "abc");
+  launch(threads{}, 3, [&](auto& comm) {
+    auto x = columns.array(comm);
+    columns.fill(comm, x, 9);
+    named_arrays list;
+    list.add("x", x);
+    std::optional<error> failure;
+    write(comm, list.described()[0], 16, comm.device(0) == 1 ? 1 : 0, failure);
+    failed +=
+        failure ? (comm.device(0) == 1 && contains(failure->what(), "cannot be written: Bad file descriptor") ? 1 : 100) : 0;
+  });
+  CHECK(failed == 1);
+}
+
+/// A communicator of a user's, which has no exchange.
+struct plain_communicator {
+  simulated_communicator& all;
+  [[nodiscard]] int device_count() const { return all.device_count(); }
+  [[nodiscard]] int local_count() const { return all.local_count(); }
+  [[nodiscard]] int device(int i) const { return all.device(i); }
+  void barrier() { all.barrier(); }
+  template <class T>
+  void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
+    all.move(mesh, m, in, out);
+  }
+  template <class T>
+  void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
+    all.reduce(mesh, r, in, out);
+  }
+};
+
+TEST_CASE("a communicator without an exchange writes row by row") {
+  const test_files files("rows");
+  const auto file = files.file("x.raw");
+  const laid_out<float> columns(layouts::mesh_of({2, 3}), layouts::shape_of({40, 5}), layouts::split({{0}, {1}}));
+  simulated_communicator six(6);
+  plain_communicator plain{six};
+  auto x = columns.array(six);
+  columns.fill(six, x, 9);
+  CHECK(!detail::exchanging_group(plain, "rows").can_exchange());
+  CHECK(detail::exchanging_group(six, "rows").can_exchange());
+  save_raw(plain, file, x);
+  CHECK(text_of_file(file) == elements_of<float>({40, 5}, false, 9));
 }
 
 TEST_CASE("five dims, some of extent 1, and long rows in Fortran's order") {

@@ -38,7 +38,7 @@ void save_arrays(Comm& comm, const std::string& file, std::uint64_t seed) {
   on_all.fill(comm, r, seed);
   named_arrays model;
   model.add("x", x);
-  model.add("r", r);
+  for (const char* const name : {"r", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"}) model.add(name, r);  // a call for each
   save_safetensors(comm, file, model);
 }
 void save_simulated(const std::string& file, std::uint64_t seed) {

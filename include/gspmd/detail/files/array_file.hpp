@@ -80,8 +80,13 @@ class run_reader {
   std::vector<std::byte> together_;
 };
 
-/// Fills the shard of a device, whose padding stays as it is. A bool is true that is not 0, as everywhere: another byte in it would be
-/// undefined.
+/// A bool is true that is not 0, as everywhere: another byte in it would be undefined.
+inline void make_bools_true(const stored_array& a, std::byte* shard) {
+  if (a.type == dtype::pred)
+    std::transform(shard, shard + a.local_bytes(), shard, [](std::byte b) { return b == std::byte{0} ? b : std::byte{1}; });
+}
+
+/// Fills the shard of a device, whose padding stays as it is.
 inline void read_from_file(const posix_file& file, const array_place& where, const stored_array& a, std::int64_t device,
                            std::byte* shard) {
   const auto target = a.layout_on(device);
@@ -90,8 +95,7 @@ inline void read_from_file(const posix_file& file, const array_place& where, con
   for_each_run(place_in_file(target.held, a.global, where.is_fortran_order, target), bytes_of(a.type),
                [&](std::int64_t from, std::int64_t to, std::int64_t size) { reader.read(where.begin + from, to, size); });
   reader.finish();
-  if (a.type == dtype::pred)
-    std::transform(shard, shard + a.local_bytes(), shard, [](std::byte b) { return b == std::byte{0} ? b : std::byte{1}; });
+  make_bools_true(a, shard);
 }
 
 /// Writes the part of an array that a device has to write, the last dim fastest.

@@ -26,7 +26,8 @@ inline std::int64_t plain_size(const posix_file& file) {
 }
 
 /// Fills arrays from one file. `describe()` returns them; `read_header(file)` returns the bytes that say where they are; and
-/// `locate(arrays, header, size)`, of these and the size of the file, an array_place for each array, or throws what is wrong. Collective.
+/// `locate(arrays, header, size)`, of these and the size of the file, an array_place for each array, or another place that a read_from_file takes, or throws what is
+/// wrong. Collective.
 ///  1. The process of device 0 reads the header, for all.
 ///  2. All read the parts that they need, to memory of their own.
 ///  3. If all have all of it, it becomes the user's; else all throw, and nobody has any.
@@ -58,7 +59,7 @@ void load_file(const device_group& devices, const std::string& path, const std::
 
   std::vector<aligned_bytes> fresh;
   devices.together([&] {
-    const std::vector<array_place> places = locate(arrays, header, facts[0]);
+    const auto places = locate(arrays, header, facts[0]);
     const auto file = posix_file::read(path);
     if (file.number() != facts[1] || file.size() != facts[0]) throw error('`' + path + "` was replaced while it was read");
     for (std::size_t k = 0; k < arrays.size(); ++k)

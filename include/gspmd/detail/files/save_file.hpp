@@ -9,7 +9,9 @@
 
 #include "gspmd/detail/files/array_file.hpp"
 #include "gspmd/detail/files/check_arrays.hpp"
-#include "gspmd/detail/files/device_group.hpp"
+#include "gspmd/detail/files/exchanging_group.hpp"
+#include "gspmd/detail/files/gathered_writes.hpp"
+#include "gspmd/detail/files/posix_file.hpp"
 #include "gspmd/detail/files/replaced_file.hpp"
 #include "gspmd/detail/files/stored_array.hpp"
 #include "gspmd/error.hpp"
@@ -22,14 +24,20 @@ struct file_layout {
   std::vector<std::int64_t> begins;
 };
 
-/// Writes arrays to one file. `describe()` returns them; `lay_out(arrays)` returns a file_layout, and throws what the format cannot hold.
-/// Collective.
-///  1. The process of device 0 makes the file, under a name that nobody reads, and writes the header.
-///  2. All write their parts at their places, until they are on the disk.
+struct write_header {
+  void operator()(posix_file& file, const std::vector<stored_array>&, file_layout& layout) const {
+    file.write(layout.header.data(), layout.header.size());
+  }
+};
+
+/// Writes arrays to one file. `describe()` returns them; `lay_out(arrays)` returns a file_layout, and throws what the format cannot hold;
+/// `begin(file, arrays, layout)` writes what is not of the arrays, and may say only then where they begin. Collective.
+///  1. The process of device 0 makes the file, under a name that nobody reads, and calls `begin`.
+///  2. All write their parts at their places, those of arrays with short rows gathered, until they are on the disk.
 ///  3. The first one gives the file its name.
 /// After each of these all know whether all are there, and else all throw, and the first one removes what was written.
-template <class Describe, class LayOut>
-void save_file(const device_group& devices, const std::string& path, Describe describe, LayOut lay_out) {
+template <class Describe, class LayOut, class Begin = write_header>
+void save_file(const exchanging_group& devices, const std::string& path, Describe describe, LayOut lay_out, Begin begin = {}) {
   std::vector<stored_array> arrays;
   std::vector<std::vector<written_part>> parts;
   file_layout layout;
@@ -46,15 +54,31 @@ void save_file(const device_group& devices, const std::string& path, Describe de
   devices.together([&] {
     if (!devices.is_first()) return;
     saving.emplace(path);
-    saving->file().write(layout.header.data(), layout.header.size());
+    begin(saving->file(), arrays, layout);
   });
+  if (!devices.is_first()) layout.begins.assign(arrays.size(), 0);
+  devices.all_reduce(layout.begins.data(), arrays.size(), monoid::add);
+  std::optional<posix_file> file;
+  std::vector<gathered_write> gathered;
+  gathered_memory memory;
   devices.together([&] {
-    auto file = posix_file::write_to(partial_name(path));
-    for (std::size_t i = 0; i < devices.held().size(); ++i)
-      for (std::size_t k = 0; k < arrays.size(); ++k)
+    file.emplace(posix_file::write_to(partial_name(path)));
+    for (std::size_t k = 0; k < arrays.size(); ++k) {
+      if (devices.can_exchange() && gathered_write::is_worth_it(arrays[k], parts[k])) {
+        gathered.emplace_back(devices, arrays[k], parts[k], layout.begins[k]).reserve(memory);
+        continue;
+      }
+      for (std::size_t i = 0; i < devices.held().size(); ++i)
         for (const auto& p : parts[k])
-          if (p.device == devices.held()[i]) write_to_file(file, layout.begins[k], arrays[k], p, arrays[k].shards[i]);
-    file.finish();
+          if (p.device == devices.held()[i]) write_to_file(*file, layout.begins[k], arrays[k], p, arrays[k].shards[i]);
+    }
+    if (!gathered.empty()) memory.allocate(devices.held().size());
+  });
+  std::optional<error> failure;
+  for (const auto& g : gathered) g.run(*file, memory, failure);
+  devices.together([&] {
+    if (failure) throw *failure;
+    file->finish();
   });
   devices.together([&] {
     if (saving) saving->commit();

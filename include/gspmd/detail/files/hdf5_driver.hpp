@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gspmd/detail/files/hdf5_library.hpp"
+#include "gspmd/detail/files/posix_file.hpp"
+#include "gspmd/error.hpp"
+
+/// A file driver for HDF5's library: it reads files that are open already, so that nobody can replace them in between nor a lock be in the way; and keeps
+/// in memory what is written. The library's own driver may not fail at a full disk: versions 1.10 then crash when the program ends.
+namespace gspmd::detail {
+
+/// The bytes that the library writes, page by page: of a file with room for arrays, those that are not of the arrays.
+class hdf5_pages {
+ public:
+  void write(std::int64_t at, const std::byte* from, std::int64_t size) {
+    for_each_part(at, size, [&](std::int64_t page, std::int64_t in_page, std::int64_t n) {
+      std::memcpy(pages_[page].data() + in_page, from, static_cast<std::size_t>(n));
+      from += n;
+    });
+    size_ = std::max(size_, at + size);
+  }
+  void read(std::int64_t at, std::byte* to, std::int64_t size) const {
+    for_each_part(at, size, [&](std::int64_t page, std::int64_t in_page, std::int64_t n) {
+      const auto found = pages_.find(page);
+      if (found == pages_.end()) std::memset(to, 0, static_cast<std::size_t>(n));
+      else std::memcpy(to, found->second.data() + in_page, static_cast<std::size_t>(n));
+      to += n;
+    });
+  }
+  void grow_to(std::int64_t size) { size_ = std::max(size_, size); }
+  [[nodiscard]] std::int64_t size() const { return size_; }
+
+  /// Makes a new file of these bytes, and zeros where none were written.
+  void write_to(const posix_file& file) const {
+    const std::byte zero{0};
+    if (size_ > 0) file.write_at(size_ - 1, &zero, 1);
+    for (const auto& [page, bytes] : pages_)
+      file.write_at(page * page_bytes, bytes.data(), static_cast<std::size_t>(std::min(page_bytes, size_ - page * page_bytes)));
+  }
+
+ private:
+  static constexpr std::int64_t page_bytes = 4096;
+  template <class F>
+  static void for_each_part(std::int64_t at, std::int64_t size, F f) {
+    while (size > 0) {
+      const auto in_page = at % page_bytes, n = std::min(size, page_bytes - in_page);
+      f(at / page_bytes, in_page, n);
+      at += n;
+      size -= n;
+    }
+  }
+  std::map<std::int64_t, std::array<std::byte, page_bytes>> pages_;
+  std::int64_t size_ = 0;
+};
+
+/// Where the library reads or writes in place of a file: one of these two.
+struct hdf5_medium {
+  const posix_file* file = nullptr;
+  hdf5_pages* pages = nullptr;
+};
+
+/// The driver in a list of properties of access, as long as this object is there. What a file links to in other files is opened by its name.
+class hdf5_driver {
+ public:
+  explicit hdf5_driver(hdf5_medium& medium)
+      : class_(made_class()),
+        driver_(H5FDregister(&class_), H5FDunregister, "HDF5 takes no driver"),
+        access_(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "HDF5 has no properties") {
+    const hdf5_medium* const at = &medium;
+    check_hdf5(H5Pset_driver(access_.id(), driver_.id(), static_cast<const void*>(&at)), "HDF5 takes no driver");
+  }
+  [[nodiscard]] hid_t access() const { return access_.id(); }
+
+ private:
+  struct open_file {
+    H5FD_t common;  // the library's own: it comes first
+    hdf5_medium* medium;
+    std::optional<posix_file> other;  // one that the medium's links to
+    std::int64_t end;                 // of what the library has given to something
+
+    [[nodiscard]] const posix_file* source() const { return other ? &*other : medium->file; }
+    [[nodiscard]] std::int64_t size() const { return source() != nullptr ? source()->size() : medium->pages->size(); }
+  };
+  static open_file& of(H5FD_t* file) { return *reinterpret_cast<open_file*>(file); }
+  static const open_file& of(const H5FD_t* file) { return *reinterpret_cast<const open_file*>(file); }
+
+  /// Calls `f` for the library, which is written in C: an exception goes to its list of errors.
+  template <class F>
+  static herr_t guarded(F f) {
+    std::string text;
+    try {
+      f();
+      return 0;
+    } catch (const error& e) {
+      text = e.text();
+    } catch (const std::exception& e) {
+      text = e.what();
+    }
+    H5Epush2(H5E_DEFAULT, __FILE__, "gspmd", __LINE__, H5E_ERR_CLS, H5E_IO, H5E_READERROR, "%s", text.c_str());
+    return -1;
+  }
+  /// The library copies properties, also those of an open file for what it links to.
+  static void* properties_of(H5FD_t* file) { return new hdf5_medium*(of(file).medium); }
+  static void* copy_properties(const void* from) { return new hdf5_medium*(*static_cast<hdf5_medium* const*>(from)); }
+  static herr_t free_properties(void* properties) {
+    delete static_cast<hdf5_medium**>(properties);
+    return 0;
+  }
+  static H5FD_t* open(const char* name, unsigned flags, hid_t access, haddr_t) {
+    auto* const medium = *static_cast<hdf5_medium* const*>(H5Pget_driver_info(access));
+    open_file* opened = nullptr;
+    guarded([&] {
+      std::optional<posix_file> other;
+      if (medium->file != nullptr && name != medium->file->path()) {
+        other.emplace(posix_file::read(name));
+        if (other->size() < 0) throw error(std::string("`") + name + "` is no file");
+      }
+      if (medium->file != nullptr && (flags & H5F_ACC_RDWR) != 0) throw error(std::string("`") + name + "` is only read");
+      opened = new open_file{{}, medium, std::move(other), 0};
+    });
+    return opened != nullptr ? &opened->common : nullptr;
+  }
+  static herr_t close(H5FD_t* file) {
+    delete &of(file);
+    return 0;
+  }
+  static herr_t query(const H5FD_t*, unsigned long* flags) {
+    *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_DATA_SIEVE;
+    return 0;
+  }
+  static haddr_t end(const H5FD_t* file, H5FD_mem_t) { return static_cast<haddr_t>(of(file).end); }
+  static herr_t set_end(H5FD_t* file, H5FD_mem_t, haddr_t at) {
+    of(file).end = static_cast<std::int64_t>(at);
+    return 0;
+  }
+  static haddr_t size(const H5FD_t* file, H5FD_mem_t) { return static_cast<haddr_t>(of(file).size()); }
+  /// Behind the end of a file are zeros, as the library expects it.
+  static herr_t read(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t at, std::size_t size, void* to) {
+    auto& f = of(file);
+    return guarded([&] {
+      const auto from = static_cast<std::int64_t>(at);
+      auto* const bytes = static_cast<std::byte*>(to);
+      if (f.source() == nullptr) return f.medium->pages->read(from, bytes, static_cast<std::int64_t>(size));
+      const auto there = static_cast<std::size_t>(std::clamp(f.size() - from, std::int64_t{0}, static_cast<std::int64_t>(size)));
+      f.source()->read_at(from, bytes, there);
+      std::memset(bytes + there, 0, size - there);
+    });
+  }
+  static herr_t write(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t at, std::size_t size, const void* from) {
+    auto& f = of(file);
+    return guarded([&] {
+      if (f.source() != nullptr) throw error('`' + f.source()->path() + "` is only read");
+      f.medium->pages->write(static_cast<std::int64_t>(at), static_cast<const std::byte*>(from), static_cast<std::int64_t>(size));
+    });
+  }
+  static herr_t truncate(H5FD_t* file, hid_t, hbool_t) {
+    if (of(file).source() == nullptr) of(file).medium->pages->grow_to(of(file).end);
+    return 0;
+  }
+
+  static H5FD_class_t made_class() {
+    H5FD_class_t c{};
+#ifdef H5FD_CLASS_VERSION
+    c.version = H5FD_CLASS_VERSION;
+    c.value = 511;  // one of those that are free for all
+#endif
+    c.name = "gspmd";
+    c.maxaddr = static_cast<haddr_t>(1) << 62;
+    c.fc_degree = H5F_CLOSE_STRONG;
+    c.fapl_size = sizeof(hdf5_medium*);
+    c.fapl_get = properties_of;
+    c.fapl_copy = copy_properties;
+    c.fapl_free = free_properties;
+    c.open = open;
+    c.close = close;
+    c.query = query;
+    c.get_eoa = end;
+    c.set_eoa = set_end;
+    c.get_eof = size;
+    c.read = read;
+    c.write = write;
+    c.truncate = truncate;
+    return c;
+  }
+
+  H5FD_class_t class_;
+  hdf5_object driver_, access_;
+};
+
+}  // namespace gspmd::detail

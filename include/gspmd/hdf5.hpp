@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/files/array_file.hpp"
+#include "gspmd/detail/files/device_group.hpp"
+#include "gspmd/detail/files/exchanging_group.hpp"
+#include "gspmd/detail/files/hdf5_reader.hpp"
+#include "gspmd/detail/files/hdf5_writer.hpp"
+#include "gspmd/detail/files/load_file.hpp"
+#include "gspmd/detail/files/posix_file.hpp"
+#include "gspmd/detail/files/save_file.hpp"
+#include "gspmd/detail/files/stored_array.hpp"
+#include "gspmd/error.hpp"
+#include "gspmd/named_arrays.hpp"
+
+/// HDF5 files: datasets from and to arrays on any mesh. It needs the C library of HDF5, serial or parallel: CMake's target gspmd::hdf5.
+namespace gspmd {
+
+using detail::hdf5_dataset;
+using detail::hdf5_header;
+
+struct hdf5_options {
+  /// Texts, which become attributes of the file.
+  std::map<std::string, std::string> attributes;
+};
+
+namespace detail {
+
+/// A dataset in a file that is read.
+struct hdf5_place {
+  std::int64_t begin;  // -1: only the library finds it
+};
+inline void read_from_file(const posix_file& file, const hdf5_place& where, const stored_array& a, std::int64_t device,
+                           std::byte* shard) {
+  if (where.begin >= 0) return read_from_file(file, array_place{where.begin, false}, a, device, shard);
+  read_by_hdf5(file, a, device, shard);
+  make_bools_true(a, shard);
+}
+
+}  // namespace detail
+
+/// Writes all arrays to one file, a dataset for each, which replaces what `path` was before. Of a name, `/` parts groups: `fields/u`. Datasets are
+/// contiguous and of the types that h5py writes; bf16 is a float of its bits, types of your own are opaque. The process of device 0 makes the file by
+/// HDF5's library; then each device writes its part at its place in the file, of replicas the first one. Nothing is sent but a few integers. The
+/// file is the same on any mesh, and replaces another one as save_safetensors says. Collective. Throws gspmd::error, the same on
+/// all processes: as save_safetensors; names with empty parts; a name that is a group too.
+///
+///     named_arrays state;
+///     state.add("fields/u", u);
+///     save_hdf5(comm, "state.h5", state, {.attributes = {{"program", "heat"}}});      // h5py.File("state.h5")["fields/u"][:]
+template <communicator Comm>
+void save_hdf5(Comm& comm, const std::string& path, const named_arrays& arrays, const hdf5_options& options = {}) {
+  detail::save_file(
+      detail::exchanging_group(comm, "hdf5"), path, [&] { return arrays.described(); },
+      [&](const std::vector<detail::stored_array>& list) {
+        detail::check_hdf5_names(list);
+        detail::check_hdf5_attributes(options.attributes);
+        detail::file_layout layout;
+        for (const auto& [key, value] : options.attributes) layout.header += key + '\0' + value + '\0';
+        return layout;
+      },
+      [&](detail::posix_file& file, const std::vector<detail::stored_array>& list, detail::file_layout& layout) {
+        layout.begins = detail::make_hdf5(file, list, options.attributes);
+      });
+}
+
+/// Fills all arrays from datasets of a file, which may hold others too. Where a dataset is contiguous and has low bytes first, every device reads
+/// what its shard holds as load_safetensors does; others (in chunks, compressed, in other files, high bytes first) it reads by HDF5's library, one
+/// thread of a process at a time. Padding is set to zero; nothing is sent but where datasets lie. While it runs, there is memory for all shards twice.
+/// Collective. Throws gspmd::error, the same on all processes, and then no array has changed: a file that is missing, cut off or of another format; an array
+/// that is not there, or of another type or shape.
+template <communicator Comm>
+void load_hdf5(Comm& comm, const std::string& path, const named_arrays& arrays) {
+  detail::load_file(
+      detail::device_group(comm, "hdf5"), path, "",
+      [&] {
+        auto list = arrays.described();
+        detail::check_hdf5_names(list);
+        return list;
+      },
+      [&](const detail::posix_file& file) {
+        const auto begins = detail::find_in_hdf5(file, arrays.described());
+        return std::string(reinterpret_cast<const char*>(begins.data()), begins.size() * sizeof begins[0]);
+      },
+      [](const std::vector<detail::stored_array>& list, const std::string& begins, std::int64_t) {
+        std::vector<detail::hdf5_place> places(list.size());
+        for (std::size_t k = 0; k < places.size(); ++k)
+          std::memcpy(&places[k].begin, begins.data() + k * sizeof(std::int64_t), sizeof(std::int64_t));
+        return places;
+      });
+}
+
+/// The datasets of a file, their types and shapes, and the attributes of the file that are strings. No communication. Throws gspmd::error: as load_hdf5.
+///
+///     for (const auto& d : read_hdf5_header("state.h5").datasets) std::cout << d.name << ' ' << d.type << '\n';     // fields/u f64
+[[nodiscard]] inline hdf5_header read_hdf5_header(const std::string& path) {
+  try {
+    const auto source = detail::posix_file::read(path);
+    static_cast<void>(detail::plain_size(source));
+    const detail::hdf5_reader reader(source);
+    hdf5_header header{detail::hdf5_attributes(reader), {}};
+    for (const auto& name : reader.names())
+      header.datasets.push_back(detail::look_at_dataset(reader, reader.dataset(name), name));
+    return header;
+  } catch (const error& e) {
+    throw error("hdf5: " + e.text());
+  }
+}
+
+}  // namespace gspmd
