@@ -27,6 +27,7 @@ constexpr void ask_weight_updates(graph& g, const std::string_view* axes, std::s
                                              << axes[k] << "` is not an axis of the mesh; its axes are " << names_text(*g.mesh));
     mask |= found;
   }
+  if (mask == 0) return fail(mistake::other, text("name the axes over which the same is updated, \"data\" say"));
   bool any = false;
   for (node& n : g.nodes) {
     if (!next_value_mark::is_on(n)) continue;
