@@ -111,7 +111,8 @@ inline std::string explain_weight_updates(const graph& g) {
 ///
 /// Of the inputs whose next values are marked (next_value; optimizers do it) those are looked at that are updated by a reduction over the axes,
 /// as completion places the program without this. A weight is read before that reduction too; its moments are read by its update only. Both are cut along the dim that
-/// leaves the smallest parts (4.1 of the paper): moments lie so before and after the step, the weight lies as before.
+/// leaves the smallest parts (4.1 of the paper): moments lie so before and after the step, the weight lies as before. Moments of other shapes
+/// are cut where the operators of the update pass the cut on; those that are sums over the dim that is cut, along one of their own.
 ///
 /// Communication: of a weight of D bytes over N devices a reduce_scatter and an all_gather of (N-1)/N D bytes each, which are those of the
 /// all_reduce; a norm of it adds a number. Memory: V bytes of moments become V/N (4.2). A weight stays as it is if the time that the update

@@ -333,6 +333,122 @@ TEST_CASE("updates by parts: gradients that a loop adds up, updates in a loop, m
   CHECK(contains(said, "input 2 f64[12,8]: whole: no weight's update reads it element by element\n"));
 }
 
+TEST_CASE("updates by parts: moments of other shapes than their weights stay in parts, and are gathered nowhere") {
+  const dynamic::mesh four({{"data", 4}});
+  const model m{64, 128, 1024};
+  const auto batch = dynamic::in<double>({m.examples, m.inner}, {"data", ""});
+  const auto parts = step_of(four, optimizer::adafactor{}, m.of_mlp(), batch, way::by_parts);
+  // Means of squares over rows of w1, squares of b1, means over rows of w2; then those over columns, the dim that is cut.
+  const char* const places[] = {"[data]", "[data]", "[data]", "[data]", "[]", "[_]"};
+  for (std::size_t k = 0; k < 6; ++k) CHECK(parts.input(3 + k).text() == places[k]);
+  // Sums over the columns of w1 are scattered and gathered as gradients are; those of w2 are three.
+  const std::int64_t sent_in_parts = 8 * (64 * 128 + 128 + 128 * 3 + 128) * 3 / 4;
+  CHECK(parts.traffic().in(collective_kind::reduce_scatter).bytes == sent_in_parts);
+  CHECK(parts.traffic().in(collective_kind::all_gather).bytes == sent_in_parts);
+  // Of each weight the norms of itself and its step and the mean of its means over rows; and the loss.
+  CHECK(parts.traffic().in(collective_kind::all_reduce).bytes <= 8 * 2 * 3 * (3 + 3 * 3 + 1) / 4);
+
+  std::string said;
+  std::vector<collective> sent;
+  const auto loss = [](value w, value x) {
+    const value y = tanh(einsum("bi,io->bo", x, w));
+    return mean(y * y);
+  };
+  // A moment that is the weight's transposed, one of all its elements in a row, and one of two dims of three.
+  const auto changed = [&](std::vector<std::int64_t> shape, auto to_moment, auto to_weight) {
+    const auto build = [&](auto& b) {
+      const value w = b.input(dynamic::in<double>({12, 8}, {"", ""}));
+      const value s = b.input(dynamic::in<double>(shape, splits(shape.size())));
+      const value next = 0.9 * s + 0.1 * to_moment(grad(loss(w, b.input(dynamic::in<double>({64, 12}, {"data", ""}))), w));
+      b.output(next_value(w, w - to_weight(next)));
+      b.output(next_value(s, next));
+    };
+    CHECK(difference_of(build, said, sent) < 1e-14);
+    CHECK(contains(said, "input 0 f64[12,8]: updated as [data, _] and gathered, 1 state stays split"));
+    CHECK(std::none_of(sent.begin(), sent.end(), [](const collective& c) { return c.kind == collective_kind::all_to_all; }));
+    CHECK(std::count_if(sent.begin(), sent.end(), [](const collective& c) { return c.kind == collective_kind::all_gather; }) ==
+          1);
+  };
+  const auto turned = [](value x) { return transpose(x, {1, 0}); };
+  changed({8, 12}, turned, turned);
+  changed(
+      {96}, [](value x) { return reshape(x, {96}); },
+      [](value x) {
+        return reshape(x, {12, 8});
+      });
+  changed(
+      {4, 3, 8},
+      [](value x) {
+        return reshape(x, {4, 3, 8});
+      },
+      [](value x) {
+        return reshape(x, {12, 8});
+      });
+  changed(
+      {12}, [](value x) { return mean(x * x, 1); },
+      [](value x) {
+        return broadcast_in_dim(x, {12, 8}, {0});
+      });
+}
+
+TEST_CASE(
+    "updates by parts: Adafactor on weights of three dims, of single rows, under other axes, on more devices than elements") {
+  const auto of_shapes = [](const dynamic::mesh& m, std::vector<shape> shapes, splits along, bool is_asked) {
+    dynamic::builder b(m);
+    const optimizer::adafactor opt{.rate = 0.1};
+    std::vector<value> w;
+    for (const auto& s : shapes)
+      w.push_back(b.input(dynamic::in<double>(s, s.size() == along.size() ? along : splits(s.size()))));
+    const auto state = optimizer::state_inputs(b, opt, w);
+    value loss;
+    for (const auto& s : w) {
+      shape all{24};
+      for (int d = 0; d < s.rank(); ++d) all.push_back(s.shape()[d]);
+      splits by_data(all.size());
+      by_data[0] = "data";
+      const value x = b.input(dynamic::in<double>(all, by_data));
+      shape dims;
+      for (int d = 0; d < s.rank(); ++d) dims.push_back(d + 1);
+      const value y = tanh(x * broadcast_in_dim(s, all, dims));
+      loss = loss.is_valid() ? loss + sum(y * y) : sum(y * y);
+    }
+    dynamic::outputs(b, opt.update(w, grad(loss, w), state));
+    if (is_asked) shard_weight_update(b, {"data"});
+    return b.compile();
+  };
+  const auto check = [&](const dynamic::mesh& m, const std::vector<shape>& shapes, const splits& along) {
+    const auto alone = of_shapes(m.with_one_device(), shapes, along, false), parts = of_shapes(m, shapes, along, true);
+    std::vector<std::vector<double>> held;
+    std::vector<std::vector<std::int32_t>> counts;
+    std::vector<const void*> in;
+    for (std::size_t k = 0; k < parts.input_count(); ++k) {
+      std::size_t elems = 1;
+      for (const auto e : parts.input(k).global_shape()) elems *= static_cast<std::size_t>(e);
+      held.emplace_back(elems);
+      counts.emplace_back(elems, 3);
+      const bool is_state = k >= shapes.size() && k < parts.output_count();
+      for (std::size_t i = 0; i < elems; ++i)
+        held[k][i] =
+            is_state ? 0.125 + static_cast<double>(i % 3) : static_cast<double>(static_cast<int>((7 * i + 3 * k) % 13) - 6) / 16;
+    }
+    for (std::size_t k = 0; k < held.size(); ++k)
+      in.push_back(parts.input(k).type() == dtype::f64 ? static_cast<const void*>(held[k].data()) : counts[k].data());
+    const auto wanted = alone.run_pointers(simulated{}, in), found = parts.run_pointers(simulated{}, in);
+    for (std::size_t k = 0; k < wanted.size(); ++k) {
+      REQUIRE(wanted[k].bytes.size() == found[k].bytes.size());
+      if (wanted[k].type != dtype::f64) continue;
+      for (std::size_t i = 0; i < wanted[k].bytes.size() / sizeof(double); ++i)
+        CHECK(std::abs(wanted[k].data<double>()[i] - found[k].data<double>()[i]) < 1e-12);
+    }
+    return parts;
+  };
+  const auto deep = check(dynamic::mesh({{"data", 4}}), {{6, 5, 3}, {1, 9}, {9, 1}, {2, 2}}, {});
+  CHECK(deep.input(4).text() == "[data, _]");  // rows of [6,5,3], which is cut to 2 x 5 x 3
+  CHECK(check(dynamic::mesh({{"data", 8}}), {{3, 2}, {3, 2, 5}}, {}).input_count() == 9);
+  const auto crossed = check(dynamic::mesh({{"model", 2}, {"data", 2}}), {{6, 10}, {4, 3}}, {"", "model"});
+  CHECK(crossed.input(2).text() == "[data]");
+}
+
 TEST_CASE("the next value of an input lies where completion puts the input") {
   const auto build = [](bool is_marked) {
     dynamic::builder b(dynamic::mesh({{"x", 2}}));
@@ -398,9 +514,9 @@ TEST_CASE("next values and updates by parts that are none are refused") {
   CHECK(contains(asked({"data", ""}, true, "dat"), "shard_weight_update: `dat` is not an axis of the mesh; its axes are data"));
   CHECK(contains(asked({"data", ""}, false, "data"),
                  "shard_weight_update: no value is the next one of an input; write next_value"));
-  CHECK(contains(
-      asked({"", ""}, true, "data"),
-      "shard_weight_update: nothing that is carried is a weight whose update reads a reduction over data; split the examples"));
+  CHECK(contains(asked({"", ""}, true, "data"),
+                 "shard_weight_update: nothing that is carried is a weight whose update reads a reduction over data; split "
+                 "the examples"));
   CHECK(contains(mistake_of([&](auto& b) {
                    const value w = in(b, {6}, {"data"});
                    b.output(next_value(w, w * 0.5));
