@@ -66,10 +66,12 @@ inline std::string words_of_update(const graph& g, const node& n, const next_val
   const auto times = [&] {
     return " saves " + microseconds(mark.saved) + " of the update, and sends " + microseconds(mark.sent_longer) + " longer";
   };
-  const node& next = g.nodes[static_cast<std::size_t>(n.operands[0])];
+  const node* next = &g.nodes[static_cast<std::size_t>(n.operands[0])];
+  while (!next->annotated && is_view(*next)) next = &g.nodes[static_cast<std::size_t>(next->operands[0])];
   switch (mark.outcome) {
     case update_outcome::split:
-      return "updated as " + str(sharding_text(*g.mesh, next.annotation.layout, n.shape.count)) + " and gathered, " +
+      return "updated as " + str(sharding_text(*g.mesh, next->annotation.layout, next->shape.count)) +
+             (next->shape == n.shape ? "" : " of its elements as " + str(shape_text(next->shape))) + " and gathered, " +
              std::to_string(states) + (states == 1 ? " state stays" : " states stay") + " split; that" + times();
     case update_outcome::split_before: return "split over the axes before";
     case update_outcome::kept_by_user: return "updated whole, as keep_update_whole says";

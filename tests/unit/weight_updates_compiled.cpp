@@ -10,6 +10,7 @@
 
 #include <gspmd/gspmd.hpp>
 #include <gspmd/optimizer.hpp>
+#include <gspmd/optimizer/reformatted.hpp>
 #include <gspmd/weight_update.hpp>
 
 namespace {
@@ -57,6 +58,19 @@ static_assert(step_of_factored::input_shard<1>::local_extents == detail::extents
 static_assert(step_of_factored::input_shard<2>::local_extents == detail::extents{2});
 static_assert(step_of_factored::traffic.in(collective_kind::all_gather).bytes == 3 * 8 * (3 * 8 + 2));
 static_assert(keeps_places_of<step_of_factored>(std::make_index_sequence<4>{}));
+
+// Moments of 3 x 5 in a row of 15, of which a device has 4, and not 1 x 5.
+using odd = in<double, dims<3, 5>>;
+using even_adam = optimizer::reformatted<optimizer::adam, 4>;
+constexpr auto reformatted = [](auto w, auto state, value x) {
+  const value y = tanh(einsum<"bi,io->bo">(x, w));
+  return even_adam{}.update(w, grad(mean(y * y), w), state);
+};
+using step_of_reformatted = compile<shard_weight_update<"data">(reformatted), four, odd, optimizer::state_of<even_adam, odd>,
+                                    in<double, dims<64, 3>, split<"data", _>>>;
+static_assert(step_of_reformatted::input_shard<1>::local_extents == detail::extents{4});
+static_assert(step_of_reformatted::traffic.in(collective_kind::reduce_scatter).bytes == 3 * 8 * 4);
+static_assert(step_of_reformatted::traffic.in(collective_kind::all_gather).bytes == 3 * 8 * 4);
 
 mlp<array<double>> first_weights() {
   mlp<array<double>> w{array<double>({12, 9}), array<double>({9}), array<double>({9, 4})};

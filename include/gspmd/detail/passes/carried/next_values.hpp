@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ops/next_value.hpp"
+#include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -16,6 +17,11 @@ constexpr annotation closed_place(const node& n, const sharding& found) {
   place.layout.splits = found.splits;
   place.open = 0;
   return place;
+}
+
+/// Whether a node is its operand in another shape.
+constexpr bool is_view(const node& n) {
+  return facts_of(n.op).runs == realisation::alias && facts_of(n.op).made == origin::shards;
 }
 
 /// The number of an input of which the program itself, not a branch or a body, gives two next values; -1: there is none. A mark on a marked

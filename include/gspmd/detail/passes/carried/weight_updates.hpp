@@ -103,28 +103,44 @@ class weight_updates {
   /// Decides for the update of a weight, with the states that it reads; false: it is none.
   constexpr bool look_at_weight(int k) {
     const int m = marks_[k];
-    const int input = before(m), next = at(m).operands[0];
+    const int input = before(m), next = updated_value(at(m).operands[0]);
     auto mark = next_value_mark::of(at(m));
     if (mark.outcome != update_outcome::not_asked || is_used_[input] == 0 || is_split(input)) return false;
     if (is_reduced_[next] == 0 || is_split(next)) return false;
-    const group with = group_of(k);
+    const group with = group_of(k, next);
     mark.weight = mark.input;
     decide(mark, with, input, next);
     if (mark.outcome == update_outcome::split) {
       node& n = at(next);
       n.annotated = true;
-      n.annotation = cut(layouts_[input], mark.dim);
+      n.annotation = cut(layouts_[next], mark.dim);
+      for (int i = at(m).operands[0]; i != next; i = at(i).operands[0])
+        at(i).allow_replication = true;  // a view of the gathered value
       if (with.is_any_unlike) pass_on_cut(k, next, mark.dim);
       for (const int s : with.states)
-        if (const int dim = dim_of_state(s, input, mark.dim); dim >= 0) split_state(s, mark, dim);
+        if (const int dim = dim_of_state(s, next, mark.dim); dim >= 0) split_state(s, mark, dim);
     }
     mark.keep(at(m));
     return true;
   }
+  /// What is cut of a new weight that is an updated value in another shape (optimizer/reformatted.hpp): the shape with the smaller parts.
+  [[nodiscard]] constexpr int updated_value(int next) const {
+    int best = next;
+    std::int64_t least = part_of(next);
+    for (int i = next; is_view(at(i));) {
+      i = at(i).operands[0];
+      if (const auto part = part_of(i); part < least) best = i, least = part;
+    }
+    return best;
+  }
+  [[nodiscard]] constexpr std::int64_t part_of(int i) const {
+    const extents& shape = at(i).shape;
+    return best_cut(shape, layouts_[i], local_elements(mesh_, shape, layouts_[i])).elems;
+  }
   constexpr void decide(next_value_mark& mark, const group& with, int input, int next) const {
-    const extents& shape = at(input).shape;
-    const std::int64_t whole = local_elements(mesh_, shape, layouts_[input]);
-    const way_to_cut best = best_cut(shape, layouts_[input], whole);
+    const extents& shape = at(next).shape;
+    const std::int64_t whole = local_elements(mesh_, shape, layouts_[next]);
+    const way_to_cut best = best_cut(shape, layouts_[next], whole);
     bool is_forbidden = has_whole_update(at(input));
     for (const int s : with.states) is_forbidden = is_forbidden || has_whole_update(at(before(s)));
     mark.dim = best.dim;
@@ -143,12 +159,12 @@ class weight_updates {
       mark.outcome = mark.saved > mark.sent_longer ? update_outcome::split : update_outcome::too_slow;
     }
   }
-  /// Along which dim a state of a weight is split that is cut along `dim`; -1: along none.
-  [[nodiscard]] constexpr int dim_of_state(int m, int weight, int dim) const {
+  /// Along which dim a state of a weight is split whose updated value is cut along `dim`; -1: along none.
+  [[nodiscard]] constexpr int dim_of_state(int m, int updated, int dim) const {
     const node& state = at(before(m));
-    if (state.shape == at(weight).shape) return dim;
+    if (state.shape == at(updated).shape) return dim;
     if (const int passed = cut_dim_[before(m)]; passed >= 0) return passed;
-    if (!hangs_on_gradient(at(m).operands[0])) return -1;
+    if (elements(state.shape) >= elements(at(updated).shape) || !hangs_on_gradient(at(m).operands[0])) return -1;  // no sum
     const sharding& place = layouts_[before(m)];
     const std::int64_t whole = local_elements(mesh_, state.shape, place), bytes = bytes_of(state.type);
     const way_to_cut best = best_cut(state.shape, place, whole);
@@ -197,13 +213,13 @@ class weight_updates {
 
   /// Lists the operators of the update of a weight: goes back from its new value to the reduction and to inputs, not through single numbers, by
   /// which tensors hang together that are updated apart.
-  [[nodiscard]] constexpr group group_of(int k) {
+  [[nodiscard]] constexpr group group_of(int k, int updated) {
     group found;
-    const node& weight = at(before(marks_[k]));
+    const node& weight = at(updated);
     found.bytes = 3 * bytes_of(weight.type);  // its gradient is read, itself read and written
-    const sharding& place = layouts_[before(marks_[k])];
+    const sharding& place = layouts_[updated];
     vec<int> open;
-    open.push_back(at(marks_[k]).operands[0]);
+    open.push_back(updated);
     while (!open.empty()) {
       const int i = open.back();
       open.pop_back();
