@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: dynamic
-// What is asked of a program that has nothing for it: refused in a sentence where the program cannot have been meant so, and without effect
-// where it is a promise that holds anyway.
+// Passes that are asked for in a program that has nothing for them: refused in a sentence where the program cannot have been meant so, and
+// without effect where they promise something that holds anyway.
 #include <doctest/doctest.h>
 
 #include <cstddef>

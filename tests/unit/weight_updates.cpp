@@ -520,7 +520,7 @@ TEST_CASE("updates by parts: parameters in shapes that devices cut with least pa
   const auto few = check_reformatted<9>(optimizer::adafactor{}, dynamic::mesh({{"data", 9}}));
   CHECK(few.input(3).global_shape() == shape{9, 5});
   CHECK(few.input(3).text() == "[data, _]");
-  // What the user split stays a dim.
+  // Dims that the user split are not combined.
   const auto crossed = check_reformatted<4>(optimizer::adam{.rate = 0.05}, dynamic::mesh({{"model", 2}, {"data", 4}}), "model");
   CHECK(crossed.input(3).global_shape() == shape{3, 15, 7});
   CHECK(crossed.input(3).text() == "[_, _, model,data]");  // 45 of 315 elements, and 48 where the second dim is cut

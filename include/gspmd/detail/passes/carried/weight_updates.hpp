@@ -123,7 +123,7 @@ class weight_updates {
     mark.keep(at(m));
     return true;
   }
-  /// What is cut of a new weight that is an updated value in another shape (optimizer/reformatted.hpp): the shape with the smaller parts.
+  /// The value that is cut: the new weight, or the one of which it is a view (optimizer/reformatted.hpp), if that has smaller parts.
   [[nodiscard]] constexpr int updated_value(int next) const {
     int best = next;
     std::int64_t least = part_of(next);
