@@ -29,10 +29,11 @@ inline constexpr table_1 in_a_stage = {"in a stage", {}, {}, {1, -1, 2}, {1, -1,
 /// A step of training by GPipe and gradient descent. Stages are loops over their layers, which keep what is between layers; the rest is computed
 /// again on the way back.
 inline dynamic::program pipelined_step(const pipelined_model& n) {
-  constexpr auto M = n.model, H = n.hidden, N = n.heads, D = n.width;
+  using size = pipelined_model;
+  constexpr auto M = size::model, H = size::hidden, N = size::heads, D = size::width;
   dynamic::builder b(n.mesh());
   const auto weight = [&](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
-    shape.insert(shape.begin(), {n.stages, n.layers / n.stages});
+    shape.insert(shape.begin(), {n.stages, size::layers / n.stages});
     sharding.insert(sharding.begin(), {"l", ""});
     return b.input(dynamic::in<float>(std::move(shape), std::move(sharding)));
   };
