@@ -31,7 +31,8 @@ class weight_updates {
         net_(g.mesh->request.network),
         layouts_(layouts),
         visited_(g.nodes.size(), -1),
-        cut_dim_(g.nodes.size(), -1) {
+        cut_dim_(g.nodes.size(), -1),
+        seen_for_(g.nodes.size(), -1) {
     for (std::size_t i = 0; i < g.nodes.size(); ++i) {
       if (!next_value_mark::is_on(g.nodes[i])) continue;
       axes_ |= next_value_mark::of(g.nodes[i]).axes;
@@ -127,7 +128,7 @@ class weight_updates {
   [[nodiscard]] constexpr int updated_value(int next) const {
     int best = next;
     std::int64_t least = part_of(next);
-    for (int i = next; is_view(at(i));) {
+    for (int i = next; is_view(at(i)) && !at(i).annotated;) {
       i = at(i).operands[0];
       if (const auto part = part_of(i); part < least) best = i, least = part;
     }
@@ -160,11 +161,11 @@ class weight_updates {
     }
   }
   /// Along which dim a state of a weight is split whose updated value is cut along `dim`; -1: along none.
-  [[nodiscard]] constexpr int dim_of_state(int m, int updated, int dim) const {
+  [[nodiscard]] constexpr int dim_of_state(int m, int updated, int dim) {
     const node& state = at(before(m));
     if (state.shape == at(updated).shape) return dim;
     if (const int passed = cut_dim_[before(m)]; passed >= 0) return passed;
-    if (elements(state.shape) >= elements(at(updated).shape) || !hangs_on_gradient(at(m).operands[0])) return -1;  // no sum
+    if (elements(state.shape) >= elements(at(updated).shape) || !hangs_on_gradient(m)) return -1;  // no sum
     const sharding& place = layouts_[before(m)];
     const std::int64_t whole = local_elements(mesh_, state.shape, place), bytes = bytes_of(state.type);
     const way_to_cut best = best_cut(state.shape, place, whole);
@@ -174,17 +175,16 @@ class weight_updates {
                       sent_longer(whole * bytes, best.elems * bytes, most_picoseconds);
     return pays ? best.dim : -1;
   }
-  /// Whether a value is computed of a gradient otherwise than by single numbers that are made of it.
-  [[nodiscard]] constexpr bool hangs_on_gradient(int next) const {
-    vec<std::uint8_t> is_seen(graph_.nodes.size(), 0);
+  /// Whether the next value of mark `m` is computed of a gradient otherwise than by single numbers that are made of it.
+  [[nodiscard]] constexpr bool hangs_on_gradient(int m) {
     vec<int> open;
-    open.push_back(next);
+    open.push_back(at(m).operands[0]);
     while (!open.empty()) {
       const int i = open.back();
       open.pop_back();
-      if (is_seen[i] != 0 || is_reduced_[i] == 0 || is_split(i) || elements(at(i).shape) <= 1) continue;
+      if (seen_for_[i] == m || is_reduced_[i] == 0 || is_split(i) || elements(at(i).shape) <= 1) continue;
       if (is_source_[i] != 0) return true;
-      is_seen[i] = 1;
+      seen_for_[i] = m;
       for (const int o : at(i).operands) open.push_back(o);
     }
     return false;
@@ -338,6 +338,7 @@ class weight_updates {
   vec<int> marks_;                // nodes
   vec<int> visited_;              // by node: the last group that it was looked at for
   vec<int> cut_dim_;              // by node of that group: its dim that the cut of the new weight comes to; -1: none
+  vec<int> seen_for_;             // by node: the mark that hangs_on_gradient met it for last
   vec<std::uint8_t> is_source_;   // by node: it reduces over the axes
   vec<std::uint8_t> is_reduced_;  // it is made of such reductions, on all devices alike
   vec<std::uint8_t> is_used_;     // read by what devices hold in parts, or by a reduction: by what is before the update
