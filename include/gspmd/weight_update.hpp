@@ -14,8 +14,23 @@
 namespace gspmd {
 namespace detail {
 
+/// By node: whether an output is computed from it.
+constexpr vec<std::uint8_t> read_by_outputs(const graph& g, span<const int> outputs) {
+  vec<std::uint8_t> is_read(g.nodes.size(), 0);
+  vec<int> open;
+  const auto add = [&](int i) {
+    if (is_read[i] == 0) is_read[i] = 1, open.push_back(i);
+  };
+  for (const int o : outputs) add(o);
+  while (!open.empty()) {
+    const int i = open.back();
+    open.pop_back();
+    for (const int o : g.nodes[static_cast<std::size_t>(i)].operands) add(o);
+  }
+  return is_read;
+}
 /// Asks for the updates of all that is carried to be split over these axes, where it pays.
-constexpr void ask_weight_updates(graph& g, const std::string_view* axes, std::size_t count) {
+constexpr void ask_weight_updates(graph& g, const std::string_view* axes, std::size_t count, span<const int> outputs) {
   axis_mask mask = 0;
   const auto fail = [&](mistake broken, const text& what) { g.fail({}, "shard_weight_update", broken, what); };
   if (g.find_types != nullptr || g.type_local != nullptr)
@@ -29,15 +44,18 @@ constexpr void ask_weight_updates(graph& g, const std::string_view* axes, std::s
   }
   if (mask == 0) return fail(mistake::other, text("name the axes over which the same is updated, \"data\" say"));
   bool any = false;
-  for (node& n : g.nodes) {
+  const vec<std::uint8_t> is_read = read_by_outputs(g, outputs);
+  for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
+    node& n = g.nodes[static_cast<std::size_t>(i)];
     if (!next_value_mark::is_on(n)) continue;
     auto mark = next_value_mark::of(n);
     mark.axes = mask;
     mark.keep(n);
-    any = true;
+    any = any || is_read[i] != 0 || n.region >= 0;
   }
   if (!any)
-    fail(mistake::other, text("no value is the next one of an input; write next_value(w, new_w), or update by an optimizer"));
+    fail(mistake::other,
+         text("no output is the next value of an input; return next_value(w, new_w), or what an optimizer's update gives"));
 }
 
 template <class F, dim_spec... Axes>
@@ -51,7 +69,11 @@ struct updating_by_parts {
     auto given = std::tuple{arguments...};
     for_each_leaf(given, [&](value& v) { g = v.graph() != nullptr ? v.graph() : g; });
     constexpr std::string_view axes[] = {Axes.view()...};
-    if (g != nullptr && !g->failed()) ask_weight_updates(*g, axes, sizeof...(Axes));
+    vec<int> outputs;
+    for_each_leaf(result, [&](value& v) {
+      if (v.is_valid() && v.graph() == g) outputs.push_back(v.id());
+    });
+    if (g != nullptr && !g->failed()) ask_weight_updates(*g, axes, sizeof...(Axes), outputs);
     return result;
   }
 };
@@ -121,7 +143,7 @@ inline std::string explain_weight_updates(const graph& g) {
 /// saves, by the bytes it reads and writes, is less than what two collectives take longer than one on the network of the mesh (3.2), if
 /// no dim of it can be cut, or if its user says so (keep_update_whole); explain_weight_updates says which.
 ///
-/// Errors: an axis that is not there; nothing carried; nothing carried that is updated by a reduction over the axes; a program that writes
+/// Errors: an axis that is not there, or none; nothing carried that is an output; nothing carried that is updated by a reduction over the axes; a program that writes
 /// itself what is sent.
 template <dim_spec... Axes, class F>
 constexpr auto shard_weight_update(F step) {
@@ -135,7 +157,7 @@ template <class Builder>
   requires requires(Builder& b) { b.graph(); }
 void shard_weight_update(Builder& builder, const std::vector<std::string>& axes) {
   const std::vector<std::string_view> names(axes.begin(), axes.end());
-  if (!builder.graph().failed()) detail::ask_weight_updates(builder.graph(), names.data(), names.size());
+  if (detail::graph& g = builder.graph(); !g.failed()) detail::ask_weight_updates(g, names.data(), names.size(), g.outputs);
 }
 
 /// The same inputs, whose updates shard_weight_update leaves as they are, with the moments that they read.

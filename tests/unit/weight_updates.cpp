@@ -605,8 +605,16 @@ TEST_CASE("next values and updates by parts that are none are refused") {
   };
   CHECK(asked({"data", ""}, true, "data") == "no error");
   CHECK(contains(asked({"data", ""}, true, "dat"), "shard_weight_update: `dat` is not an axis of the mesh; its axes are data"));
-  CHECK(contains(asked({"data", ""}, false, "data"),
-                 "shard_weight_update: no value is the next one of an input; write next_value"));
+  CHECK(contains(
+      asked({"data", ""}, false, "data"),
+      "shard_weight_update: no output is the next value of an input; return next_value(w, new_w), or what an optimizer"));
+  CHECK(contains(mistake_of([&](auto& b) {
+                   const value w = in(b, {6}, {""}), x = in(b, {8, 6}, {"data", ""});
+                   static_cast<void>(next_value(w, w - grad(sum(tanh(x * w)), w)));  // computed, and given to nobody
+                   b.output(sum(x));
+                   shard_weight_update(b, {"data"});
+                 }),
+                 "shard_weight_update: no output is the next value of an input"));
   CHECK(contains(asked({"", ""}, true, "data"),
                  "shard_weight_update: nothing that is carried is a weight whose update reads a reduction over data; split "
                  "the examples"));
