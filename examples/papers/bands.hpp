@@ -33,6 +33,8 @@ inline std::vector<band> all_bands() {
       {"GSPMD Table 4", "bubbles, %", "", 1.0, 1.12},
       {"GSPMD Table 4", "recompute, %", "", 0.92, 1.06},
       {"GSPMD Table 4", "useful time, s", "", 0.88, 0.94},
+      {"GSPMD Table 4", "peak memory, GB", "", 1.5, 1.8},
+      {"GSPMD Table 4", "peak memory, GB", "(8,8,4), 32 x 32", 1.1, 1.2},
       {"GSPMD Table 5", "bubbles, %", "", 1.0, 1.1},
       {"GSPMD Table 6", "all_to_all, % of the step", "", 0.6, 1.1},
       {"GSPMD Table 6", "memory by the first", "", 0.92, 1.0},

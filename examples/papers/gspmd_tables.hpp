@@ -11,6 +11,7 @@
 
 #include "../unet/model.hpp"
 #include "dense.hpp"
+#include "pipelined.hpp"
 #include "report.hpp"
 #include "sparse.hpp"
 
@@ -192,6 +193,10 @@ inline void print_tables_4_and_5(report& r) {
     const char* name;
     double stages, microbatches, rounds, bubbles, recompute, seconds, utilisation;
   };
+  struct planned_column : column {
+    pipelined_model model;
+    double gigabytes;
+  };
   r.table("GSPMD Table 4",
           "Pipelines of the narrower model on 256 devices. Bubbles are a model, (L - 1) / (R M + L - 1) for L stages, M "
           "microbatches and R "
@@ -199,22 +204,29 @@ inline void print_tables_4_and_5(report& r) {
           "on a device, and so is what is computed again, a quarter of the rest: a formula beside the published number, of which "
           "nothing is planned. Useful time: the operations of the step, planned, over 61.5 T/s; "
           "published, "
-          "step time times raw FLOPS util times what is neither bubble nor recomputed.");
+          "step time times raw FLOPS util times what is neither bubble nor recomputed. Memory: of a planned step of GPipe, whose "
+          "weights are "
+          "updated in place; what is between layers is kept for all microbatches, and the rest computed again.");
   const dense_model narrow{64, 4096, 16384, 64, 128, 1, 1, 1024};
   const double flops = 3 * static_cast<double>(dense_step(narrow, narrow.mesh(), 64, false).flops_per_device()) / 256;
-  for (const column& c : {column{"(2,16,8), 16 x 64", 2, 16, 1, 5.6, 22.3, 24.0, 46.2},
-                          {"(4,16,4), 16 x 64", 4, 16, 1, 14.8, 21.3, 22.3, 58.0},
-                          {"(4,16,4), 32 x 32", 4, 32, 1, 8.0, 21.7, 22.2, 51.8},
-                          {"(8,16,2), 32 x 32", 8, 32, 1, 16.5, 22.2, 23.4, 54.8},
-                          {"(8,8,4), 32 x 32", 8, 32, 1, 16.1, 20.6, 23.7, 55.5}}) {
+  for (const planned_column& c :
+       {planned_column{{"(2,16,8), 16 x 64", 2, 16, 1, 5.6, 22.3, 24.0, 46.2}, {2, 16, 8, 16, 64}, 14.9},
+        planned_column{{"(4,16,4), 16 x 64", 4, 16, 1, 14.8, 21.3, 22.3, 58.0}, {4, 16, 4, 16, 64}, 13.3},
+        planned_column{{"(4,16,4), 32 x 32", 4, 32, 1, 8.0, 21.7, 22.2, 51.8}, {4, 16, 4, 32, 32}, 13.1},
+        planned_column{{"(8,16,2), 32 x 32", 8, 32, 1, 16.5, 22.2, 23.4, 54.8}, {8, 16, 2, 32, 32}, 15.0},
+        planned_column{{"(8,8,4), 32 x 32", 8, 32, 1, 16.1, 20.6, 23.7, 55.5}, {8, 8, 4, 32, 32}, 11.5}}) {
     const double bubbles = (c.stages - 1) / (c.rounds * c.microbatches + c.stages - 1);
     r.row(c.name, "bubbles, %", 100 * bubbles, c.bubbles);
     r.row(c.name, "recompute, %", 25 * (1 - bubbles), c.recompute);
     r.row(c.name, "useful time, s", flops / tpu_v3, c.seconds * c.utilisation / 100 * (1 - (c.bubbles + c.recompute) / 100));
+    r.row(c.name, "peak memory, GB", static_cast<double>(bytes_in_place(pipelined_step(c.model))) * 1e-9, c.gigabytes);
   }
   r.note(
-      "Not had: peak memory and step time, which are those of schedules. The columns' order is not in the text of the paper that "
-      "we have; "
+      "Memory is more by what the plan holds of a device's weights beside them: as the loop over layers reads them, sums of "
+      "their gradients in the loop over layers and in that over microbatches, and these as the update reads them; (8,8,4) has "
+      "half the weights on a device. Not had: step time, of which these copies are a part. The columns' order is not in the text "
+      "of the "
+      "paper that we have; "
       "it follows from the useful time, which is the same in all of them.");
   r.table("GSPMD Table 5", "Pipelines of Conformers: a model alone, bubbles by the same formula; nothing is planned.");
   for (const column& c : {column{"6.47B, GPipe, 64 x 1", 8, 64, 1, 9.6, 0, 0, 0},
@@ -224,7 +236,9 @@ inline void print_tables_4_and_5(report& r) {
                           {"12.95B, GPipe, 32 x 1", 16, 32, 1, 31.0, 0, 0, 0},
                           {"12.95B, circular, 32 x 1", 16, 32, 4, 10.0, 0, 0, 0}})
     r.row(c.name, "bubbles, %", 100 * (c.stages - 1) / (c.rounds * c.microbatches + c.stages - 1), c.bubbles);
-  r.note("Not had: parameters, memory and times. The paper gives M, H and N of the layers, and not what is in them.");
+  r.note(
+      "Not had: parameters, memory and times. The paper gives M, H and N of the layers, and neither what is in them nor the "
+      "length of a sequence, by which activations are counted.");
 }
 
 inline void print_sparse(report& r) {

@@ -60,6 +60,13 @@ struct carrying_step {
   constexpr auto operator()(const A&... arguments) const {
     static_assert(Count <= sizeof...(A), "gspmd: carried: the function has fewer arguments than are carried");
     auto result = step(arguments...);
+    if constexpr (Count <= sizeof...(A)) mark(result, arguments...);
+    return result;
+  }
+
+ private:
+  template <class Result, class... A>
+  static constexpr void mark(Result& result, const A&... arguments) {
     std::tuple given{arguments...};
     std::vector<value*> before;
     [&]<std::size_t... K>(std::index_sequence<K...>) {
@@ -73,7 +80,6 @@ struct carrying_step {
           {}, "carried", mistake::other,
           text() << static_cast<std::int64_t>(before.size()) << " tensors are carried and the function returns "
                  << static_cast<std::int64_t>(next.size()) << "; return the next values of all of them first, in their order");
-    return result;
   }
 };
 
@@ -86,7 +92,7 @@ struct carrying_step {
 ///     constexpr auto step = [](value u, value f) { return next_value(u, 0.25 * (u + f)); };
 ///
 /// Communication: what brings the value to the place of the input, where it lies otherwise. Errors: another type or shape than the input's, a
-/// group of another form, a `before` that is no input. In programs whose types say where results lie it is `next`.
+/// group of another form, a `before` that is no input, two next values of one input. In programs whose types say where results lie it is `next`.
 template <class Tree, class Next>
 constexpr auto next_value(const Tree& before, Next next, location at = location::current()) {
   if constexpr (detail::is_group_like<Tree, Next>()) {

@@ -21,7 +21,7 @@ namespace gspmd {
 /// and the manual mode, this is f(fields...).
 ///
 /// Communication: where a dim is split, margins as for shifts (`stencil`), and of what is padded or cut at most as many
-/// indices as the extents differ by, times the part's number.
+/// indices as the extents differ by, times the part's number. Errors: nothing of it is staggered, extents of no dim differ so.
 template <class F, class... Fields>
 constexpr auto staggered(F f, const Fields&... fields) {
   static_assert(

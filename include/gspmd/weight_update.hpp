@@ -14,8 +14,23 @@
 namespace gspmd {
 namespace detail {
 
+/// By node: whether an output is computed from it.
+constexpr vec<std::uint8_t> read_by_outputs(const graph& g, span<const int> outputs) {
+  vec<std::uint8_t> is_read(g.nodes.size(), 0);
+  vec<int> open;
+  const auto add = [&](int i) {
+    if (is_read[i] == 0) is_read[i] = 1, open.push_back(i);
+  };
+  for (const int o : outputs) add(o);
+  while (!open.empty()) {
+    const int i = open.back();
+    open.pop_back();
+    for (const int o : g.nodes[static_cast<std::size_t>(i)].operands) add(o);
+  }
+  return is_read;
+}
 /// Asks for the updates of all that is carried to be split over these axes, where it pays.
-constexpr void ask_weight_updates(graph& g, const std::string_view* axes, std::size_t count) {
+constexpr void ask_weight_updates(graph& g, const std::string_view* axes, std::size_t count, span<const int> outputs) {
   axis_mask mask = 0;
   const auto fail = [&](mistake broken, const text& what) { g.fail({}, "shard_weight_update", broken, what); };
   if (g.find_types != nullptr || g.type_local != nullptr)
@@ -27,16 +42,20 @@ constexpr void ask_weight_updates(graph& g, const std::string_view* axes, std::s
                                              << axes[k] << "` is not an axis of the mesh; its axes are " << names_text(*g.mesh));
     mask |= found;
   }
+  if (mask == 0) return fail(mistake::other, text("name the axes over which the same is updated, \"data\" say"));
   bool any = false;
-  for (node& n : g.nodes) {
+  const vec<std::uint8_t> is_read = read_by_outputs(g, outputs);
+  for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
+    node& n = g.nodes[static_cast<std::size_t>(i)];
     if (!next_value_mark::is_on(n)) continue;
     auto mark = next_value_mark::of(n);
     mark.axes = mask;
     mark.keep(n);
-    any = true;
+    any = any || is_read[i] != 0 || n.region >= 0;
   }
   if (!any)
-    fail(mistake::other, text("no value is the next one of an input; write next_value(w, new_w), or update by an optimizer"));
+    fail(mistake::other,
+         text("no output is the next value of an input; return next_value(w, new_w), or what an optimizer's update gives"));
 }
 
 template <class F, dim_spec... Axes>
@@ -50,7 +69,11 @@ struct updating_by_parts {
     auto given = std::tuple{arguments...};
     for_each_leaf(given, [&](value& v) { g = v.graph() != nullptr ? v.graph() : g; });
     constexpr std::string_view axes[] = {Axes.view()...};
-    if (g != nullptr && !g->failed()) ask_weight_updates(*g, axes, sizeof...(Axes));
+    vec<int> outputs;
+    for_each_leaf(result, [&](value& v) {
+      if (v.is_valid() && v.graph() == g) outputs.push_back(v.id());
+    });
+    if (g != nullptr && !g->failed()) ask_weight_updates(*g, axes, sizeof...(Axes), outputs);
     return result;
   }
 };
@@ -65,10 +88,12 @@ inline std::string words_of_update(const graph& g, const node& n, const next_val
   const auto times = [&] {
     return " saves " + microseconds(mark.saved) + " of the update, and sends " + microseconds(mark.sent_longer) + " longer";
   };
-  const node& next = g.nodes[static_cast<std::size_t>(n.operands[0])];
+  const node* next = &g.nodes[static_cast<std::size_t>(n.operands[0])];
+  while (!next->annotated && is_view(*next)) next = &g.nodes[static_cast<std::size_t>(next->operands[0])];
   switch (mark.outcome) {
     case update_outcome::split:
-      return "updated as " + str(sharding_text(*g.mesh, next.annotation.layout, n.shape.count)) + " and gathered, " +
+      return "updated as " + str(sharding_text(*g.mesh, next->annotation.layout, next->shape.count)) +
+             (next->shape == n.shape ? "" : " of its elements as " + str(shape_text(next->shape))) + " and gathered, " +
              std::to_string(states) + (states == 1 ? " state stays" : " states stay") + " split; that" + times();
     case update_outcome::split_before: return "split over the axes before";
     case update_outcome::kept_by_user: return "updated whole, as keep_update_whole says";
@@ -110,14 +135,15 @@ inline std::string explain_weight_updates(const graph& g) {
 ///
 /// Of the inputs whose next values are marked (next_value; optimizers do it) those are looked at that are updated by a reduction over the axes,
 /// as completion places the program without this. A weight is read before that reduction too; its moments are read by its update only. Both are cut along the dim that
-/// leaves the smallest parts (4.1 of the paper): moments lie so before and after the step, the weight lies as before.
+/// leaves the smallest parts (4.1 of the paper): moments lie so before and after the step, the weight lies as before. Moments of other shapes
+/// are cut where the operators of the update pass the cut on; those that are sums over the dim that is cut, along one of their own.
 ///
 /// Communication: of a weight of D bytes over N devices a reduce_scatter and an all_gather of (N-1)/N D bytes each, which are those of the
 /// all_reduce; a norm of it adds a number. Memory: V bytes of moments become V/N (4.2). A weight stays as it is if the time that the update
 /// saves, by the bytes it reads and writes, is less than what two collectives take longer than one on the network of the mesh (3.2), if
 /// no dim of it can be cut, or if its user says so (keep_update_whole); explain_weight_updates says which.
 ///
-/// Errors: an axis that is not there; nothing carried; nothing carried that is updated by a reduction over the axes; a program that writes
+/// Errors: an axis that is not there, or none; nothing carried that is an output; nothing carried that is updated by a reduction over the axes; a program that writes
 /// itself what is sent.
 template <dim_spec... Axes, class F>
 constexpr auto shard_weight_update(F step) {
@@ -131,7 +157,7 @@ template <class Builder>
   requires requires(Builder& b) { b.graph(); }
 void shard_weight_update(Builder& builder, const std::vector<std::string>& axes) {
   const std::vector<std::string_view> names(axes.begin(), axes.end());
-  if (!builder.graph().failed()) detail::ask_weight_updates(builder.graph(), names.data(), names.size());
+  if (detail::graph& g = builder.graph(); !g.failed()) detail::ask_weight_updates(g, names.data(), names.size(), g.outputs);
 }
 
 /// The same inputs, whose updates shard_weight_update leaves as they are, with the moments that they read.

@@ -16,6 +16,8 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/on_network.hpp>
 #include <gspmd/optimizer.hpp>
+#include <gspmd/optimizer/master_weights.hpp>
+#include <gspmd/optimizer/reformatted.hpp>
 #include <gspmd/weight_update.hpp>
 
 #include "support/error_of.hpp"
@@ -46,6 +48,16 @@ value loss_of(const block<value>& w, value x) {
   const value scores = einsum("bqd,bkd->bqk", einsum("bsd,de->bse", x, w.q), einsum("bsd,de->bse", x, w.k));
   const value read = x + einsum("bqk,bkd->bqd", softmax(scores, 2), einsum("bsd,de->bse", x, w.v));
   const value y = read + einsum("bsf,fd->bsd", tanh(einsum("bsd,df->bsf", read, w.up)), w.down);
+  return mean(y * y);
+}
+
+/// A convolution of 3 x 3 that sees one place, and biases of the rows of a matrix.
+template <class T>
+struct conv {
+  BOOST_HANA_DEFINE_STRUCT(conv, (T, kernel), (T, bias), (T, out));
+};
+value loss_of(const conv<value>& w, value x) {
+  const value y = einsum("bo,oc->bc", tanh(einsum("bhwi,hwio->bo", x, w.kernel) + w.bias), w.out);
   return mean(y * y);
 }
 
@@ -333,6 +345,203 @@ TEST_CASE("updates by parts: gradients that a loop adds up, updates in a loop, m
   CHECK(contains(said, "input 2 f64[12,8]: whole: no weight's update reads it element by element\n"));
 }
 
+TEST_CASE("updates by parts: moments of other shapes than their weights stay in parts, and are gathered nowhere") {
+  const dynamic::mesh four({{"data", 4}});
+  const model m{64, 128, 1024};
+  const auto batch = dynamic::in<double>({m.examples, m.inner}, {"data", ""});
+  const auto parts = step_of(four, optimizer::adafactor{}, m.of_mlp(), batch, way::by_parts);
+  // Means of squares over rows of w1, squares of b1, means over rows of w2; then those over columns, the dim that is cut.
+  const char* const places[] = {"[data]", "[data]", "[data]", "[data]", "[]", "[_]"};
+  for (std::size_t k = 0; k < 6; ++k) CHECK(parts.input(3 + k).text() == places[k]);
+  // Sums over the columns of w1 are scattered and gathered as gradients are; those of w2 are three.
+  const std::int64_t sent_in_parts = 8 * (64 * 128 + 128 + 128 * 3 + 128) * 3 / 4;
+  CHECK(parts.traffic().in(collective_kind::reduce_scatter).bytes == sent_in_parts);
+  CHECK(parts.traffic().in(collective_kind::all_gather).bytes == sent_in_parts);
+  // Of each weight the norms of itself and its step and the mean of its means over rows; and the loss.
+  CHECK(parts.traffic().in(collective_kind::all_reduce).bytes <= 8 * 2 * 3 * (3 + 3 * 3 + 1) / 4);
+
+  std::string said;
+  std::vector<collective> sent;
+  const auto loss = [](value w, value x) {
+    const value y = tanh(einsum("bi,io->bo", x, w));
+    return mean(y * y);
+  };
+  // A moment that is the weight's transposed, one of all its elements in a row, and one of two dims of three.
+  const auto changed = [&](std::vector<std::int64_t> shape, auto to_moment, auto to_weight) {
+    const auto build = [&](auto& b) {
+      const value w = b.input(dynamic::in<double>({12, 8}, {"", ""}));
+      const value s = b.input(dynamic::in<double>(shape, splits(shape.size())));
+      const value next = 0.9 * s + 0.1 * to_moment(grad(loss(w, b.input(dynamic::in<double>({64, 12}, {"data", ""}))), w));
+      b.output(next_value(w, w - to_weight(next)));
+      b.output(next_value(s, next));
+    };
+    CHECK(difference_of(build, said, sent) < 1e-14);
+    CHECK(contains(said, "input 0 f64[12,8]: updated as [data, _] and gathered, 1 state stays split"));
+    CHECK(std::none_of(sent.begin(), sent.end(), [](const collective& c) { return c.kind == collective_kind::all_to_all; }));
+    CHECK(std::count_if(sent.begin(), sent.end(), [](const collective& c) { return c.kind == collective_kind::all_gather; }) ==
+          1);
+  };
+  const auto turned = [](value x) { return transpose(x, {1, 0}); };
+  changed({8, 12}, turned, turned);
+  changed(
+      {96}, [](value x) { return reshape(x, {96}); },
+      [](value x) {
+        return reshape(x, {12, 8});
+      });
+  changed(
+      {4, 3, 8},
+      [](value x) {
+        return reshape(x, {4, 3, 8});
+      },
+      [](value x) {
+        return reshape(x, {12, 8});
+      });
+  changed(
+      {12}, [](value x) { return mean(x * x, 1); },
+      [](value x) {
+        return broadcast_in_dim(x, {12, 8}, {0});
+      });
+}
+
+TEST_CASE(
+    "updates by parts: Adafactor on weights of three dims, of single rows, under other axes, on more devices than elements") {
+  const auto of_shapes = [](const dynamic::mesh& m, std::vector<shape> shapes, splits along, bool is_asked) {
+    dynamic::builder b(m);
+    const optimizer::adafactor opt{.rate = 0.1};
+    std::vector<value> w;
+    for (const auto& s : shapes)
+      w.push_back(b.input(dynamic::in<double>(s, s.size() == along.size() ? along : splits(s.size()))));
+    const auto state = optimizer::state_inputs(b, opt, w);
+    value loss;
+    for (const auto& s : w) {
+      shape all{24};
+      for (int d = 0; d < s.rank(); ++d) all.push_back(s.shape()[d]);
+      splits by_data(all.size());
+      by_data[0] = "data";
+      const value x = b.input(dynamic::in<double>(all, by_data));
+      shape dims;
+      for (int d = 0; d < s.rank(); ++d) dims.push_back(d + 1);
+      const value y = tanh(x * broadcast_in_dim(s, all, dims));
+      loss = loss.is_valid() ? loss + sum(y * y) : sum(y * y);
+    }
+    dynamic::outputs(b, opt.update(w, grad(loss, w), state));
+    if (is_asked) shard_weight_update(b, {"data"});
+    return b.compile();
+  };
+  const auto check = [&](const dynamic::mesh& m, const std::vector<shape>& shapes, const splits& along) {
+    const auto alone = of_shapes(m.with_one_device(), shapes, along, false), parts = of_shapes(m, shapes, along, true);
+    std::vector<std::vector<double>> held;
+    std::vector<std::vector<std::int32_t>> counts;
+    std::vector<const void*> in;
+    for (std::size_t k = 0; k < parts.input_count(); ++k) {
+      std::size_t elems = 1;
+      for (const auto e : parts.input(k).global_shape()) elems *= static_cast<std::size_t>(e);
+      held.emplace_back(elems);
+      counts.emplace_back(elems, 3);
+      const bool is_state = k >= shapes.size() && k < parts.output_count();
+      for (std::size_t i = 0; i < elems; ++i)
+        held[k][i] =
+            is_state ? 0.125 + static_cast<double>(i % 3) : static_cast<double>(static_cast<int>((7 * i + 3 * k) % 13) - 6) / 16;
+    }
+    for (std::size_t k = 0; k < held.size(); ++k)
+      in.push_back(parts.input(k).type() == dtype::f64 ? static_cast<const void*>(held[k].data()) : counts[k].data());
+    const auto wanted = alone.run_pointers(simulated{}, in), found = parts.run_pointers(simulated{}, in);
+    for (std::size_t k = 0; k < wanted.size(); ++k) {
+      REQUIRE(wanted[k].bytes.size() == found[k].bytes.size());
+      if (wanted[k].type != dtype::f64) continue;
+      for (std::size_t i = 0; i < wanted[k].bytes.size() / sizeof(double); ++i)
+        CHECK(std::abs(wanted[k].data<double>()[i] - found[k].data<double>()[i]) < 1e-12);
+    }
+    return parts;
+  };
+  const auto deep = check(dynamic::mesh({{"data", 4}}), {{6, 5, 3}, {1, 9}, {9, 1}, {2, 2}}, {});
+  CHECK(deep.input(4).text() == "[data, _]");  // rows of [6,5,3], which is cut to 2 x 5 x 3
+  CHECK(check(dynamic::mesh({{"data", 8}}), {{3, 2}, {3, 2, 5}}, {}).input_count() == 9);
+  const auto crossed = check(dynamic::mesh({{"model", 2}, {"data", 2}}), {{6, 10}, {4, 3}}, {"", "model"});
+  CHECK(crossed.input(2).text() == "[data]");
+}
+
+namespace {
+
+constexpr detail::extents least_padded(const detail::extents& of, std::int64_t devices, detail::dim_mask apart = 0) {
+  return detail::least_padding(of, devices, apart).shape_of(of);
+}
+using detail::extents;
+// The example of 4.1 of the paper, whose [9,256,256] is padded to ten; where no dim is a plane of tiles, as here, more dims may be combined.
+static_assert(least_padded({3, 3, 256, 256}, 10) == extents{3, 196608});
+static_assert(least_padded({3, 3, 256, 256}, 10, 0b1100) == extents{3, 3, 256, 256});  // 26 of 256: [9,256,256] is no better
+static_assert(least_padded({3, 3, 256, 256}, 64) == extents{3, 3, 256, 256});          // even already
+static_assert(least_padded({3, 3, 2, 2}, 8, 0b1100) == extents{9, 2, 2});
+static_assert(least_padded({3, 3, 5, 7}, 8) == extents{315} && least_padded({3, 3, 5, 7}, 9, 0b1100) == extents{9, 5, 7} &&
+              least_padded({3, 3, 5, 7}, 8, 0b0101) == extents{3, 3, 5, 7});
+static_assert(least_padded({1, 1}, 4) == extents{1, 1} && least_padded({2, 1, 3}, 6) == extents{6} &&
+              least_padded({}, 4) == extents{});
+static_assert(least_padded({0, 3}, 4) == extents{0, 3} && least_padded({3, 5}, 1) == extents{3, 5});
+
+conv<dynamic::input> conv_inputs(const std::string& axis = "") {
+  return {dynamic::in<double>({3, 3, 5, 7}, {"", "", "", axis}), dynamic::in<double>({7}, {axis}),
+          dynamic::in<double>({7, 3}, {axis, ""})};
+}
+const dynamic::input places_of_conv = dynamic::in<double>({24, 3, 3, 5}, {"data", "", "", ""});
+
+/// By parts and reformatted, the parameters and the state are those of one device and of the optimizer itself.
+template <std::int64_t Devices, class Optimizer>
+dynamic::program check_reformatted(const Optimizer& opt, const dynamic::mesh& m, const std::string& axis = "") {
+  const optimizer::reformatted<Optimizer, Devices> even{opt};
+  const auto expected = train(step_of(m.with_one_device(), opt, conv_inputs(axis), places_of_conv, way::plain), simulated{}, 3);
+  for (const way how : {way::plain, way::by_parts}) {
+    const auto step = step_of(m, even, conv_inputs(axis), places_of_conv, how);
+    CHECK(difference(train(step, simulated{}, 3), expected) < 1e-12);
+    CHECK(difference(train(step, threads{}, 3), expected) < 1e-12);
+  }
+  return step_of(m, even, conv_inputs(axis), places_of_conv, way::by_parts);
+}
+
+}  // namespace
+
+TEST_CASE("updates by parts: parameters in shapes that devices cut with least padding") {
+  const dynamic::mesh eight({{"data", 8}});
+  const optimizer::adamw decaying{.rate = 0.05, .weight_decay = 0.1, .decays = optimizer::matrices};
+  const auto step = check_reformatted<8>(decaying, eight);
+  CHECK(step.input(3).global_shape() == shape{315});
+  CHECK(step.input(3).text() == "[data]");
+  CHECK(step.input(5).global_shape() == shape{7, 3});  // 1 x 3 is a part, and 3 of 21 are one too
+  const std::int64_t sent = 7 * 8 * (40 + 1 + 3);      // a part of each for 7 others
+  CHECK(step.traffic().in(collective_kind::reduce_scatter).bytes == sent);
+  CHECK(step.traffic().in(collective_kind::all_gather).bytes == sent);
+  const auto plain = step_of(eight, decaying, conv_inputs(), places_of_conv, way::by_parts);
+  CHECK(plain.traffic().in(collective_kind::reduce_scatter).bytes == 7 * 8 * (45 + 1 + 3));
+  for (std::size_t k = 0; k + 1 < step.output_count(); ++k) CHECK(step.output(k).sharding() == step.input(k).sharding());
+
+  check_reformatted<8>(optimizer::lamb{.rate = 0.05}, eight);
+  check_reformatted<8>(optimizer::momentum{.rate = 0.05}, dynamic::mesh({{"data", 3}}));  // for other devices than there are
+  const auto factored = check_reformatted<8>(optimizer::adafactor{}, eight);
+  CHECK(factored.input(3).global_shape() == shape{3, 3, 5});  // [9,5,7] has no smaller parts than 3 x 3 x 5 x 1
+  const auto few = check_reformatted<9>(optimizer::adafactor{}, dynamic::mesh({{"data", 9}}));
+  CHECK(few.input(3).global_shape() == shape{9, 5});
+  CHECK(few.input(3).text() == "[data, _]");
+  // Dims that the user split are not combined.
+  const auto crossed = check_reformatted<4>(optimizer::adam{.rate = 0.05}, dynamic::mesh({{"model", 2}, {"data", 4}}), "model");
+  CHECK(crossed.input(3).global_shape() == shape{3, 15, 7});
+  CHECK(crossed.input(3).text() == "[_, _, model,data]");  // 45 of 315 elements, and 48 where the second dim is cut
+  // The floats that stand for parameters have those shapes too.
+  check_reformatted<8>(optimizer::with_master_weights<optimizer::adamw>{decaying}, eight);
+}
+
+TEST_CASE("updates by parts: what is said of a weight that is cut in another shape") {
+  dynamic::builder b(dynamic::mesh({{"data", 8}}));
+  const optimizer::reformatted<optimizer::with_master_weights<optimizer::adam>, 8> mixed{};
+  const value w = b.input(dynamic::in<bf16>({3, 3, 5, 7}, splits(4)));
+  const auto state = optimizer::state_inputs(b, mixed, w);
+  const value x = b.input(dynamic::in<bf16>({24, 3, 3, 5}, {"data", "", "", ""}));
+  const value y = tanh(einsum("bhwi,hwio->bo", x, w));
+  dynamic::outputs(b, mixed.update(w, grad(mean(y * y), w), state));
+  shard_weight_update(b, {"data"});
+  const auto said = explain_weight_updates(b);
+  INFO(said);
+  CHECK(contains(said, "input 0 bf16[3,3,5,7]: updated as [data] of its elements as [315] and gathered, 3 states stay split"));
+}
+
 TEST_CASE("the next value of an input lies where completion puts the input") {
   const auto build = [](bool is_marked) {
     dynamic::builder b(dynamic::mesh({{"x", 2}}));
@@ -396,11 +605,19 @@ TEST_CASE("next values and updates by parts that are none are refused") {
   };
   CHECK(asked({"data", ""}, true, "data") == "no error");
   CHECK(contains(asked({"data", ""}, true, "dat"), "shard_weight_update: `dat` is not an axis of the mesh; its axes are data"));
-  CHECK(contains(asked({"data", ""}, false, "data"),
-                 "shard_weight_update: no value is the next one of an input; write next_value"));
   CHECK(contains(
-      asked({"", ""}, true, "data"),
-      "shard_weight_update: nothing that is carried is a weight whose update reads a reduction over data; split the examples"));
+      asked({"data", ""}, false, "data"),
+      "shard_weight_update: no output is the next value of an input; return next_value(w, new_w), or what an optimizer"));
+  CHECK(contains(mistake_of([&](auto& b) {
+                   const value w = in(b, {6}, {""}), x = in(b, {8, 6}, {"data", ""});
+                   static_cast<void>(next_value(w, w - grad(sum(tanh(x * w)), w)));  // computed, and given to nobody
+                   b.output(sum(x));
+                   shard_weight_update(b, {"data"});
+                 }),
+                 "shard_weight_update: no output is the next value of an input"));
+  CHECK(contains(asked({"", ""}, true, "data"),
+                 "shard_weight_update: nothing that is carried is a weight whose update reads a reduction over data; split "
+                 "the examples"));
   CHECK(contains(mistake_of([&](auto& b) {
                    const value w = in(b, {6}, {"data"});
                    b.output(next_value(w, w * 0.5));

@@ -10,6 +10,7 @@
 
 #include <gspmd/gspmd.hpp>
 #include <gspmd/optimizer.hpp>
+#include <gspmd/optimizer/reformatted.hpp>
 #include <gspmd/weight_update.hpp>
 
 namespace {
@@ -32,17 +33,44 @@ using batch = in<double, dims<64, 12>, split<"data", _>>;
 using step = compile<shard_weight_update<"data">(train), four, weights, state_in, batch>;
 using alone = compile<train, mesh<axis<"data", 1>>, weights, state_in, batch>;
 
-template <std::size_t... K>
-constexpr bool keeps_places(std::index_sequence<K...>) {
-  return ((step::output_shard<K>::layout == step::input_shard<K>::layout && step::may_overwrite<K, K>)&&...);
+template <class Step, std::size_t... K>
+constexpr bool keeps_places_of(std::index_sequence<K...>) {
+  return ((Step::template output_shard<K>::layout == Step::template input_shard<K>::layout &&
+           Step::template may_overwrite<K, K>)&&...);
 }
 // A part of the biases is 3 of 9, and one device has none; w2 is cut along its dim 1, of 4.
 constexpr std::int64_t part_bytes = 8 * (3 * 9 + 3 + 9 * 1);
 static_assert(step::traffic.in(collective_kind::reduce_scatter).bytes == 3 * part_bytes);
 static_assert(step::traffic.in(collective_kind::all_gather).bytes == 3 * part_bytes);
 static_assert(step::traffic.bytes == 6 * part_bytes);
-static_assert(keeps_places(std::make_index_sequence<10>{}));
+static_assert(keeps_places_of<step>(std::make_index_sequence<10>{}));
 static_assert(step::input_shard<3>::local_extents == detail::extents{3, 9});
+
+// Adafactor's means: over the rows of a weight of 12 x 8 that is cut to 3 x 8, and over its columns, sums of the devices' parts.
+constexpr auto factored = [](auto w, auto state, value x) {
+  const value y = tanh(einsum<"bi,io->bo">(x, w));
+  return optimizer::adafactor{}.update(w, grad(mean(y * y), w), state);
+};
+using single = in<double, dims<12, 8>>;
+using step_of_factored =
+    compile<shard_weight_update<"data">(factored), four, single, optimizer::state_of<optimizer::adafactor, single>, batch>;
+static_assert(step_of_factored::input_shard<1>::local_extents == detail::extents{3});
+static_assert(step_of_factored::input_shard<2>::local_extents == detail::extents{2});
+static_assert(step_of_factored::traffic.in(collective_kind::all_gather).bytes == 3 * 8 * (3 * 8 + 2));
+static_assert(keeps_places_of<step_of_factored>(std::make_index_sequence<4>{}));
+
+// Moments of 3 x 5 in a row of 15, of which a device has 4, and not 1 x 5.
+using odd = in<double, dims<3, 5>>;
+using even_adam = optimizer::reformatted<optimizer::adam, 4>;
+constexpr auto reformatted = [](auto w, auto state, value x) {
+  const value y = tanh(einsum<"bi,io->bo">(x, w));
+  return even_adam{}.update(w, grad(mean(y * y), w), state);
+};
+using step_of_reformatted = compile<shard_weight_update<"data">(reformatted), four, odd, optimizer::state_of<even_adam, odd>,
+                                    in<double, dims<64, 3>, split<"data", _>>>;
+static_assert(step_of_reformatted::input_shard<1>::local_extents == detail::extents{4});
+static_assert(step_of_reformatted::traffic.in(collective_kind::reduce_scatter).bytes == 3 * 8 * 4);
+static_assert(step_of_reformatted::traffic.in(collective_kind::all_gather).bytes == 3 * 8 * 4);
 
 mlp<array<double>> first_weights() {
   mlp<array<double>> w{array<double>({12, 9}), array<double>({9}), array<double>({9, 4})};

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string_view>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "gspmd/optimizer/update.hpp"
 
@@ -49,6 +47,10 @@ namespace optimizer {
 /// the bytes of floats (Xu et al. 2020, 4.2). Errors: those of the optimizer.
 template <class Optimizer>
 struct with_master_weights {
+  static_assert(
+      !requires { Optimizer::reformatted_for; },
+      "gspmd: with_master_weights: the floats lie as the parameters do; write reformatted<with_master_weights<...>, N>, so "
+      "that they have the shapes of the moments");
   Optimizer of{};
 
   template <class Params>
@@ -62,11 +64,9 @@ struct with_master_weights {
     updated<Params, State> next{params, state};
     using wanted = decltype(init(params, at));
     if constexpr (gspmd::detail::is_update<Params, Grads, State, wanted>()) {
-      std::vector<std::string_view> names;  // the floats have none of their own
-      for (const value* const p : gspmd::detail::leaves_in(next.params))
-        names.push_back(p->is_valid() ? std::string_view(p->node().at.name()) : std::string_view());
+      const auto asked = gspmd::detail::parameters_of(next.params);  // the floats have no names of their own
       Optimizer named = of;
-      if constexpr (requires { named.decays.names; }) named.decays.names = &names;
+      gspmd::detail::ask_about(named, asked);
       const auto moved = named.update(state.master, gspmd::detail::as_wide_floats<false>(grads, at), state.state, given_rate, at);
       next.state.master = moved.params;
       next.state.state = moved.state;

@@ -41,15 +41,15 @@ struct parameter {
 struct decay_mask {
   using function = bool (*)(const parameter&);
   function decays = nullptr;
-  /// The names of the parameters, by their numbers, where others are moved in their stead (with_master_weights).
-  const std::vector<std::string_view>* names = nullptr;
+  /// The parameters, by their numbers, where others are moved in their stead (with_master_weights, reformatted).
+  const std::vector<parameter>* stood_for = nullptr;
 
   constexpr decay_mask() = default;
   template <std::convertible_to<function> F>
   constexpr decay_mask(F f) : decays(f) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] constexpr bool operator()(parameter p) const {
-    if (names != nullptr && p.number < names->size()) p.name = (*names)[p.number];
+    if (stood_for != nullptr && p.number < stood_for->size()) p = (*stood_for)[p.number];
     return decays == nullptr || decays(p);
   }
 };
@@ -72,6 +72,24 @@ constexpr graph* graph_in(Tree tree) {
   graph* g = nullptr;
   for_each_leaf(tree, [&](const value& v) { g = v.graph() != nullptr ? v.graph() : g; });
   return g;
+}
+
+/// The parameters as an optimizer asks about them.
+template <class Tree>
+constexpr std::vector<optimizer::parameter> parameters_of(Tree tree) {
+  std::vector<optimizer::parameter> all;
+  for (const value* const p : leaves_in(tree))
+    all.push_back({all.size(), p->is_valid() ? std::string_view(p->node().at.name()) : std::string_view(), p->rank()});
+  return all;
+}
+/// Lets the mask of an optimizer, or of the one that it moves others by, be asked about these; one that stands outside was told before.
+template <class Optimizer>
+constexpr void ask_about(Optimizer& o, const std::vector<optimizer::parameter>& parameters) {
+  if constexpr (requires { o.decays.stood_for; }) {
+    if (o.decays.stood_for == nullptr) o.decays.stood_for = &parameters;
+  } else if constexpr (requires { o.of; }) {
+    ask_about(o.of, parameters);
+  }
 }
 
 /// `next` where `before` lies, if the user said where.

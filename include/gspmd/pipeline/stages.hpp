@@ -83,9 +83,9 @@ struct stages_on {
   }
   constexpr void check_dim(const value& x, int dim, std::int64_t extent, const char* what, const char* counted) const {
     if (x.graph()->failed() || (x.rank() > dim && x.shape()[dim] == extent)) return;
-    x.graph()->fail(
-        at, op, mistake::extent,
-        text(what) << " is " << shape_text(x.shape()) << ", and dim " << dim << " counts the " << extent << ' ' << counted);
+    x.graph()->fail(at, op, mistake::extent,
+                    text(what) << " is " << shape_text(x.shape()) << ", and dim " << dim << " counts the " << extent << ' '
+                               << counted << " of the schedule; give as many, or another schedule");
   }
   template <class Weights, class Data>
   constexpr bool fits(graph& g, const Weights& weights, const Data& xs) const {

@@ -32,6 +32,14 @@ class field_aligner {
     return true;
   }
   [[nodiscard]] constexpr graph& result() { return out_; }
+  /// Whether dims that belong together have extents that differ by a few elements, whatever aligning them would gain.
+  [[nodiscard]] constexpr bool is_staggered() const {
+    for (int s = 0; s < static_cast<int>(extent_.size()); ++s) {
+      const auto apart = extent_[s] - least_[extents_.root(s)];
+      if (apart > 0 && apart <= most_apart) return true;
+    }
+    return false;
+  }
 
  private:
   /// How a value is made, as far as its dims may get other extents.
@@ -453,6 +461,11 @@ constexpr void align_fields(graph& g, bool) {
   if (g.find_types != nullptr || g.type_local != nullptr) return;
   field_aligner aligner(g);
   if (aligner.run()) g = std::move(aligner.result());
+  else if (!aligner.is_staggered())
+    g.fail(
+        {}, "staggered", mistake::extent,
+        "elementwise operators read no slice, padding or concatenation here that is 1 to 8 elements longer or shorter than what "
+        "it is made of, so no field is staggered; call the function itself");
 }
 
 }  // namespace gspmd::detail

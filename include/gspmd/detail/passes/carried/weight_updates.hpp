@@ -17,14 +17,22 @@ namespace gspmd::detail {
 ///   1. Which values all devices along the axes hold alike, and which of these read a reduction over the axes (3.1 of the paper): completion
 ///      has found how values lie, and the rules of operators say what is reduced.
 ///   2. A weight is carried, updated by such a value, and read on the way to the reduction. What else is carried and read by its update only
-///      stays split from step to step: moments. They are one group.
+///      stays split from step to step: moments. They are one group. A moment of another shape, a mean of squares over rows say, is split
+///      where the rules of the operators between it and the new weight pass the cut on to it. One over the dim that is cut is a sum of the
+///      devices' parts: it is split along a dim of its own, and scattered and gathered in the place of reduced, which sends as many bytes.
 ///   3. The dim that is cut: where parts are smallest with their padding, the first of several (4.1).
 ///   4. Whether it pays (3.2): the time of the update, by what it reads and writes, that a device saves, against what reduce_scatter and
 ///      all_gather take longer than all_reduce, on the network of the mesh; or than to gather the examples, where there are few of them.
 class weight_updates {
  public:
   constexpr weight_updates(graph& g, const vec<sharding>& layouts)
-      : graph_(g), mesh_(g.mesh->shape), net_(g.mesh->request.network), layouts_(layouts), visited_(g.nodes.size(), -1) {
+      : graph_(g),
+        mesh_(g.mesh->shape),
+        net_(g.mesh->request.network),
+        layouts_(layouts),
+        visited_(g.nodes.size(), -1),
+        cut_dim_(g.nodes.size(), -1),
+        seen_for_(g.nodes.size(), -1) {
     for (std::size_t i = 0; i < g.nodes.size(); ++i) {
       if (!next_value_mark::is_on(g.nodes[i])) continue;
       axes_ |= next_value_mark::of(g.nodes[i]).axes;
@@ -43,6 +51,7 @@ class weight_updates {
  private:
   struct group {
     vec<int> states;              // marks
+    bool is_any_unlike = false;   // of another shape than the weight
     std::int64_t operations = 0;  // on each element
     std::int64_t bytes = 0;       // of each element, that are read and written
     std::int64_t gather = 0;      // picoseconds to gather what is reduced to the gradient
@@ -95,26 +104,44 @@ class weight_updates {
   /// Decides for the update of a weight, with the states that it reads; false: it is none.
   constexpr bool look_at_weight(int k) {
     const int m = marks_[k];
-    const int input = before(m), next = at(m).operands[0];
+    const int input = before(m), next = updated_value(at(m).operands[0]);
     auto mark = next_value_mark::of(at(m));
     if (mark.outcome != update_outcome::not_asked || is_used_[input] == 0 || is_split(input)) return false;
     if (is_reduced_[next] == 0 || is_split(next)) return false;
-    const group with = group_of(k);
+    const group with = group_of(k, next);
     mark.weight = mark.input;
     decide(mark, with, input, next);
     if (mark.outcome == update_outcome::split) {
       node& n = at(next);
       n.annotated = true;
-      n.annotation = cut(layouts_[input], mark.dim);
-      for (const int s : with.states) split_state(s, mark);
+      n.annotation = cut(layouts_[next], mark.dim);
+      for (int i = at(m).operands[0]; i != next; i = at(i).operands[0])
+        at(i).allow_replication = true;  // a view of the gathered value
+      if (with.is_any_unlike) pass_on_cut(k, next, mark.dim);
+      for (const int s : with.states)
+        if (const int dim = dim_of_state(s, next, mark.dim); dim >= 0) split_state(s, mark, dim);
     }
     mark.keep(at(m));
     return true;
   }
+  /// The value that is cut: the new weight, or the one of which it is a view (optimizer/reformatted.hpp), if that has smaller parts.
+  [[nodiscard]] constexpr int updated_value(int next) const {
+    int best = next;
+    std::int64_t least = part_of(next);
+    for (int i = next; is_view(at(i)) && !at(i).annotated;) {
+      i = at(i).operands[0];
+      if (const auto part = part_of(i); part < least) best = i, least = part;
+    }
+    return best;
+  }
+  [[nodiscard]] constexpr std::int64_t part_of(int i) const {
+    const extents& shape = at(i).shape;
+    return best_cut(shape, layouts_[i], local_elements(mesh_, shape, layouts_[i])).elems;
+  }
   constexpr void decide(next_value_mark& mark, const group& with, int input, int next) const {
-    const extents& shape = at(input).shape;
-    const std::int64_t whole = local_elements(mesh_, shape, layouts_[input]);
-    const way_to_cut best = best_cut(shape, layouts_[input], whole);
+    const extents& shape = at(next).shape;
+    const std::int64_t whole = local_elements(mesh_, shape, layouts_[next]);
+    const way_to_cut best = best_cut(shape, layouts_[next], whole);
     bool is_forbidden = has_whole_update(at(input));
     for (const int s : with.states) is_forbidden = is_forbidden || has_whole_update(at(before(s)));
     mark.dim = best.dim;
@@ -133,15 +160,44 @@ class weight_updates {
       mark.outcome = mark.saved > mark.sent_longer ? update_outcome::split : update_outcome::too_slow;
     }
   }
-  constexpr void split_state(int m, const next_value_mark& weight) {
+  /// Along which dim a state of a weight is split whose updated value is cut along `dim`; -1: along none.
+  [[nodiscard]] constexpr int dim_of_state(int m, int updated, int dim) {
+    const node& state = at(before(m));
+    if (state.shape == at(updated).shape) return dim;
+    if (const int passed = cut_dim_[before(m)]; passed >= 0) return passed;
+    if (elements(state.shape) >= elements(at(updated).shape) || !hangs_on_gradient(m)) return -1;  // no sum
+    const sharding& place = layouts_[before(m)];
+    const std::int64_t whole = local_elements(mesh_, state.shape, place), bytes = bytes_of(state.type);
+    const way_to_cut best = best_cut(state.shape, place, whole);
+    group alone;
+    alone.bytes = 2 * bytes;
+    const bool pays = time_of_update(alone, whole) - time_of_update(alone, best.elems) >
+                      sent_longer(whole * bytes, best.elems * bytes, most_picoseconds);
+    return pays ? best.dim : -1;
+  }
+  /// Whether the next value of mark `m` is computed of a gradient otherwise than by single numbers that are made of it.
+  [[nodiscard]] constexpr bool hangs_on_gradient(int m) {
+    vec<int> open;
+    open.push_back(at(m).operands[0]);
+    while (!open.empty()) {
+      const int i = open.back();
+      open.pop_back();
+      if (seen_for_[i] == m || is_reduced_[i] == 0 || is_split(i) || elements(at(i).shape) <= 1) continue;
+      if (is_source_[i] != 0) return true;
+      seen_for_[i] = m;
+      for (const int o : at(i).operands) open.push_back(o);
+    }
+    return false;
+  }
+  constexpr void split_state(int m, const next_value_mark& weight, int dim) {
     auto mark = next_value_mark::of(at(m));
     mark.outcome = update_outcome::split_state;
     mark.weight = weight.input;
-    mark.dim = weight.dim;
+    mark.dim = dim;
     mark.keep(at(m));
     node& input = at(before(m));
     annotation place = closed_place(input, layouts_[before(m)]);
-    place.layout = cut(place.layout, weight.dim);
+    place.layout = cut(place.layout, dim);
     input.annotated = true;
     input.annotation = place;
   }
@@ -157,19 +213,20 @@ class weight_updates {
 
   /// Lists the operators of the update of a weight: goes back from its new value to the reduction and to inputs, not through single numbers, by
   /// which tensors hang together that are updated apart.
-  [[nodiscard]] constexpr group group_of(int k) {
+  [[nodiscard]] constexpr group group_of(int k, int updated) {
     group found;
-    const node& weight = at(before(marks_[k]));
+    const node& weight = at(updated);
     found.bytes = 3 * bytes_of(weight.type);  // its gradient is read, itself read and written
-    const sharding& place = layouts_[before(marks_[k])];
+    const sharding& place = layouts_[updated];
     vec<int> open;
-    open.push_back(at(marks_[k]).operands[0]);
+    open.push_back(updated);
     while (!open.empty()) {
       const int i = open.back();
       open.pop_back();
       const node& n = at(i);
       if (visited_[i] == k || is_split(i) || elements(n.shape) <= 1) continue;
       visited_[i] = k;
+      cut_dim_[i] = -1;
       const bool is_like = n.shape == weight.shape;
       if (is_source_[i] != 0) {
         found.gather = add_times(found.gather, gather_time_of(n));
@@ -177,15 +234,50 @@ class weight_updates {
       }
       if (is_like && facts_of(n.op).made == origin::shards) ++found.operations;
       for (const int o : n.operands) open.push_back(o);
-      if (facts_of(n.op).made != origin::given || !is_like || is_used_[i] != 0 || !(layouts_[i] == place)) continue;
+      if (facts_of(n.op).made != origin::given || is_used_[i] != 0 || (is_like && !(layouts_[i] == place))) continue;
       for (const int m : marks_)
         if (before(m) == i && is_reduced_[at(m).operands[0]] != 0 &&
             next_value_mark::of(at(m)).outcome == update_outcome::not_asked) {
           found.states.push_back(m);
-          found.bytes += 2 * bytes_of(n.type);
+          if (is_like) found.bytes += 2 * bytes_of(n.type);
+          else found.is_any_unlike = true;
         }
     }
     return found;
+  }
+  /// Follows the cut of the new value of weight number `k` back through its group: of several ways to a value the first one counts.
+  constexpr void pass_on_cut(int k, int next, int dim) {
+    struct cut_value {
+      int node, dim;
+    };
+    vec<cut_value> open;
+    open.push_back({next, dim});
+    while (!open.empty()) {
+      const auto [i, d] = open.back();
+      open.pop_back();
+      if (visited_[i] != k || cut_dim_[i] >= 0) continue;
+      cut_dim_[i] = d;
+      const node& n = at(i);
+      if (is_source_[i] != 0 || is_region_result(n.op) || facts_of(n.op).reads(n) == 0) continue;
+      op_rule rule;
+      rule_of(graph_, n, rule);
+      const auto factors = to_factors(mesh_, rule, rule.result(), cut(layouts_[i], d).splits);
+      for (int o = 0; o < facts_of(n.op).reads(n); ++o)
+        if (const int passed = dim_of_cut(to_dims(mesh_, rule, rule.operand(o), factors)); passed >= 0)
+          open.push_back({n.operands[o], passed});
+    }
+  }
+  /// The dim that all of the axes split; -1: there is none.
+  [[nodiscard]] constexpr int dim_of_cut(const inline_vec<axis_use, max_axes>& splits) const {
+    axis_mask found = 0;
+    int dim = -1;
+    for (const auto& use : splits) {
+      if ((axes_ & axis_bit(use.axis)) == 0) continue;
+      if (dim >= 0 && dim != use.dim) return -1;
+      dim = use.dim;
+      found |= axis_bit(use.axis);
+    }
+    return found == axes_ ? dim : -1;
   }
 
   [[nodiscard]] constexpr sharding cut(sharding s, int dim) const {
@@ -245,6 +337,8 @@ class weight_updates {
   axis_mask axes_ = 0;
   vec<int> marks_;                // nodes
   vec<int> visited_;              // by node: the last group that it was looked at for
+  vec<int> cut_dim_;              // by node of that group: its dim that the cut of the new weight comes to; -1: none
+  vec<int> seen_for_;             // by node: the mark that hangs_on_gradient met it for last
   vec<std::uint8_t> is_source_;   // by node: it reduces over the axes
   vec<std::uint8_t> is_reduced_;  // it is made of such reductions, on all devices alike
   vec<std::uint8_t> is_used_;     // read by what devices hold in parts, or by a reduction: by what is before the update

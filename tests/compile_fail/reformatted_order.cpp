@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: with_master_weights: the floats lie as the parameters do; write reformatted<with_master_weights<...>, N>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/optimizer.hpp>
+#include <gspmd/optimizer/master_weights.hpp>
+#include <gspmd/optimizer/reformatted.hpp>
+
+using namespace gspmd;
+
+#ifdef FIXED
+constexpr optimizer::reformatted<optimizer::with_master_weights<optimizer::adam>, 4> adam{};
+#else
+constexpr optimizer::with_master_weights<optimizer::reformatted<optimizer::adam, 4>> adam{};  // <- here
+#endif
+
+int main() { return 0; }

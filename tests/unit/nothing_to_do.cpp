@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: planner
+// group: dynamic
+// Passes that are asked for in a program that has nothing for them: refused in a sentence where the program cannot have been meant so, and
+// without effect where they promise something that holds anyway.
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/groups.hpp>
+#include <gspmd/dynamic/overlapped.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/memory_limit.hpp>
+#include <gspmd/optimizer.hpp>
+#include <gspmd/overlapped.hpp>
+#include <gspmd/recompute.hpp>
+#include <gspmd/report/memory.hpp>
+#include <gspmd/reproducible.hpp>
+#include <gspmd/staggered.hpp>
+#include <gspmd/weight_update.hpp>
+
+#include "support/equal_plans.hpp"
+#include "support/error_of.hpp"
+
+namespace {
+
+using namespace gspmd;
+
+const dynamic::mesh pair_of_devices({{"data", 2}});
+
+/// The sentence that a program is refused with.
+template <class Build>
+std::string sentence_of(Build build) {
+  return caught::error_of([&] {
+    dynamic::builder b(pair_of_devices);
+    build(b);
+    static_cast<void>(b.compile());
+  });
+}
+/// A function of a tensor of 64 elements in two parts.
+template <class F>
+dynamic::program planned(F f, const dynamic::mesh& m = pair_of_devices) {
+  return dynamic::compile(f, m, dynamic::in<float>({64}, {"data"}));
+}
+bool are_equal(const dynamic::program& a, const dynamic::program& b) { return reference::difference(a.view(), b.view()).empty(); }
+
+}  // namespace
+
+TEST_CASE("fields that are not staggered are refused") {
+  const auto staggered_of = [](std::vector<std::int64_t> extents, auto f) {
+    return sentence_of([&](auto& b) {
+      std::vector<value> fields;
+      for (const auto e : extents) fields.push_back(b.input(dynamic::in<float>({e})));
+      b.output(staggered(f, fields[0], fields[1]));
+    });
+  };
+  const char* const sentence =
+      "staggered: elementwise operators read no slice, padding or concatenation here that is 1 to 8 elements longer or shorter "
+      "than "
+      "what it is made of, so no field is staggered; call the function itself";
+  const auto inner = [](value u, value h) { return h + slice(u, {1}, {1 + h.shape()[0]}); };
+  CHECK(caught::contains(staggered_of({64, 64}, [](value u, value h) { return u + h; }), sentence));
+  CHECK(caught::contains(staggered_of({64, 64}, [](value u, value h) { return u + shift(h, 0, 1); }), sentence));
+  CHECK(caught::contains(staggered_of({64, 40}, inner), sentence));
+  CHECK(staggered_of({64, 60}, inner) == "no error");
+  // Staggered, but of so few elements that aligning them gains nothing: a program of any size is one.
+  CHECK(staggered_of({3, 1}, inner) == "no error");
+}
+
+TEST_CASE("what promises something that holds anyway changes nothing") {
+  const auto squares = [](value x) { return x * x + 1.0; };
+  const auto slope = [](auto f) { return [f](value x) { return grad(sum(tanh(f(tanh(f(x))))), x); }; };
+  // No sum of floats: bits depend on no plan.
+  CHECK(are_equal(planned(reproducible(squares)), planned(squares)));
+  const auto whole = [](value x) { return sum(convert<std::int32_t>(x)); };
+  CHECK(are_equal(planned(reproducible(whole)), planned(whole)));
+  CHECK(!are_equal(planned(reproducible([](value x) { return sum(x); })), planned([](value x) { return sum(x); })));
+  // No gradient: nothing is kept that could be computed again.
+  CHECK(are_equal(planned(recompute(squares)), planned(squares)));
+  CHECK(!are_equal(planned(slope(recompute(squares))), planned(slope(squares))));
+  // Nothing is sent that could be hidden.
+  CHECK(are_equal(planned(squares, dynamic::overlapped(pair_of_devices)), planned(squares)));
+  // A limit that is kept.
+  dynamic::builder b(pair_of_devices.within(1 << 20));
+  b.output(squares(b.input(dynamic::in<float>({64}, {"data"}))));
+  CHECK(explain_memory(dynamic::inspection(b)) == "a device may hold 1048576 bytes; it holds 256, as without a limit\n");
+}
+
+namespace compiled_for_nothing {
+
+constexpr auto squares = [](auto x) { return x * x + 1.0; };
+template <class Mesh>
+using step_on = compile<squares, Mesh, in<float, dims<64>, split<"data">>>;
+using pod = mesh<axis<"data", 2>>;
+static_assert(step_on<overlapped<pod>>::peak_bytes_per_device == step_on<pod>::peak_bytes_per_device);
+static_assert(step_on<overlapped<pod>>::traffic.bytes == 0 && step_on<overlapped<pod>>::view.steps.size() == 1);
+static_assert(step_on<within<pod, 256>>::peak_bytes_per_device == 256 && step_on<within<pod, 256>>::traffic.bytes == 0);
+
+}  // namespace compiled_for_nothing
+
+TEST_CASE("updates by parts along one device are those of the step, and along no axis none") {
+  const auto build = [](dynamic::builder& b, auto ask) {
+    const value w = b.input(dynamic::in<float>({6}, {""})), x = b.input(dynamic::in<float>({8, 6}, {"data", ""}));
+    b.output(next_value(w, w - grad(sum(tanh(x * w)), w)));
+    ask();
+  };
+  const auto alone = [&](bool is_asked) {
+    dynamic::builder b(pair_of_devices.with_one_device());
+    build(b, [&] {
+      if (is_asked) shard_weight_update(b, {"data"});
+    });
+    return b.compile();
+  };
+  CHECK(are_equal(alone(true), alone(false)));
+  CHECK(caught::contains(sentence_of([&](auto& b) { build(b, [&] { shard_weight_update(b, std::vector<std::string>()); }); }),
+                         "shard_weight_update: name the axes over which the same is updated, \"data\" say"));
+}
+
+TEST_CASE("every optimizer refuses parameters that are no floats") {
+  const auto refuses = [](const auto& opt, const char* name) {
+    const auto words = [&](auto element) {
+      return sentence_of([&](auto& b) {
+        const value w = b.input(dynamic::in<decltype(element)>({4}));
+        dynamic::outputs(b, opt.update(w, w, optimizer::state_inputs(b, opt, w)));
+      });
+    };
+    INFO(name);
+    const std::string begin = std::string("gspmd: ") + name + " at nothing_to_do.cpp:";
+    const auto integers = words(std::int32_t{});
+    CHECK(caught::contains(integers, begin.c_str()));
+    CHECK(caught::contains(
+        integers, "tensor 0 is s32[4], and an optimizer moves floats; keep it out of the parameters, or convert<float>(x)"));
+    CHECK(caught::contains(words(bool{}), "tensor 0 is pred[4], and an optimizer moves floats"));
+    CHECK(words(float{}) == "no error");
+  };
+  refuses(optimizer::sgd{}, "sgd");
+  refuses(optimizer::momentum{}, "momentum");
+  refuses(optimizer::adam{}, "adam");
+  refuses(optimizer::adamw{}, "adamw");
+  refuses(optimizer::lars{}, "lars");
+  refuses(optimizer::lamb{}, "lamb");
+  refuses(optimizer::adafactor{}, "adafactor");
+}
+
+TEST_CASE("an input has one next value") {
+  const auto words = [](auto second) {
+    return sentence_of([&](auto& b) {
+      const value w = b.input(dynamic::in<float>({4})), v = b.input(dynamic::in<float>({4}));
+      const value next = next_value(w, w * 2.0);
+      b.output(next);
+      b.output(second(w, v, next));
+    });
+  };
+  CHECK(caught::contains(words([](value w, value, value) { return next_value(w, w * 3.0); }),
+                         "next_value: input 0 has two next values, and the next step gets one; mark the one that it gets"));
+  CHECK(words([](value, value v, value) { return next_value(v, v * 3.0); }) == "no error");
+  CHECK(words([](value w, value, value next) { return next_value(w, next); }) == "no error");  // `carried` about an optimizer
+}
