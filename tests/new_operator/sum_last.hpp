@@ -41,6 +41,7 @@ struct sum_last_op {
     return {kind == monoid::add ? partial_class::all : partial_class::none};
   }
   static constexpr dim_mask exchanges(const node&) { return 0; }
+  static constexpr own_collectives sends = nullptr;
   static constexpr int reads(const node&) { return 1; }
   static constexpr bool is_made_again(const node&) { return false; }
   static constexpr bool may_go_round_ring(const node&) { return false; }

@@ -437,6 +437,19 @@ TEST_CASE("report: of a conditional a summary counts the body that computes more
   CHECK_MESSAGE(contains(summary(p), std::to_string(p.flops_per_device())), summary(p));
 }
 
+TEST_CASE("explain: a gather over an axis that the operator could keep is not forced, whatever it cannot keep") {
+  const auto text = [](const std::vector<std::string>& from, const std::vector<std::string>& to) {
+    dynamic::builder b(dynamic::mesh({{"x", 4}, {"z", 2}}));
+    b.allow_replication();
+    b.output(b.reshard(reshape(b.input(dynamic::in<float>({15, 4, 1}, from)), {15, 4}), to));
+    return explain(b.compile());
+  };
+  const auto moved =
+      text({"z", "", "x"}, {"", ""});  // x cannot stay on an extent of 1 and moves; z is gathered where that costs least
+  CHECK_MESSAGE(contains(moved, "all_to_all over x,z of #0: [z, _, x] -> [_, x, _]"), moved);
+  CHECK_MESSAGE(times_in(moved, "forced") == 0, moved);
+}
+
 TEST_CASE("explain: of the steps to what an operator can work on only those that lose a split are forced") {
   dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 2}, {"z", 2}}));
   b.allow_replication();

@@ -11,11 +11,14 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/report/inspect.hpp>
 
 #include "support/any_backend.hpp"
 #include "support/error_of.hpp"
@@ -174,6 +177,131 @@ TEST_CASE("bytes of a split sort are closed forms") {
   CHECK(bytes(8, {1, 8192}, by) == (3 * 1024 - 2 * 1024 / 8) * 4);                  // three parts, but for what stays
   CHECK(bytes(4, {8, 4096}, by) == 2 * 8 * 1024 * 3 / 4 * 4);                       // lines dealt out, and back
   CHECK(bytes(2, {1, 1000}, [](value x) { return argsort(x); }) == 500 * (4 + 4));  // with the indices
+}
+
+using splits = std::vector<std::string>;
+
+/// Returns every way to split `rank` dims by the axes of a mesh.
+std::vector<splits> all_splits(const dynamic::mesh& m, std::size_t rank) {
+  std::vector<splits> all{splits(rank)};
+  for (int a = 0; a < m.info().shape.axis_count(); ++a) {
+    const std::string axis(m.info().name(a));
+    for (std::size_t k = 0, count = all.size(); k < count; ++k)
+      for (std::size_t d = 0; d < rank; ++d) {
+        splits s = all[k];
+        const std::string before = s[d];
+        s[d] = before.empty() ? axis : before + "," + axis;
+        all.push_back(s);
+        s[d] = axis + "," + before;
+        if (!before.empty()) all.push_back(s);
+      }
+  }
+  return all;
+}
+bool names(const splits& s, std::string_view axis) {
+  return std::any_of(s.begin(), s.end(), [&](const std::string& dim) { return dim.find(axis) != std::string::npos; });
+}
+
+TEST_CASE("a split line is sorted by way of another dim where that sends less") {
+  const auto bytes = [](const dynamic::mesh& m, const std::vector<int64_t>& shape, const splits& from, const splits& to,
+                        bool indices, const splits* by = nullptr) {
+    dynamic::builder b(m);
+    value x = b.input(dynamic::in<float>(shape, from));
+    if (by != nullptr) x = b.reshard(x, *by);
+    value y = indices ? argsort(x) : sort(x);
+    if (by != nullptr) y = b.reshard(y, *by);
+    b.output(b.reshard(y, to));
+    return b.compile().traffic().bytes;
+  };
+  const dynamic::mesh line({{"x", 8}}), square({{"x", 2}, {"y", 2}}), both({{"x", 2}, {"y", 4}});
+  CHECK(bytes(line, {8, 64}, {"", "x"}, {"x", ""}, false) == 64 * 7 / 8 * 4);          // there, and the result stays
+  CHECK(bytes(line, {8, 64}, {"", "x"}, {"x", ""}, true) == 64 * 7 / 8 * 4);           // indices are sent nowhere
+  CHECK(bytes(both, {8, 64}, {"", "x,y"}, {"", "x,y"}, false) == 2 * 64 * 7 / 8 * 4);  // there and back
+  CHECK(bytes(square, {2, 64}, {"", "x"}, {"y", "x"}, true) == (64 / 2) * (4 + 4));     // the idle axis takes a line
+  CHECK(bytes(dynamic::mesh({{"x", 2}}), {1, 64}, {"", "x"}, {"", "x"}, true) ==
+        32 * (4 + 4));  // and no line is gathered for its indices
+
+  int tried = 0;
+  for (const auto& m : {dynamic::mesh({{"x", 3}}), dynamic::mesh({{"x", 4}}), square, both})
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{8, 16}, {2, 24}, {16, 4}, {11, 9}}) {
+      const auto all = all_splits(m, shape.size());
+      for (std::size_t from = 0; from < all.size(); ++from)
+        for (std::size_t to = from % 3; to < all.size(); to += 3) {
+          const bool indices = (from + to) % 2 == 1;
+          const auto sent = bytes(m, shape, all[from], all[to], indices);
+          for (const auto& by : all) {
+            bool repeats = false;  // more on each device than there need be
+            for (const std::string_view axis : {"x", "y"})
+              repeats = repeats || (names(all[from], axis) && names(all[to], axis) && !names(by, axis));
+            if (repeats) continue;
+            ++tried;
+            const auto so = bytes(m, shape, all[from], all[to], indices, &by);
+            CHECK_MESSAGE(sent <= so, detail::shape_text(detail::extents_of(shape)).view(), ' ', from, ' ', to, ' ', indices);
+          }
+        }
+    }
+  CHECK(tried > 1000);
+}
+
+TEST_CASE("what is counted for the steps of an operator is what they send") {
+  struct sums {
+    using values = std::tuple<float, std::int32_t>;
+    static constexpr values identity() { return {0.0f, 0}; }
+    static constexpr values combine(values a, values b) {
+      return {std::get<0>(a) + std::get<0>(b), std::max(std::get<1>(a), std::get<1>(b))};
+    }
+  };
+  const dynamic::mesh meshes[] = {dynamic::mesh({{"x", 2}}),           dynamic::mesh({{"x", 3}}),
+                                  dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::mesh({{"x", 8}}),
+                                  dynamic::mesh({{"x", 2}, {"y", 4}}), dynamic::mesh({{"x", 1}, {"y", 5}})};
+  int64_t counted = 0;
+  draws r{std::mt19937_64(29)};
+  for (int n = 0; n < 600; ++n) {
+    CAPTURE(n);
+    const auto& m = meshes[n % 6];
+    std::vector<int64_t> shape;
+    for (int64_t d = 1 + r.below(3); d > 0; --d) shape.push_back(r.below(16) == 0 ? 0 : 1 + r.below(r.below(3) == 0 ? 300 : 6));
+    const auto split = random_split(r, m, shape.size());
+    const auto type = std::vector<dtype>{dtype::f32, dtype::f64, dtype::bf16, dtype::s16}[static_cast<std::size_t>(r.below(4))];
+    const auto dim = static_cast<std::size_t>(r.below(static_cast<int64_t>(shape.size())));
+    dynamic::builder b(m);
+    const value x = b.input({type, shape, split, true, {}, monoid::add});
+    const auto k = std::min<int64_t>(r.below(4), shape.back());
+    switch (n / 6 % 6) {
+      case 0: b.output(sort(x, static_cast<int>(dim))); break;
+      case 1: b.output(argsort(x, static_cast<int>(dim))); break;
+      case 2: b.output(cumsum(x, static_cast<int>(dim))); break;
+      case 3: b.output(top_k(x, k).first); break;
+      case 4:
+      case 5: {
+        const value f = b.input(dynamic::in<float>(shape, split)), i = b.input(dynamic::in<std::int32_t>(shape, split));
+        if (n / 6 % 6 == 4) b.output(scan_by<sums>({f, i}, static_cast<int>(dim))[0]);
+        else b.output(reduce_by<sums>({f, i}, static_cast<int>(dim))[1]);
+      }
+    }
+    const dynamic::inspection plan(b);
+    const detail::graph g = b.canonical_graph();
+    const auto& listed = plan.instructions();
+    for (const auto& op : listed) {
+      if (op.moves) continue;
+      for (const auto& node : g.nodes) {
+        if (facts_of(node.op).sends == nullptr || op.kind != name_of(node.op)) continue;
+        std::vector<std::pair<std::string, int64_t>> said, sent;
+        const auto& lies = plan.values()[static_cast<std::size_t>(op.operands[0])].tensor.sharding();
+        const auto s =
+            detail::resolve(m.info(), lies.data(), static_cast<int>(lies.size()), static_cast<int>(lies.size()), {}, monoid::add);
+        for (const auto& c : facts_of(node.op).sends(g, m.info().shape, node, s.value.layout))
+          if (c.bytes != 0) said.emplace_back(name_of(c.what), c.bytes);
+        for (const auto& i : listed)
+          if (i.is_inside && i.bytes != 0) sent.emplace_back(i.kind, i.bytes);
+        std::sort(said.begin(), said.end());
+        std::sort(sent.begin(), sent.end());
+        CHECK(said == sent);
+        counted += static_cast<int64_t>(said.size());
+      }
+    }
+  }
+  CHECK(counted > 300);
 }
 
 TEST_CASE("what cannot be sorted or reduced together is refused") {

@@ -7,6 +7,7 @@
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/detail/ops/scan.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
 
@@ -55,6 +56,14 @@ struct fold_operator : plain_operator, reduced_first, without_movements, reads_s
   static constexpr void gradient(Builder& b, const node& n) {
     b.program().fail(n.at, name_of(n.op), mistake::no_derivative,
                      "has no gradient: that of a monoid is not known; stop_gradient its operands, or reduce by add or multiply");
+  }
+  static constexpr vec<own_collective> sends(const graph& g, const mesh_shape& mesh, const node& n, const sharding& s) {
+    vec<own_collective> all;
+    for (int k = 0; k < n.operands.count; ++k) {
+      const node& x = operand_of(g, n, k);
+      all.push_back(gathered_parts(mesh, x.shape, s, spec_of(n).dim, 1, bytes_of(x.type)));
+    }
+    return all;
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
   static constexpr fold_spec spec_of(const node& n) {

@@ -56,6 +56,14 @@ struct leading_dim {
   std::int8_t most = max_rank;  // dims that its tensors have at most
 };
 
+/// A collective among the steps of an operator, and the bytes that a device sends in it.
+struct own_collective {
+  collective_kind what = collective_kind::all_gather;
+  axis_mask axes = 0;
+  std::int64_t bytes = 0;
+};
+using own_collectives = vec<own_collective> (*)(const graph&, const mesh_shape&, const node&, const sharding&);
+
 // clang-format off
 /// The facts, one line each:
 ///
@@ -66,6 +74,7 @@ struct leading_dim {
 ///   rule(g, n, rule)            how the dims of operands and results correspond
 ///   meets(n, monoid)            how it takes operands that are partial with it, and which operands choose only (ir/meet.hpp)
 ///   exchanges(n)                the dims of its result along which its own steps send what they found from part to part
+///   sends(g, mesh, n, s)        the collectives among its own steps where its first operand lies as `s`; null: there are none
 ///   reads(n)                    how many operands it reads; the others are looked at by completion only
 ///   keeps_slices                a slice of its result takes the same slice of its operands, and nothing else
 ///   is_made_again(n)            a reader may have it made again, in another sharding, where moving its operand sends less
@@ -101,6 +110,7 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
   { O::rule(g, n, rule) } -> std::same_as<void>;
   { O::meets(n, monoid::add) } -> std::same_as<operator_class>;
   { O::exchanges(n) } -> std::same_as<dim_mask>;
+  { O::sends } -> std::convertible_to<own_collectives>;
   { O::reads(n) } -> std::same_as<int>;
   { O::is_made_again(n) } -> std::same_as<bool>;
   { O::may_go_round_ring(n) } -> std::same_as<bool>;
@@ -127,6 +137,7 @@ struct named_by_opcode {
 };
 struct without_exchange {
   static constexpr dim_mask exchanges(const node&) { return 0; }
+  static constexpr own_collectives sends = nullptr;
 };
 /// Reads all its operands, each where it lies, and leaves axes, plans of its readers and messages as they are.
 struct plain_operator : without_exchange {
@@ -200,6 +211,7 @@ struct operator_facts : operator_name {
   void (*rule)(const graph&, const node&, op_rule&) = nullptr;
   operator_class (*meets)(const node&, monoid) = nullptr;
   dim_mask (*exchanges)(const node&) = nullptr;
+  own_collectives sends = nullptr;
   int (*reads)(const node&) = nullptr;
   bool (*is_made_again)(const node&) = nullptr;
   bool (*may_go_round_ring)(const node&) = nullptr;
@@ -230,6 +242,7 @@ struct operator_facts : operator_name {
         rule(O::rule),
         meets(O::meets),
         exchanges(O::exchanges),
+        sends(O::sends),
         reads(O::reads),
         is_made_again(O::is_made_again),
         may_go_round_ring(O::may_go_round_ring),

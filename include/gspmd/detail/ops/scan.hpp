@@ -12,6 +12,14 @@ namespace gspmd::detail {
 /// Adds the reductions of all elements of a line up to each index, or from it on.
 constexpr int add_scan(graph& g, int operand, int dim, monoid kind, bool is_exclusive, bool is_reversed, location at);
 
+/// Returns the all_gather that brings `count` elements of each line and part along a split dim to all parts.
+constexpr own_collective gathered_parts(const mesh_shape& mesh, const extents& shape, const sharding& s, int dim,
+                                        std::int64_t count, std::int64_t elem_bytes) {
+  extents local = local_extents(mesh, shape, s);
+  local[dim] = saturating_multiply(count, parts_of(mesh, s, dim) - 1);
+  return {collective_kind::all_gather, s.axes_of(dim), saturating_multiply(saturating_elements(local), elem_bytes)};
+}
+
 /// The attributes of a scan.
 struct scan_way {
   int dim = 0;
@@ -28,6 +36,9 @@ struct scan_op : plain_operator, same_dims, without_movements, reads_shards, out
     return {n.reduced_by == kind ? partial_class::all : partial_class::none};
   }
   static constexpr dim_mask exchanges(const node& n) { return dim_bit(scan_way::of(n).dim); }
+  static constexpr vec<own_collective> sends(const graph&, const mesh_shape& mesh, const node& n, const sharding& s) {
+    return {gathered_parts(mesh, n.shape, s, scan_way::of(n).dim, 1, bytes_of(computed_as(n.type)))};
+  }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
@@ -128,6 +139,13 @@ struct top_k_op : plain_operator,
     }
     rule.maps.push_back(operand);
     for (int r = 0; r < n.results; ++r) rule.maps.push_back(result);
+  }
+  static constexpr vec<own_collective> sends(const graph& g, const mesh_shape& mesh, const node& n, const sharding& s) {
+    const extents& shape = operand_of(g, n, 0).shape;
+    const int dim = shape.count - 1;
+    const auto part = local_extents(mesh, shape, s)[dim], k = n.shape[dim] < part ? n.shape[dim] : part;
+    return {gathered_parts(mesh, shape, s, dim, k, bytes_of(computed_as(n.type))),
+            gathered_parts(mesh, shape, s, dim, k, bytes_of(dtype::s32))};
   }
   /// 1 for every element: the comparison with the last one of the k.
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {

@@ -44,6 +44,26 @@ struct sort_by_columns {
   }
 };
 
+/// How the lines of a device, split into parts along the sorted dim, are sorted together; see sort_op::lower.
+struct sort_on_parts {
+  enum class way { alone, exchange, deal, columns };
+  std::int64_t parts = 1, lines = 1, length = 0;  // length: of a part
+
+  constexpr sort_on_parts(const mesh_shape& mesh, const extents& local, const sharding& s, int dim)
+      : parts(parts_of(mesh, s, dim)), length(local[dim]) {
+    for (int d = 0; d < local.count; ++d)
+      if (d != dim) lines *= local[d];
+  }
+  [[nodiscard]] constexpr sort_by_columns columns() const { return {length, parts}; }
+  /// Lines that a device gets where they are dealt out.
+  [[nodiscard]] constexpr std::int64_t dealt() const { return (lines + parts - 1) / parts; }
+  [[nodiscard]] constexpr way how() const {
+    if (parts == 1 || lines == 0 || length == 0) return way::alone;
+    if (parts == 2) return way::exchange;
+    return 2 * (parts - 1) * length * dealt() <= lines * columns().elems ? way::deal : way::columns;
+  }
+};
+
 /// The attributes of a sort.
 struct sort_way {
   int dim = 0;
@@ -69,6 +89,40 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
   static constexpr void rule(const graph&, const node& n, op_rule& rule) {
     uniform_rule(n.shape, rule);
     rule.results = n.results;
+  }
+  /// The collectives of `lower`, for each operand.
+  static constexpr vec<own_collective> sends(const graph& g, const mesh_shape& mesh, const node& n, const sharding& s) {
+    const int dim = sort_way::of(n).dim;
+    const sort_on_parts how(mesh, local_extents(mesh, n.shape, s), s, dim);
+    vec<own_collective> all;
+    const auto send = [&](int k, collective_kind what, std::int64_t elems) {
+      all.push_back({what, s.axes_of(dim), saturating_multiply(elems, bytes_of(operand_of(g, n, k).type))});
+    };
+    for (int k = 0; k < n.operands.count; ++k) switch (how.how()) {
+        case sort_on_parts::way::alone: break;
+        case sort_on_parts::way::exchange: send(k, collective_kind::collective_permute, how.lines * how.length); break;
+        case sort_on_parts::way::deal:
+          for (int turn = 0; turn < 2; ++turn) send(k, collective_kind::all_to_all, (how.parts - 1) * how.length * how.dealt());
+          break;
+        case sort_on_parts::way::columns: {
+          const auto length = how.columns().length;
+          for (int turn = 0; turn < 2; ++turn) send(k, collective_kind::all_to_all, how.lines * (length - length / how.parts));
+          send(k, collective_kind::collective_permute, how.lines * length);
+          if (length != how.length)
+            send(k, collective_kind::collective_permute, how.lines * placed_again(mesh, s, dim, how, n.shape[dim]));
+        }
+      }
+    return all;
+  }
+  /// Returns how many elements of a line a device sends at most where parts of the columns' length become those of the result.
+  static constexpr std::int64_t placed_again(const mesh_shape& mesh, const sharding& s, int dim, const sort_on_parts& how,
+                                             std::int64_t global) {
+    sharding line;
+    for (const auto& use : s.splits)
+      if (use.dim == dim) line.add_split(use.axis, 0);
+    index_map cut;
+    cut.dims.push_back(dim_map{0});
+    return traffic_of(mesh, extents(1, how.parts * how.columns().length), extents(1, global), line, cut).elems();
   }
   /// The flops of a sort by comparisons: log2 of the length of a line for each element.
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
@@ -113,9 +167,9 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     for (int d = 0; d < x.local.count; ++d)
       if (d != dim) (d < dim ? s.outer : s.inner) *= x.local[d];
     s.length = s.sorted_length = x.local[dim];
-    const auto parts = parts_of(l.out.mesh, x.layout, dim);
-    if (parts == 1 || elements(x.local) == 0) return sort_step(l, op, s, operands, results, -1);
-    on_parts<Lowering>{l, op, x, dim, parts, s.outer * s.inner, s}.lower(operands, results);
+    const sort_on_parts how(l.out.mesh, x.local, x.layout, dim);
+    if (how.how() == sort_on_parts::way::alone) return sort_step(l, op, s, operands, results, -1);
+    on_parts<Lowering>{l, op, x, dim, how.parts, how.lines, s}.lower(how, operands, results);
   }
   static constexpr void sort_step(lowering& l, const instruction& op, const sort_spec& spec, const vec<int>& operands,
                                   const vec<int>& results, int dim) {
@@ -150,12 +204,11 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     std::int64_t parts, lines;
     sort_spec first;
 
-    constexpr void lower(const vec<int>& operands, const vec<int>& results) {
-      const sort_by_columns columns(first.length, parts);
+    constexpr void lower(const sort_on_parts& how, const vec<int>& operands, const vec<int>& results) {
       first.makes_rows = true;
-      if (parts == 2) return exchange(operands, results);
-      if (2 * (parts - 1) * first.length * ((lines + parts - 1) / parts) <= lines * columns.elems) return deal(operands, results);
-      by_columns(columns.length, operands, results);
+      if (how.how() == sort_on_parts::way::exchange) return exchange(operands, results);
+      if (how.how() == sort_on_parts::way::deal) return deal(operands, results);
+      by_columns(how.columns().length, operands, results);
     }
 
    private:

@@ -256,8 +256,7 @@ class plan_explainer {
       t += " of " + name + ": " + sharding_of(from) + " -> " + sharding_of(to);
       t += sends ? ", sends " + bytes(s.bytes_sent) + repeated : ", sends nothing";
       table.add({t});
-      const bool is_reduction = (from.layout.partial & ~to.layout.partial) != 0;  // on the way to the gather
-      if (!s.forced || (is_reduction && (from.layout.split_axes() & ~to.layout.split_axes()) == 0)) continue;
+      if (!s.forced) continue;
       const auto& of = plan_.nodes[static_cast<std::size_t>(i)].op;
       const bool is_for_reader = words_of(of).made == origin::renamed;  // of a program whose explicit axes are typed
       table.add({"       forced: " + std::string(is_for_reader ? "what reads it" : name_of(of)) +

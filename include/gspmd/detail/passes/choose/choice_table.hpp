@@ -12,6 +12,7 @@ struct node_choice {
   sharding result;
   int wanted = 0;            // of an operator: where the shardings of its operands begin in the table
   std::uint32_t forced = 0;  // by operand: the operator cannot keep a split that the operand was to have
+  axis_mask lost = 0;        // the axes of these splits
   ring_einsum ring;
   bool moved = false;  // a movement takes the place of the operator
 };

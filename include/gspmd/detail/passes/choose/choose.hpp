@@ -132,7 +132,7 @@ class chooser {
       sharding whole = known_.preferred_of(o);
       if (g.find_types == nullptr) whole.partial = 0;
       state_.table.outputs.push_back(whole);
-      walk_.bring(o, whole, {o, false, true});
+      walk_.bring(o, whole, {o, 0, true});
       return;
     }
     state_.table.nodes.push_back({layout_of(i), 0, 0, {}, false});
@@ -201,7 +201,9 @@ class chooser {
     for (int k = 0; k < n.operands.count; ++k) {
       state_.table.wanted.push_back(use.wanted[k]);
       if (is_any_kept && breaks_policy(known, n, k, use.wanted[k], held[k])) ++state_.forced;
-      if (!loses_a_split(known, n, rule, k, use.wanted[k])) continue;
+      const axis_mask lost = axes_lost(known, n, rule, k, use.wanted[k]);
+      if (lost == 0) continue;
+      choice.lost |= lost;
       choice.forced |= std::uint32_t{1} << k;
       ++state_.forced;
     }

@@ -49,6 +49,8 @@ struct form_prices {
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return at(i).shape; }
   [[nodiscard]] constexpr const sharding& preferred_of(int i) const { return preferred[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr span<const int> readers_of(int i) const { return uses.readers(i); }
+  /// Whether anybody asks for a value: not for every result of an operator that has several.
+  [[nodiscard]] constexpr bool is_read(int i) const { return !readers_of(i).empty(); }
   /// Where the operator of node `i` is to bring its result: where it is asked for, or where its only reader asks for what it makes of it
   /// element by element, since nobody else wants it.
   [[nodiscard]] constexpr const sharding& wanted_of(int i) const {

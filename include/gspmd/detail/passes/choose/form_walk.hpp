@@ -10,8 +10,8 @@ namespace gspmd::detail {
 
 /// For whose sake a value is brought to a sharding.
 struct purpose {
-  int user = 0;         // node
-  bool forced = false;  // it cannot work on the split that the value has
+  int user = 0;        // node
+  axis_mask lost = 0;  // it cannot work on what these axes split, and the value is gathered over them
   bool for_output = false;
 };
 
@@ -103,7 +103,7 @@ class form_walk {
       const written_step written = written_step::of(n, k);
       const reshard_step step = planned_step(mesh_, n.shape, written, book_.layout_of(form), to);
       const int next = k + 1 < count ? book_.add_value(operand, step.to) : book_.add(graph_, i, step.to);
-      client_.moved({i, written.is_forced}, form, step, next, level);
+      client_.moved({i, written.is_forced ? ~axis_mask{0} : axis_mask{0}}, form, step, next, level);
       form = next;
     }
     client_.renamed(i, form);
@@ -114,7 +114,8 @@ class form_walk {
     const node_choice choice = client_.choice_for(i);
     inline_vec<int, max_map_arity> operands;
     for (int k = 0; k < n.operands.count; ++k)
-      operands.push_back(bring(n.operands[k], client_.wanted(i, k), {i, (choice.forced >> k & 1U) != 0}));
+      operands.push_back(
+          bring(n.operands[k], client_.wanted(i, k), {i, (choice.forced >> k & 1U) != 0 ? choice.lost : axis_mask{0}}));
     const int movements = movements_of(n, choice.moved);
     int written = -1;  // what the movements before left: each writes into it
     for (int k = 0; k + 1 < movements; ++k) {

@@ -43,7 +43,7 @@ class operator_chooser {
     const auto held = held_partial(known_, n);
     use_search::preferences asked;  // the result's, the operands', the further results', and the operands' as they are
     asked.push_back(to_factors(mesh, rule, rule.result(), known_.preferred_of(i).splits));
-    bool agree = rule.uniform && !is_summed_before(i, n, held, asked[0]);
+    bool agree = rule.uniform && facts_of(n.op).sends == nullptr && !is_summed_before(i, n, held, asked[0]);
     for (int k = 0; k < n.operands.count; ++k) {
       asked.push_back(to_factors(mesh, rule, rule.operand(k), known_.preferred_of(n.operands[k]).splits));
       agree = agree && asked[k + 1] == asked[0];
@@ -86,7 +86,7 @@ class operator_chooser {
       for (int k = 0; k < n.operands.count && held_fast != 0; ++k)
         if ((held_fast >> k & 1U) != 0 && (known_.preferred_of(n.operands[k]).split_axes() & ~p.wanted[k].split_axes()) != 0)
           ++refused;
-      return refused;
+      return refused + (gives_up_parts(i, n, p) ? 1 : 0);
     };
     search.know(tensors_of(i, n, rule));
     const later_preferences later(known_, readers_, i, n);
@@ -152,6 +152,14 @@ class operator_chooser {
     const shared_sum with = shared_sum_of(known_, i);
     return with.open > 0 || !with.chosen.empty();
   }
+  /// Whether an operator that works on parts would gather what need not be whole: it would send less of keys than of keys and values.
+  [[nodiscard]] constexpr bool gives_up_parts(int i, const node& n, const operator_use& p) const {
+    if (facts_of(n.op).sends == nullptr) return false;
+    axis_mask wanted = 0;
+    for (int r = 0; r < n.results; ++r)
+      if (known_.is_read(i + r)) wanted |= known_.wanted_of(i + r).split_axes();
+    return (known_.preferred_of(n.operands[0]).split_axes() & wanted & ~p.wanted[0].split_axes()) != 0;
+  }
   /// Whether devices do the same work, and that is worth a look.
   [[nodiscard]] constexpr bool is_repeated(const work_counter& work, const factor_splits& uses) const {
     axis_mask used = 0;
@@ -213,7 +221,7 @@ class operator_chooser {
       };
       const int form = is_result ? -1 : book.first_of(o);
       if (!is_result) t.shared_by = readers_alike(known_, i, k);
-      if (is_result || form >= 0) t.elem_bytes = bytes_of(known_.at(o).type);
+      if (is_result ? known_.is_read(i) : form >= 0) t.elem_bytes = bytes_of(known_.at(o).type);
       if (is_result) know(known_.preferred_of(i));
       else if (form >= 0 && form == book.last_of(o) && book.layout_of(form).partial == 0 &&
                !known_.is_again<operand_shardings>(n, k, nullptr))

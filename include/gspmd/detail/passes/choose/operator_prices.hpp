@@ -71,6 +71,7 @@ class operator_prices {
       add(total, price_of_traffic(traffic, bytes_of(n_.type)), depth);
     }
     for (int k = facts_of(n_.op).tiles(n_); k-- > 0 && total.time <= limit;) add(total, of_tile(k, p.wanted[k]), depth);
+    if (total.time <= limit) add(total, of_steps(p), depth);
     if (total.time <= limit) add(total, of_result(p.result), level_of_result(p.result));
     for (int r = 1; r < n_.results && total.time <= limit; ++r)
       add(total, price_of(i_ + r, further_result(known_.mesh, rule_, p.uses, r)), depth);
@@ -87,6 +88,7 @@ class operator_prices {
     for (int k = movements_of(n_, p.moved); k-- > 0;)
       take(price_of_traffic(traffic_of(known_.program, known_.mesh, n_, k, p.wanted[k], p.result), bytes_of(n_.type)));
     for (int k = facts_of(n_.op).tiles(n_); k-- > 0;) take(of_tile(k, p.wanted[k]));
+    take(of_steps(p));
     return total;
   }
   [[nodiscard]] constexpr int made() const {
@@ -125,6 +127,17 @@ class operator_prices {
     const auto traffic = traffic_of_tiles(known_.mesh, from, s, map);
     return price_of_traffic(traffic, bytes_of(known_.at(n_.operands[k]).type));
   }
+  /// Returns the price of what the operator's own steps send to each other.
+  [[nodiscard]] constexpr reshard_price of_steps(const operator_use& p) const {
+    reshard_price total;
+    if (facts_of(n_.op).sends == nullptr) return total;
+    for (const auto& c : facts_of(n_.op).sends(known_.program, known_.mesh, n_, p.wanted[0])) {
+      total.time = add_times(total.time, time_of_collective(known_.mesh, known_.net(), c.what, c.axes, c.bytes));
+      total.bytes = saturating_add(total.bytes, c.bytes);
+      total.messages += c.bytes != 0 ? 1 : 0;
+    }
+    return total;
+  }
   constexpr reshard_price of_result(const sharding& made) {
     return result_.of(made, [&] {
       reshard_price price = price_of(i_, made);
@@ -134,6 +147,7 @@ class operator_prices {
     });
   }
   [[nodiscard]] constexpr reshard_price price_of(int i, sharding made) const {
+    if (!known_.is_read(i)) return {};
     if (known_.at(i).keep_partial || known_.preferred_of(i).partial != 0)
       made.partial = 0;  // who needs the sum pays for it, see plan_search
     sharding wanted = known_.wanted_of(i);

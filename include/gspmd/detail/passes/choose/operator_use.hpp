@@ -131,13 +131,39 @@ constexpr bool breaks_policy(const form_prices& known, const node& n, int k, con
   return partial_rule_of(n, k, held.reduced_by) == partial_rule::any;
 }
 
+/// Whether the operator can work on operand `k` where it is split so.
+constexpr bool can_keep(const form_prices& known, const op_rule& rule, int k, const sharding& s) {
+  const use_search search(known.mesh, known.net(), rule, use_search::no_preferences);
+  const auto uses = search.legal(to_factors(known.mesh, rule, rule.operand(k), s.splits));
+  return to_dims(known.mesh, rule, rule.operand(k), uses) == s.splits;
+}
 /// True when the operator cannot keep a split that its operand is to have, whatever it would cost.
 constexpr bool must_lose_a_split(const form_prices& known, const node& n, const op_rule& rule, int k) {
   const sharding& had = known.preferred_of(n.operands[k]);
-  if (rule.uniform || had.splits.empty()) return false;
-  const use_search search(known.mesh, known.net(), rule, use_search::no_preferences);
-  const auto uses = search.legal(to_factors(known.mesh, rule, rule.operand(k), had.splits));
-  return !(to_dims(known.mesh, rule, rule.operand(k), uses) == had.splits);
+  return !rule.uniform && !had.splits.empty() && !can_keep(known, rule, k, had);
+}
+/// Returns the axes that split operand `k` no more because the operator cannot keep them beside those that it keeps; not what it might
+/// keep, and gathers where that sends less.
+constexpr axis_mask axes_lost(const form_prices& known, const node& n, const op_rule& rule, int k, const sharding& wanted) {
+  const sharding& had = known.preferred_of(n.operands[k]);
+  axis_mask lost = had.split_axes() & ~wanted.split_axes();
+  if (lost == 0 || !must_lose_a_split(known, n, rule, k)) return 0;
+  sharding kept = wanted;
+  for (const auto& use : had.splits) {
+    int first = 0;
+    while (first < kept.splits.count && kept.splits[first].dim < use.dim) ++first;
+    int last = first;
+    while (last < kept.splits.count && kept.splits[last].dim == use.dim) ++last;
+    for (const int at : {last, first}) {  // minor to the others of its dim, or major
+      if ((lost & axis_bit(use.axis)) == 0) break;
+      sharding beside = kept;
+      beside.splits.insert(at, use);
+      if (!can_keep(known, rule, k, beside)) continue;
+      kept = beside;
+      lost &= ~axis_bit(use.axis);
+    }
+  }
+  return lost;
 }
 /// True when an operand is split along a factor that is looked into: it is not gathered, though that may send less.
 constexpr bool is_looked_into(const form_prices& known, const node& n, const op_rule& rule, int k) {
@@ -148,9 +174,6 @@ constexpr bool is_looked_into(const form_prices& known, const node& n, const op_
       if (rule.factors[map.factors[f]].kind == factor_kind::indexed && known.preferred_of(n.operands[k]).axes_of(d) != 0)
         return true;
   return false;
-}
-constexpr bool loses_a_split(const form_prices& known, const node& n, const op_rule& rule, int k, const sharding& wanted) {
-  return (known.preferred_of(n.operands[k]).split_axes() & ~wanted.split_axes()) != 0 && must_lose_a_split(known, n, rule, k);
 }
 
 }  // namespace gspmd::detail

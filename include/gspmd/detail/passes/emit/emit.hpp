@@ -20,7 +20,7 @@ class emitter {
       if (chooser::is_visited(graph_, uses, i)) walk_.visit(i);
     for (std::size_t k = 0; k < graph_.outputs.size(); ++k) {
       const int o = graph_.outputs[k];
-      program_.outputs.push_back(walk_.bring(o, table_.outputs[k], {o, false, true}));
+      program_.outputs.push_back(walk_.bring(o, table_.outputs[k], {o, 0, true}));
     }
     for (const auto& form : book_.values) {
       const node& n = at(form.node);
@@ -69,7 +69,7 @@ class emitter {
     op.operands.push_back(from);
     op.result = form;
     op.axes = step.axes;
-    op.forced = why.forced;
+    op.forced = (layout.split_axes() & ~step.to.split_axes() & why.lost) != 0;
     op.for_output = why.for_output;
     if (step.what == reshard_step::kind::slice) {
       op.what = instruction_kind::slice;
