@@ -74,9 +74,7 @@ inline double tensor_parallel_bytes(const layer_sizes& n, int data, int model) {
 
 /// With sequence parallelism: between the halves tokens are split over `model` too.
 inline dynamic::program sequence_parallel(const dynamic::mesh& m, const layer_sizes& n) {
-  return train(
-      m, n,
-      {.tokens = {"data", "model", ""}, .weights = by_heads(""), .read = {"data", "", ""}, .hidden = {"data", "", "model"}});
+  return train(m, n, {.tokens = {"data", "model", ""}, .weights = by_heads("")});
 }
 /// Korthikanti et al. 2022, "Reducing activation recomputation", 4.2.2: each all_reduce is an all_gather and a reduce_scatter.
 inline double sequence_parallel_bytes(const layer_sizes& n, int data, int model) {

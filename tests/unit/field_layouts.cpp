@@ -36,8 +36,9 @@ value normalised(value x) {
 }
 
 /// A layer whose heads and hidden units are split over `model`. Its products are of matrices (tokens by features), of which x and the
-/// heads are views, or of tensors with the dims of x and of heads.
-dynamic::program layer(const dynamic::mesh& m, const layer_sizes& s, const names& x_sharding, bool is_of_matrices) {
+/// heads are views, or of tensors with the dims of x and of heads. `rest` splits what is left of a weight.
+dynamic::program layer(const dynamic::mesh& m, const layer_sizes& s, const names& x_sharding, bool is_of_matrices,
+                       const std::string& rest = "") {
   dynamic::builder b(m);
   const auto [B, T, D, N] = s;
   const std::int64_t K = D / N, F = 4 * D, tokens = B * T;
@@ -54,14 +55,14 @@ dynamic::program layer(const dynamic::mesh& m, const layer_sizes& s, const names
   const value in = normalised(x);
   value heads[3];
   for (auto& h : heads)
-    h = is_of_matrices ? reshape(linear(in, weight({D, D}, {"", "model"})), {B, T, N, K})
-                       : einsum<"bsm,mnd->bsnd">(in, weight({D, N, K}, {"", "model", ""}));
+    h = is_of_matrices ? reshape(linear(in, weight({D, D}, {rest, "model"})), {B, T, N, K})
+                       : einsum<"bsm,mnd->bsnd">(in, weight({D, N, K}, {rest, "model", ""}));
   const value mixed = einsum<"bnst,btnd->bsnd">(softmax(einsum<"bsnd,btnd->bnst">(heads[0], heads[1]), 3), heads[2]);
-  value y = x + (is_of_matrices ? linear(reshape(mixed, {B, T, D}), weight({D, D}, {"model", ""}))
-                                : einsum<"bsnd,ndm->bsm">(mixed, weight({N, K, D}, {"model", "", ""})));
+  value y = x + (is_of_matrices ? linear(reshape(mixed, {B, T, D}), weight({D, D}, {"model", rest}))
+                                : einsum<"bsnd,ndm->bsm">(mixed, weight({N, K, D}, {"model", "", rest})));
   y = b.reshard(y, x_sharding);
-  const value hidden = relu(linear(normalised(y), weight({D, F}, {"", "model"})));
-  y = b.reshard(y + linear(hidden, weight({F, D}, {"model", ""})), x_sharding);
+  const value hidden = relu(linear(normalised(y), weight({D, F}, {rest, "model"})));
+  y = b.reshard(y + linear(hidden, weight({F, D}, {"model", rest})), x_sharding);
   const value difference = y - target;
   std::vector<value> sources = weights;
   sources.push_back(x);
@@ -171,18 +172,41 @@ TEST_CASE("tensor parallel, with products of matrices as with dims of heads: two
 
 TEST_CASE("sequence parallel: the tokens are gathered for all heads at once, and a reduction scatters them, or less") {
   for (const auto& s : {small, large})
-    for (const bool is_of_matrices : {false, true}) {
-      CAPTURE(s.width);
-      CAPTURE(is_of_matrices);
-      const auto p = layer(dynamic::mesh({{"data", 1}, {"model", 8}}), s, {"data", "model", ""}, is_of_matrices);
-      const auto closed_form = 8 * 4 * s.batch * s.sequence * s.width * 7 / 8;
-      CHECK(p.traffic().bytes <=
-            (is_of_matrices ? closed_form + closed_form / 256 : closed_form));  // views of split tokens move some
-    }
+    for (const auto& [data, model] : {std::pair{1, 8}, {2, 4}})
+      for (const bool is_of_matrices : {false, true}) {
+        CAPTURE(s.width);
+        CAPTURE(data);
+        CAPTURE(is_of_matrices);
+        const auto p = layer(dynamic::mesh({{"data", data}, {"model", model}}), {s.batch * data, s.sequence, s.width, s.heads},
+                             {"data", "model", ""}, is_of_matrices);
+        const auto tokens = 4 * s.batch * s.sequence * s.width, weights = 4 * 12 * s.width * s.width;
+        const auto closed_form = 8 * tokens * (model - 1) / model + 2 * (weights / model) * (data - 1) / data;
+        // A view of batches and tokens that are both split brings a device whole batches, before they are gathered.
+        CHECK(p.traffic().bytes <= closed_form + (is_of_matrices && data == 2 ? 3 * (tokens / 4) * 3 / 4 : 0));
+      }
   const layer_sizes tiny{2, 16, 16, 4};
   const auto sizes = std::vector<std::int64_t>{512, 512, 256, 256, 256, 256, 1024, 1024};
   check_alike(layer(dynamic::mesh({{"data", 2}, {"model", 2}}), tiny, {"data", "model", ""}, false),
               layer(dynamic::mesh({{"data", 1}, {"model", 1}}), tiny, {"data", "model", ""}, false), sizes);
+}
+
+TEST_CASE("fully sharded and tensor parallel, 8 by 8: weights are gathered once, their gradients scattered, or less") {
+  for (const auto& s : {small, large})
+    for (const bool by_sequence : {false, true})
+      for (const bool is_of_matrices : {false, true}) {
+        CAPTURE(s.width);
+        CAPTURE(by_sequence);
+        CAPTURE(is_of_matrices);
+        const auto p = layer(dynamic::mesh({{"data", 8}, {"model", 8}}), {8 * s.batch, s.sequence, s.width, s.heads},
+                             {"data", by_sequence ? "model" : "", ""}, is_of_matrices, "data");
+        const auto tokens = 4 * s.batch * s.sequence * s.width, weights = 4 * 12 * s.width * s.width;
+        CHECK(p.traffic().bytes <= 8 * tokens * 7 / 8 + 2 * (weights / 8) * 7 / 8);
+      }
+  const layer_sizes tiny{4, 16, 16, 4};
+  for (const char* const along : {"", "model"})
+    check_alike(layer(dynamic::mesh({{"data", 2}, {"model", 2}}), tiny, {"data", along, ""}, true, "data"),
+                layer(dynamic::mesh({{"data", 1}, {"model", 1}}), tiny, {"data", along, ""}, true, "data"),
+                {1024, 1024, 256, 256, 256, 256, 1024, 1024});
 }
 
 TEST_CASE("gradients of batches in a loop are added up where they are made, and scattered once") {

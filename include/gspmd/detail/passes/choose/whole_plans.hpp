@@ -24,6 +24,8 @@ enum class plan_rule : std::uint8_t {
   not_narrowed,      // or as completion has it
   shared_out,        // or, where nothing splits it, as parts that each device makes one of
   as_made,           // or as the best plan so far makes it, and what is computed of it likewise
+  as_other_operand,  // or, where operands want an axis on different dims, as the one does that completion did not follow
+  as_read,           // or, of a view, as all who read it bring it: that is done before it
   none
 };
 
@@ -86,7 +88,8 @@ class plan_chooser {
       if (is_first) {
         state_.may_pay = is_worth_others(graph_, plan);
       } else if (is_better) {
-        if (state_.rule == plan_rule::as_made && plan.time < state_.best.time - state_.best.time / 64)
+        if (state_.rule == plan_rule::as_other_operand ||
+            (state_.rule == plan_rule::as_made && plan.time < state_.best.time - state_.best.time / 64))
           state_.rule = plan_rule::shared_out;  // once more, as that one makes it
         std::swap(state_.best, state_.trial);
         std::swap(state_.preferred, state_.tried);
@@ -118,7 +121,7 @@ class plan_chooser {
   [[nodiscard]] constexpr bool is_tried(plan_rule rule) const {
     if (rule == plan_rule::none) return false;
     if (rule == plan_rule::replicated && gainable(state_.best) < least_picoseconds_of_replication) return false;
-    if (rule == plan_rule::as_made) return state_.may_pay && gainable(state_.best) > 0;
+    if (rule >= plan_rule::as_made) return state_.may_pay && gainable(state_.best) > 0;
     if (rule != plan_rule::as_written)
       return count() <= most_values_for_alternatives && state_.may_pay && gainable(state_.best) > 0;
     bool is_any_deferred = false;
@@ -131,6 +134,8 @@ class plan_chooser {
     vec<sharding> lies(asked_.data(), asked_.data() + asked_.size());
     if (rule == plan_rule::as_written) return lies;
     if (rule == plan_rule::as_made) return lying_as_made();
+    if (rule == plan_rule::as_other_operand) return lying_as_other_operand();
+    if (rule == plan_rule::as_read) return lying_as_read();
     for (int k = 0; k < count(); ++k) {
       const int i = rule == plan_rule::as_reader ? count() - 1 - k : k;
       const bool is_result = rule == plan_rule::as_last_operand && is_open_result(i);
@@ -159,6 +164,33 @@ class plan_chooser {
     return readers.size() == 1 && readers[0] == i && !n.annotated && n.results == 1 && n.region < 0 &&
            facts_of(n.op).made == origin::shards;
   }
+  /// Activations lie by tokens and weights by features, along one axis: a product lies by features, and what reads it likewise.
+  [[nodiscard]] constexpr vec<sharding> lying_as_other_operand() const {
+    vec<sharding> lies(asked_.data(), asked_.data() + asked_.size());
+    for (int i = 0; i < count(); ++i) {
+      if (!is_free(graph_, uses_, i) || facts_of(at(i).op).made != origin::shards) continue;
+      lies[i].splits = as_changed_operands(i, lies, asked_.data(), lies[i].splits);
+      if (facts_of(at(i).op).uniform || at(i).operands.count < 2) continue;
+      axis_mask wanted = 0, wanted_else = 0;  // as it lies, and on another dim
+      sharding other;
+      for (int k = 0; k < at(i).operands.count; ++k)
+        for (const auto& use : to_result(i, k, lies[at(i).operands[k]].splits)) {
+          bool is_there = false;
+          for (const auto& now : lies[i].splits) is_there = is_there || now == use;
+          (is_there ? wanted : wanted_else) |= axis_bit(use.axis);
+          if (!is_there && (other.split_axes() & axis_bit(use.axis)) == 0) other.add_split(use.axis, use.dim);
+        }
+      const axis_mask moved = wanted & wanted_else;
+      if (moved == 0) continue;
+      sharding settled;
+      for (const auto& use : lies[i].splits)
+        if ((moved & axis_bit(use.axis)) == 0) settled.add_split(use.axis, use.dim);
+      for (const auto& use : other.splits)
+        if ((moved & axis_bit(use.axis)) != 0) settled.add_split(use.axis, use.dim);
+      lies[i].splits = settled.splits;
+    }
+    return lies;
+  }
   /// A value that the best plan makes otherwise than it was to lie: then it lies so, and its readers go on with that as far as they have
   /// its dims. For one operator after the other, where it was to lie was right or its readers pay for the difference.
   [[nodiscard]] constexpr vec<sharding> lying_as_made() const {
@@ -170,16 +202,46 @@ class plan_chooser {
       if (!is_free(graph_, uses_, i) || facts_of(n.op).made != origin::shards) continue;
       auto splits = lies[i].splits;
       if (made.partial == 0 && made.split_axes() == lies[i].split_axes()) splits = made.splits;
-      for (int k = n.operands.count; k-- > 0;) {
-        if (lies[n.operands[k]] == by_best()[n.operands[k]]) continue;
-        sharding likewise;
-        likewise.splits = to_result(i, k, lies[n.operands[k]].splits);
-        if (likewise.split_axes() == lies[i].split_axes()) splits = likewise.splits;
-      }
-      lies[i].splits = splits;
+      lies[i].splits = as_changed_operands(i, lies, by_best(), splits);
     }
     for (int i = 0; i < count() && graph_.has_regions && request_.saving == 0; ++i) lie_as_added(i, lies);
     return lies;
+  }
+  [[nodiscard]] constexpr vec<sharding> lying_as_read() const {
+    vec<sharding> lies(by_best(), by_best() + count());
+    for (int i = 0; i < count(); ++i) {
+      if (!is_free(graph_, uses_, i) || !may_be_moved(graph_, at(i))) continue;
+      if (const sharding* const read = read_as(i)) lies[i].splits = read->splits;
+    }
+    return lies;
+  }
+  /// The sharding that all readers of node `i` bring it to, in the best plan; null: they differ.
+  [[nodiscard]] constexpr const sharding* read_as(int i) const {
+    const sharding* all = nullptr;
+    for (const int reader : uses_.readers(i)) {
+      const node& n = at(reader);
+      if (facts_of(n.op).made != origin::shards) return nullptr;
+      for (int k = 0; k < n.operands.count; ++k) {
+        if (n.operands[k] != i) continue;
+        const sharding& wanted = state_.best.table.wanted[state_.best.table.nodes[reader].wanted + k];
+        if (wanted.partial != 0 || (all != nullptr && !(wanted.splits == all->splits))) return nullptr;
+        all = &wanted;
+      }
+    }
+    return all;
+  }
+  /// How node `i`, which is to lie as `splits`, lies if operands lie otherwise than `before`: as they do, where the same axes split it.
+  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> as_changed_operands(int i, const vec<sharding>& lies,
+                                                                             const sharding* before,
+                                                                             inline_vec<axis_use, max_axes> splits) const {
+    for (int k = at(i).operands.count; k-- > 0;) {
+      const int o = at(i).operands[k];
+      if (lies[o] == before[o]) continue;
+      sharding likewise;
+      likewise.splits = to_result(i, k, lies[o].splits);
+      if (likewise.split_axes() == lies[i].split_axes()) splits = likewise.splits;
+    }
+    return splits;
   }
   /// A sum that a loop adds to lies as its terms are made, if that is partial: it is added up after the loop, and split then. Every device
   /// holds all of what it adds up; where the mesh says how much it may hold, every trip splits it.
