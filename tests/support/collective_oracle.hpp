@@ -10,6 +10,7 @@
 
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/transport/meeting_subject.hpp"
 
 /// Checks a communicator against the definition: the value of an element is a function of its global index (and of the
 /// device, when it is partial), a shard is filled from it, and after the collective every element that the device really
@@ -244,7 +245,7 @@ int wrong_after_reductions(Comm& comm, const mesh_shape& mesh, const std::vector
 }
 
 inline movement movement_between(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
-  return {global, from, to, movement_axes(mesh, global, from, to)};
+  return numbered(mesh, movement{global, from, to, movement_axes(mesh, global, from, to)});
 }
 
 /// The reduction that turns `from`, partial over `axes`, into `to`; whether it is one is asked by is_reduction.
