@@ -35,7 +35,7 @@ class kept_copies {
     /// The mesh and the axes are those of the group.
     [[nodiscard]] bool is_of(const movement& m, std::int64_t bytes) const {
       return of.number == m.number && bytes_per_elem == bytes && of.to_global == m.to_global && of.from.splits == m.from.splits &&
-             of.to.splits == m.to.splits && map.has_value() == (m.map != nullptr) &&
+             of.to.splits == m.to.splits && of.from_order == m.from_order && map.has_value() == (m.map != nullptr) &&
              (m.map == nullptr || (of.from_global == m.from_global && *map == *m.map));
     }
   };
