@@ -32,7 +32,7 @@ namespace gspmd {
 ///  1. arrive, publishing the pointers of the own buffers; wait for the members of the group;
 ///  2. read the peers' buffers in place (detail/transport/shared_memory.hpp);
 ///  3. arrive again, so that nobody changes a buffer that somebody reads.
-/// Of shards of at most detail::mail_bytes it sends the values instead of pointers, and needs only the first meeting.
+/// move and reduce send shards of at most detail::mail_bytes themselves instead of pointers, and need only step 1.
 /// Nothing is allocated for a collective that was carried out before, unless others took its place (kept_copies.hpp).
 ///
 /// Threads: each device has its own, which no other thread may use, nor this one when its function has returned.
@@ -186,16 +186,10 @@ class threads_communicator {
   template <class = detail::once>
   unsigned meet(membership& mine, const detail::meeting_subject& subject, const void* in, void* out);
 
-  /// As meet(), with the elements themselves in the place of pointers to them, if they fit: then they are in mail(), and nobody
-  /// needs to wait until all have read them.
-  bool meet_with_mail(membership& mine, const detail::meeting_subject& subject, const void* in, std::int64_t bytes,
-                      unsigned& parity) {
-    if (static_cast<std::size_t>(bytes) > detail::mail_bytes) return false;
-    finish_elements(mine);
-    if (bytes > 0) std::memcpy(mine.slot(mine.self).next_lane().mail, in, static_cast<std::size_t>(bytes));
-    parity = arrive(mine, subject);
-    return true;
-  }
+  /// As meet(), and true if the elements themselves, so many bytes, are in the lanes as mail: then nobody need wait until all have read.
+  template <class = detail::once>
+  bool meet_with_mail(membership& mine, const detail::meeting_subject& subject, const void* in, void* out, std::int64_t bytes,
+                      unsigned& parity);
 
   /// Arrives and waits for the group. The pointers that the device shows stand in its lane, written after finish_elements().
   unsigned arrive(membership& mine, const detail::meeting_subject& subject) {
@@ -302,6 +296,23 @@ GSPMD_COMPILED_ONCE(unsigned threads_communicator::meet<detail::once>(threads_co
                                                                       const detail::meeting_subject&, const void*, void*));
 
 template <class Once>
+bool threads_communicator::meet_with_mail(membership& mine, const detail::meeting_subject& subject, const void* in, void* out,
+                                          std::int64_t bytes, unsigned& parity) {
+  const bool fits = bytes <= static_cast<std::int64_t>(detail::mail_bytes);
+  if (fits) {
+    finish_elements(mine);
+    if (bytes > 0) std::memcpy(mine.slot(mine.self).next_lane().mail, in, static_cast<std::size_t>(bytes));
+    parity = arrive(mine, subject);
+  } else {
+    parity = meet(mine, subject, in, out);
+  }
+  return fits;
+}
+GSPMD_COMPILED_ONCE(bool threads_communicator::meet_with_mail<detail::once>(threads_communicator::membership&,
+                                                                            const detail::meeting_subject&, const void*, void*,
+                                                                            std::int64_t, unsigned&));
+
+template <class Once>
 void threads_communicator::move_elements(const detail::mesh_shape& mesh, const detail::movement& m, dtype type, const void* in,
                                          void* out) {
   auto& mine = membership_of(mesh, m.axes);
@@ -311,11 +322,10 @@ void threads_communicator::move_elements(const detail::mesh_shape& mesh, const d
   if (mine.size() == 1) return work([&](std::int64_t) { return in; });
   const auto subject = detail::subject_of(mesh, m, type);
   unsigned parity = 0;
-  if (meet_with_mail(mine, subject, in, detail::local_elements(mesh, m.from_global, m.from) * detail::bytes_of(type), parity))
-    return work([&](std::int64_t j) { return mine.lane(j, parity).mail; });
-  parity = meet(mine, subject, in, out);
-  work([&](std::int64_t j) { return mine.lane(j, parity).in; });
-  arrive(mine, subject);
+  const auto bytes = detail::local_elements(mesh, m.from_global, m.from) * detail::bytes_of(type);
+  const bool is_mail = meet_with_mail(mine, subject, in, out, bytes, parity);
+  work([&](std::int64_t j) { return is_mail ? mine.lane(j, parity).mail : mine.lane(j, parity).in; });
+  if (!is_mail) arrive(mine, subject);
 }
 GSPMD_COMPILED_ONCE(void threads_communicator::move_elements<detail::once>(const detail::mesh_shape&, const detail::movement&,
                                                                            dtype, const void*, void*));
@@ -347,21 +357,17 @@ void threads_communicator::reduce_elements(const detail::mesh_shape& mesh, const
   auto& mine = membership_of(mesh, r.axes);
   if (mine.size() == 1) return detail::reduce_alone(mesh, r, mine.me, in, out, op.elem_bytes);
   const auto subject = detail::subject_of(mesh, r, type);
-  const bool scatters = classify(mesh, r) == detail::collective_kind::reduce_scatter;
   const auto elems = detail::elements(detail::local_extents(mesh, r.global, r.from));
   unsigned parity = 0;
-  if (meet_with_mail(mine, subject, in, elems * op.elem_bytes, parity)) {
-    const auto mail = [&](std::int64_t j) { return mine.lane(j, parity).mail; };
-    if (scatters) return detail::reduce_scatter_from_peers(op, mesh, r, mine.me, mail, out);
-    return detail::reduce_row(op, out, mine.size(), mail, 0, elems, false);
-  }
-  parity = meet(mine, subject, in, out);
-  const auto theirs = [&](std::int64_t j) { return mine.lane(j, parity).in; };
-  if (scatters) detail::reduce_scatter_from_peers(op, mesh, r, mine.me, theirs, out);
+  const bool is_mail = meet_with_mail(mine, subject, in, out, elems * op.elem_bytes, parity);
+  const auto theirs = [&](std::int64_t j) { return is_mail ? mine.lane(j, parity).mail : mine.lane(j, parity).in; };
+  if (classify(mesh, r) == detail::collective_kind::reduce_scatter)
+    detail::reduce_scatter_from_peers(op, mesh, r, mine.me, theirs, out);
+  else if (is_mail) detail::reduce_row(op, out, mine.size(), theirs, 0, elems, false);
   else
     detail::all_reduce_from_peers(op, elems, mine.size(), mine.self, theirs,
                                   [&](std::int64_t j) { return mine.lane(j, parity).out; });
-  arrive(mine, subject);
+  if (!is_mail) arrive(mine, subject);
 }
 GSPMD_COMPILED_ONCE(void threads_communicator::reduce_elements<detail::once>(const detail::mesh_shape&, const detail::reduction&,
                                                                              dtype, const detail::row_combiner&, const void*,

@@ -10,6 +10,7 @@
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/kernels/transpose_block.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/target.hpp"
 
 /// Copying a box of elements between two row-major buffers, of any rank.
@@ -55,7 +56,7 @@ struct buffer_layout {
   bool has_strides = false;  // not row-major but with these, and read only
   std::int64_t stride[max_rank];
 
-  void lie_in(const inline_vec<std::int8_t, max_rank>& order) {
+  [[gnu::noinline]] void lie_in(const inline_vec<std::int8_t, max_rank>& order) {
     has_strides = true;
     std::int64_t next = 1;
     for (int k = order.count - 1; k >= 0; --k) {
@@ -168,13 +169,15 @@ struct box_walk {
   std::int64_t in, out;  // where the first of them is
   bool is_there = true;
 
-  explicit box_walk(const placed_box& placed)
-      : row(placed.box.row()), in(placed.in_offset), out(placed.out_offset), box_(placed.box), outer_((row > 1 ? 1 : 0) + 1) {
-    if (box_.rank < outer_) return;
+  explicit box_walk(const placed_box& placed) : box_walk(placed, (placed.box.row() > 1 ? 1 : 0) + 1) {}
+  /// The dims before `outer` are those of rows and of what `count` counts; 0: one element after the other.
+  box_walk(const placed_box& placed, int outer)
+      : row(placed.box.row()), in(placed.in_offset), out(placed.out_offset), box_(placed.box), outer_(outer) {
+    for (int d = outer_; d < box_.rank; ++d) at_[d] = 0;
+    if (outer_ == 0 || box_.rank < outer_) return;
     count = box_.size[outer_ - 1];
     in_step = box_.in_stride[outer_ - 1];
     out_step = box_.out_stride[outer_ - 1];
-    for (int d = outer_; d < box_.rank; ++d) at_[d] = 0;
   }
   [[gnu::noinline]] void step() {
     for (int d = outer_; d < box_.rank; ++d) {
@@ -240,27 +243,20 @@ inline void copy_elements(const box_walk& rows, std::byte* out, const std::byte*
 }
 
 /// As copy_box, of a box whose elements are neighbours along dim `columns` of the first buffer, and along dim 0 of the second one.
-inline void transpose_box(void* to, const void* from, const placed_box& placed, int columns, std::int64_t bytes, bool streaming) {
-  const auto& box = placed.box;
+template <class = once>
+[[gnu::noinline]] void transpose_box(void* to, const void* from, const placed_box& placed, int columns, std::int64_t bytes,
+                                     bool streaming) {
+  placed_box planes = placed;  // one element of each
+  planes.box.size[0] = planes.box.size[columns] = 1;
   with_bits(bytes, [&](auto bits) {
     using element = decltype(bits);
-    const auto* const in = static_cast<const element*>(from) + placed.in_offset;
-    auto* const out = static_cast<element*>(to) + placed.out_offset;
-    std::int64_t at[max_rank]{}, i = 0, o = 0;
-    for (int d = 0; d < box.rank;) {
-      transpose_plane(box.size[0], box.size[columns], in + i, box.in_stride[0], out + o, box.out_stride[columns], streaming);
-      for (d = 1; d < box.rank; ++d) {
-        if (d == columns) continue;
-        i += box.in_stride[d];
-        o += box.out_stride[d];
-        if (++at[d] < box.size[d]) break;
-        i -= at[d] * box.in_stride[d];
-        o -= at[d] * box.out_stride[d];
-        at[d] = 0;
-      }
-    }
+    const auto& box = placed.box;
+    for (box_walk at(planes, 0); at.is_there; at.step())
+      transpose_plane(box.size[0], box.size[columns], static_cast<const element*>(from) + at.in, box.in_stride[0],
+                      static_cast<element*>(to) + at.out, box.out_stride[columns], streaming);
   });
 }
+GSPMD_COMPILED_ONCE(void transpose_box<once>(void*, const void*, const placed_box&, int, std::int64_t, bool));
 
 /// Copies one box of elements. `streaming`: see stream_row; the caller fences afterwards.
 inline void copy_box(void* to, const void* from, const placed_box& placed, std::int64_t bytes, bool streaming = false) {
