@@ -218,6 +218,20 @@ int main(int argc, char** argv) {
                               static_cast<std::size_t>(width) * sizeof(float));
               hand.barrier(i);
             });
+        // the same matrix transposed, by rows again; by hand each thread transposes a block of each
+        movement turned{shape_of(columns, rows), split(0, 1), split(0, 0), 1};
+        for (const int d : {1, 0}) turned.from_order.push_back(static_cast<std::int8_t>(d));
+        turned = numbered(mesh, turned);
+        report(
+            "transpose", [&](int) { comm.move(mesh, turned, &in, &out); },
+            [&](int i) {
+              hand.barrier(i);
+              const bool streams = bytes >= stream_from_bytes;
+              for (int p : {i, 1 - i})
+                transpose_plane(rows / 2, columns / 2, in_of[p] + i * columns / 2, columns, out + p * rows / 2, rows, streams);
+              if (streams) fence_streams();
+              hand.barrier(i);
+            });
       }
     }
   });

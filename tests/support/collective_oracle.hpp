@@ -10,6 +10,7 @@
 
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/transport/meeting_subject.hpp"
 
 /// Checks a communicator against the definition: the value of an element is a function of its global index (and of the
 /// device, when it is partial), a shard is filled from it, and after the collective every element that the device really
@@ -132,6 +133,20 @@ struct buffers {
   }
 };
 
+/// Where a movement's operand has the element that is number `local` of a shard in row-major order.
+inline std::int64_t place_in_operand(const mesh_shape& mesh, const movement& m, std::int64_t local) {
+  if (m.from_order.empty()) return local;
+  const auto shard = local_extents(mesh, m.from_global, m.from);
+  std::vector<std::int64_t> at(static_cast<std::size_t>(shard.count));
+  for (int d = shard.count - 1; d >= 0; --d) {
+    at[static_cast<std::size_t>(d)] = local % shard[d];
+    local /= shard[d];
+  }
+  std::int64_t place = 0;
+  for (const int d : m.from_order) place = place * shard[d] + at[static_cast<std::size_t>(d)];
+  return place;
+}
+
 /// Both return how many elements are wrong.
 template <class T, class Comm>
 int wrong_after_move(Comm& comm, const mesh_shape& mesh, const movement& m) {
@@ -140,7 +155,7 @@ int wrong_after_move(Comm& comm, const mesh_shape& mesh, const movement& m) {
   buffers<T> out(n, elements(local_extents(mesh, m.to_global, m.to)), 0x33);
   for (int i = 0; i < n; ++i)
     for_each_held(mesh, m.from_global, m.from, mesh.coordinates_of(comm.device(i)), [&](std::int64_t local, std::int64_t index) {
-      in.pointers[static_cast<std::size_t>(i)][local] = element_at<T>(index, 0);
+      in.pointers[static_cast<std::size_t>(i)][place_in_operand(mesh, m, local)] = element_at<T>(index, 0);
     });
   comm.move(mesh, m, in.const_pointers.data(), out.pointers.data());
   int wrong = out.damaged(0x33) + in.damaged(0x55);
@@ -244,7 +259,18 @@ int wrong_after_reductions(Comm& comm, const mesh_shape& mesh, const std::vector
 }
 
 inline movement movement_between(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
-  return {global, from, to, movement_axes(mesh, global, from, to)};
+  return numbered(mesh, movement{global, from, to, movement_axes(mesh, global, from, to)});
+}
+
+/// The same from an operand whose dims lie in an order of their own, one of all by its number.
+inline movement movement_between(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
+                                 int order) {
+  movement m{global, from, to, movement_axes(mesh, global, from, to)};
+  for (int d = 0; d < global.count; ++d) {
+    m.from_order.insert(order % (d + 1), static_cast<std::int8_t>(d));
+    order /= d + 1;
+  }
+  return numbered(mesh, m);
 }
 
 /// The reduction that turns `from`, partial over `axes`, into `to`; whether it is one is asked by is_reduction.
@@ -271,7 +297,10 @@ int wrong_in_all_pairs(Comm& comm, const mesh_shape& mesh, const extents& global
   int wrong = 0, number = first;
   for (const auto& from : shardings)
     for (const auto& to : shardings) {
-      if (number++ % stride == 0) wrong += wrong_after_move<T>(comm, mesh, movement_between(mesh, global, from, to));
+      if (number++ % stride == 0) {
+        wrong += wrong_after_move<T>(comm, mesh, movement_between(mesh, global, from, to));
+        if (global.count > 1) wrong += wrong_after_move<T>(comm, mesh, movement_between(mesh, global, from, to, number));
+      }
       for (axis_mask axes = 1; axes <= all_axes; ++axes) {
         if (!is_reduction(mesh, global, from, to, axes) || number++ % stride != 0) continue;
         const auto r = reduction_between(global, from, to, axes, monoid::add);

@@ -97,7 +97,7 @@ struct mapped_movement {
   [[nodiscard]] int wrong(Comm& comm) const {
     const int n = comm.local_count();
     const auto by = map();
-    const movement m(mesh, from, s, to, s, by);
+    const movement m = numbered(mesh, movement(mesh, from, s, to, s, by));
     buffers<T> in(n, elements(local_extents(mesh, from, s)), 0x55);
     buffers<T> out(n, elements(local_extents(mesh, to, s)), 0x33);
     const buffers<T> kept(1, 1, 0x33);

@@ -37,7 +37,7 @@ struct reshaped_movement {
     const int n = comm.local_count();
     index_map map;
     map.reshapes = true;
-    const movement m(mesh, from, s, to, t, map);
+    const movement m = numbered(mesh, movement(mesh, from, s, to, t, map));
     buffers<T> in(n, elements(local_extents(mesh, from, s)), 0x55);
     buffers<T> out(n, elements(local_extents(mesh, to, t)), 0x33);
     for (int i = 0; i < n; ++i)

@@ -83,6 +83,27 @@ TEST_CASE("threads: all pairs of shardings of two dims") {
   }
 }
 
+TEST_CASE("threads: movements that are carried out again, and others of the same extents that take their places") {
+  for (auto mesh : {mesh_of({2}), mesh_of({3}), mesh_of({2, 2})})
+    CHECK(wrong_on_threads(mesh, [&](auto& comm) {
+            int wrong = 0;
+            const auto all = all_shardings(mesh, 2);
+            for (const auto& shape : {shape_of({5, 7}), shape_of({1, 4}), shape_of({130, 70})})
+              for (std::size_t k = 0; k + 1 < all.size(); k += 2) {
+                const auto m = movement_between(mesh, shape, all[k], all[all.size() - 1 - k]);
+                const auto back = movement_between(mesh, shape, all[all.size() - 1 - k], all[k]);
+                for (int i = 0; i < 3; ++i) {
+                  wrong += wrong_after_move<float>(comm, mesh, m) + wrong_after_move<float>(comm, mesh, back);
+                  wrong += wrong_after_move<double>(comm, mesh, m) + wrong_after_move<float>(comm, mesh, m);
+                }
+                auto twin = back;  // numbers are no names: two may have the same one
+                twin.number = m.number;
+                wrong += wrong_after_move<double>(comm, mesh, twin) + wrong_after_move<double>(comm, mesh, m);
+              }
+            return wrong;
+          }) == 0);
+}
+
 TEST_CASE("threads: every element type and monoid") {
   for (auto mesh : {mesh_of({2}), mesh_of({3})})
     CHECK(wrong_on_threads(mesh, [&](auto& comm) {

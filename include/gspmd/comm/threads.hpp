@@ -22,6 +22,7 @@
 #include "gspmd/detail/transport/group_key.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/detail/transport/shared_memory.hpp"
+#include "gspmd/detail/transport/threads/kept_copies.hpp"
 #include "gspmd/detail/transport/threads/thread_group.hpp"
 #include "gspmd/error.hpp"
 
@@ -31,8 +32,8 @@ namespace gspmd {
 ///  1. arrive, publishing the pointers of the own buffers; wait for the members of the group;
 ///  2. read the peers' buffers in place (detail/transport/shared_memory.hpp);
 ///  3. arrive again, so that nobody changes a buffer that somebody reads.
-/// An all_reduce of at most detail::mail_bytes sends the values instead of pointers and needs only step 1.
-/// Nothing is allocated after the first collective over a set of axes.
+/// move and reduce send shards of at most detail::mail_bytes themselves instead of pointers, and need only step 1.
+/// Nothing is allocated for a collective that was carried out before, unless others took its place (kept_copies.hpp).
 ///
 /// Threads: each device has its own, which no other thread may use, nor this one when its function has returned.
 class threads_communicator {
@@ -133,7 +134,7 @@ class threads_communicator {
     detail::span<const detail::reduction> reductions;
     detail::row_combiner op;  // of reductions
     detail::meeting_subject subject;
-    void (*take)(const list_under_way& u, const membership& mine, unsigned parity);  // this device's part, when all are there
+    void (*take)(const list_under_way& u, membership& mine, unsigned parity);  // this device's part, when all are there
     const void* in[detail::most_moved_together] = {};
     void* out[detail::most_moved_together] = {};
 
@@ -146,6 +147,7 @@ class threads_communicator {
     detail::thread_group* group = nullptr;
     std::int64_t self = 0;
     std::optional<list_under_way> under_way = {};
+    detail::kept_copies copies = {};
 
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(group->devices.size()); }
     [[nodiscard]] detail::meeting_slot& slot(std::int64_t j) const { return group->slots[static_cast<std::size_t>(j)]; }
@@ -163,12 +165,12 @@ class threads_communicator {
   template <class = detail::once>
   membership& membership_of(const detail::mesh_shape& mesh, detail::axis_mask axes);
 
-  static void take_movements(const list_under_way& u, const membership& mine, unsigned parity) {
+  static void take_movements(const list_under_way& u, membership& mine, unsigned parity) {
     for (std::size_t k = 0; k < u.count(); ++k)
-      detail::move_from_peers(*u.mesh, u.movements[k], mine.me, mine.buffers(&detail::meeting_lane::in, k, parity), u.out[k],
-                              detail::bytes_of(u.subject.type));
+      mine.copies.move(*u.mesh, u.movements[k], mine.me, mine.buffers(&detail::meeting_lane::in, k, parity), u.out[k],
+                       detail::bytes_of(u.subject.type));
   }
-  static void take_reductions(const list_under_way& u, const membership& mine, unsigned parity) {
+  static void take_reductions(const list_under_way& u, membership& mine, unsigned parity) {
     for (std::size_t k = 0; k < u.count(); ++k)
       if (mine.size() == 1) detail::reduce_alone(*u.mesh, u.reductions[k], mine.me, u.in[k], u.out[k], u.op.elem_bytes);
       else
@@ -183,6 +185,11 @@ class threads_communicator {
   /// this device has passed the meeting or stopped.
   template <class = detail::once>
   unsigned meet(membership& mine, const detail::meeting_subject& subject, const void* in, void* out);
+
+  /// As meet(), and true if the elements themselves, so many bytes, are in the lanes as mail: then nobody need wait until all have read.
+  template <class = detail::once>
+  bool meet_with_mail(membership& mine, const detail::meeting_subject& subject, const void* in, void* out, std::int64_t bytes,
+                      unsigned& parity);
 
   /// Arrives and waits for the group. The pointers that the device shows stand in its lane, written after finish_elements().
   unsigned arrive(membership& mine, const detail::meeting_subject& subject) {
@@ -289,17 +296,36 @@ GSPMD_COMPILED_ONCE(unsigned threads_communicator::meet<detail::once>(threads_co
                                                                       const detail::meeting_subject&, const void*, void*));
 
 template <class Once>
+bool threads_communicator::meet_with_mail(membership& mine, const detail::meeting_subject& subject, const void* in, void* out,
+                                          std::int64_t bytes, unsigned& parity) {
+  const bool fits = bytes <= static_cast<std::int64_t>(detail::mail_bytes);
+  if (fits) {
+    finish_elements(mine);
+    if (bytes > 0) std::memcpy(mine.slot(mine.self).next_lane().mail, in, static_cast<std::size_t>(bytes));
+    parity = arrive(mine, subject);
+  } else {
+    parity = meet(mine, subject, in, out);
+  }
+  return fits;
+}
+GSPMD_COMPILED_ONCE(bool threads_communicator::meet_with_mail<detail::once>(threads_communicator::membership&,
+                                                                            const detail::meeting_subject&, const void*, void*,
+                                                                            std::int64_t, unsigned&));
+
+template <class Once>
 void threads_communicator::move_elements(const detail::mesh_shape& mesh, const detail::movement& m, dtype type, const void* in,
                                          void* out) {
   auto& mine = membership_of(mesh, m.axes);
   const auto work = [&](detail::peer_inputs peer_in) {
-    detail::move_from_peers(mesh, m, mine.me, peer_in, out, detail::bytes_of(type));
+    mine.copies.move(mesh, m, mine.me, peer_in, out, detail::bytes_of(type));
   };
   if (mine.size() == 1) return work([&](std::int64_t) { return in; });
   const auto subject = detail::subject_of(mesh, m, type);
-  const auto parity = meet(mine, subject, in, out);
-  work([&](std::int64_t j) { return mine.lane(j, parity).in; });
-  meet(mine, subject, nullptr, nullptr);
+  unsigned parity = 0;
+  const auto bytes = detail::local_elements(mesh, m.from_global, m.from) * detail::bytes_of(type);
+  const bool is_mail = meet_with_mail(mine, subject, in, out, bytes, parity);
+  work([&](std::int64_t j) { return is_mail ? mine.lane(j, parity).mail : mine.lane(j, parity).in; });
+  if (!is_mail) arrive(mine, subject);
 }
 GSPMD_COMPILED_ONCE(void threads_communicator::move_elements<detail::once>(const detail::mesh_shape&, const detail::movement&,
                                                                            dtype, const void*, void*));
@@ -331,26 +357,17 @@ void threads_communicator::reduce_elements(const detail::mesh_shape& mesh, const
   auto& mine = membership_of(mesh, r.axes);
   if (mine.size() == 1) return detail::reduce_alone(mesh, r, mine.me, in, out, op.elem_bytes);
   const auto subject = detail::subject_of(mesh, r, type);
+  const auto elems = detail::elements(detail::local_extents(mesh, r.global, r.from));
   unsigned parity = 0;
-  const auto theirs = [&](std::int64_t j) { return mine.lane(j, parity).in; };
-  if (classify(mesh, r) == detail::collective_kind::reduce_scatter) {
-    parity = meet(mine, subject, in, out);
+  const bool is_mail = meet_with_mail(mine, subject, in, out, elems * op.elem_bytes, parity);
+  const auto theirs = [&](std::int64_t j) { return is_mail ? mine.lane(j, parity).mail : mine.lane(j, parity).in; };
+  if (classify(mesh, r) == detail::collective_kind::reduce_scatter)
     detail::reduce_scatter_from_peers(op, mesh, r, mine.me, theirs, out);
-  } else {
-    const auto elems = detail::elements(detail::local_extents(mesh, r.global, r.from));
-    const auto bytes = static_cast<std::size_t>(elems * op.elem_bytes);
-    if (bytes <= detail::mail_bytes) {
-      finish_elements(mine);
-      if (bytes > 0) std::memcpy(mine.slot(mine.self).next_lane().mail, in, bytes);
-      parity = arrive(mine, subject);
-      return detail::reduce_row(
-          op, out, mine.size(), [&](std::int64_t j) { return mine.lane(j, parity).mail; }, 0, elems, false);
-    }
-    parity = meet(mine, subject, in, out);
+  else if (is_mail) detail::reduce_row(op, out, mine.size(), theirs, 0, elems, false);
+  else
     detail::all_reduce_from_peers(op, elems, mine.size(), mine.self, theirs,
                                   [&](std::int64_t j) { return mine.lane(j, parity).out; });
-  }
-  meet(mine, subject, nullptr, nullptr);
+  if (!is_mail) arrive(mine, subject);
 }
 GSPMD_COMPILED_ONCE(void threads_communicator::reduce_elements<detail::once>(const detail::mesh_shape&, const detail::reduction&,
                                                                              dtype, const detail::row_combiner&, const void*,

@@ -36,8 +36,9 @@ struct movement {
   extents from_global, to_global;
   sharding from, to;
   axis_mask axes = 0;
-  const index_map* map = nullptr;  // null: every element keeps its index
-  bool is_mapped = false;          // has a map: for GCC with -fsanitize=undefined whether an address is null is no constant
+  const index_map* map = nullptr;                     // null: every element keeps its index
+  inline_vec<std::int8_t, max_rank> from_order = {};  // of a movement without a map: how the operand lies (local_value)
+  bool is_mapped = false;  // has a map: for GCC with -fsanitize=undefined whether an address is null is no constant
   collective_origin origin{};
   std::uint32_t number = 0;  // 0: not yet numbered (meeting_subject.hpp)
 

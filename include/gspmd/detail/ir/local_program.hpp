@@ -15,7 +15,25 @@ struct local_value {
   extents global;
   sharding layout;
   extents local;
+  // Major to minor, the dims as they lie in memory; none: in their order. Only a movement reads a value that lies otherwise.
+  inline_vec<std::int8_t, max_rank> order = {};
 };
+
+/// The transpose of a value, where it lies: dim `d` is dim permutation[d].
+constexpr local_value transposed(const local_value& v, const inline_vec<std::int8_t, max_rank>& permutation) {
+  local_value t = v;
+  t.layout.splits.clear();
+  t.order = permutation;
+  for (int d = 0; d < permutation.count; ++d) {
+    const int was = permutation[d];
+    t.global[d] = v.global[was];
+    t.local[d] = v.local[was];
+    t.order[was] = static_cast<std::int8_t>(d);
+    for (const auto& use : v.layout.splits)
+      if (use.dim == was) t.layout.splits.push_back(axis_use{use.axis, static_cast<std::int8_t>(d)});
+  }
+  return t;
+}
 
 enum class instruction_kind : std::uint8_t {
   compute,  // the node's operator on shards

@@ -89,9 +89,15 @@ struct packing {
   std::int64_t receive_elems = 0;
 };
 
+/// Returns the packing of a movement whose messages carry parts of others too.
+constexpr packing joint_packing_of(const mesh_shape& mesh, const movement& m) {
+  return {elements(local_extents(mesh, m.from_global, m.from)) * sends_at_most(mesh, m),
+          elements(local_extents(mesh, m.to_global, m.to))};
+}
 constexpr packing packing_of(const mesh_shape& mesh, const movement& m) {
   const auto n = mesh.size_of(m.axes);
   if (n == 1) return {};
+  if (!m.from_order.empty()) return joint_packing_of(mesh, m);
   const auto shard = elements(local_extents(mesh, m.from_global, m.from));
   if (m.map != nullptr) {
     const auto traffic = traffic_of(mesh, m.from_global, m.from, m.to_global, m.to, *m.map);
@@ -102,11 +108,6 @@ constexpr packing packing_of(const mesh_shape& mesh, const movement& m) {
   if (gathers_whole_shards(mesh, m)) return {is_stacked(mesh, m.from_global, m.to, m.from, m.axes) ? 0 : shard * n, 0};
   if (is_contiguous_exchange(mesh, m) || classify(mesh, m) == collective_kind::collective_permute) return {};
   return {shard * sends_at_most(mesh, m), elements(local_extents(mesh, m.to_global, m.to))};
-}
-/// Returns the packing of a movement whose messages carry parts of others too.
-constexpr packing joint_packing_of(const mesh_shape& mesh, const movement& m) {
-  return {elements(local_extents(mesh, m.from_global, m.from)) * sends_at_most(mesh, m),
-          elements(local_extents(mesh, m.to_global, m.to))};
 }
 constexpr packing packing_of(const mesh_shape& mesh, const reduction& r) {
   const auto n = mesh.size_of(r.axes);

@@ -145,7 +145,9 @@ constexpr movement movement_of(const plan_view& p, const plan_step& s, int k = 0
   const auto& from = p.operand(s, k);
   const auto& to = p.result(s, k);
   if (is_mapped(s)) return {*p.mesh, from.global, from.layout, to.global, to.layout, map_of(p, s, k), origin_of(p, s)};
-  return {from.global, from.layout, to.layout, movement_axes(*p.mesh, from.global, from.layout, to.layout), origin_of(p, s)};
+  movement m{from.global, from.layout, to.layout, movement_axes(*p.mesh, from.global, from.layout, to.layout), origin_of(p, s)};
+  m.from_order = from.order;
+  return m;
 }
 /// Returns the traffic of a movement with a map.
 constexpr map_traffic traffic_of(const plan_view& p, const plan_step& s, int k = 0) {

@@ -46,6 +46,7 @@ struct planned_value {
   int whole = -1;          // of rows that are computed in blocks: the value whose rows they are
   int counter = -1;        // and where they lie where all rows do: the number of the first one
   std::int64_t row_bytes = 0;
+  inline_vec<std::int8_t, max_rank> order = {};  // see local_value
   friend constexpr bool operator==(const planned_value&, const planned_value&) = default;
 };
 

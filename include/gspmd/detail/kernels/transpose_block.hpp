@@ -49,11 +49,15 @@ inline void transpose_block(const T* in, std::int64_t in_ld, T* out, std::int64_
   }
 }
 
+/// Wide enough elements are transposed in blocks.
+template <class T>
+inline constexpr bool has_blocks = sizeof(T) >= 4 && std::is_arithmetic_v<T>;
+
 template <bool Streams, class T>
 inline void transpose_tile(std::int64_t rows, std::int64_t columns, const T* in, std::int64_t in_ld, T* out,
                            std::int64_t out_ld) {
   std::int64_t whole_rows = 0, whole_columns = 0;
-  if constexpr (sizeof(T) >= 4 && std::is_arithmetic_v<T>) {
+  if constexpr (has_blocks<T>) {
     constexpr int lanes = simd_lanes<T>;
     whole_rows = rows - rows % lanes;
     whole_columns = columns - columns % lanes;
@@ -78,7 +82,8 @@ inline void transpose_plane(std::int64_t rows, std::int64_t columns, const T* in
   for (std::int64_t j = 0; j < columns; j += tile_columns)
     for (std::int64_t i = 0; i < rows; i += tile_rows) {
       const auto height = std::min(tile_rows, rows - i), width = std::min(tile_columns, columns - j);
-      if (streams && is_aligned) transpose_tile<true>(height, width, in + i * in_ld + j, in_ld, out + j * out_ld + i, out_ld);
+      if (has_blocks<T> && streams && is_aligned)
+        transpose_tile<has_blocks<T>>(height, width, in + i * in_ld + j, in_ld, out + j * out_ld + i, out_ld);
       else transpose_tile<false>(height, width, in + i * in_ld + j, in_ld, out + j * out_ld + i, out_ld);
     }
 }

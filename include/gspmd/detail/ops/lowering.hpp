@@ -65,6 +65,9 @@ class lowering {
   /// A complex value x as [2, ...]: x, and after it i x. See add_both_turns.
   virtual constexpr int both_turns(const instruction& op, int x) = 0;
 
+  /// Leaves a transpose, of which dim `d` is dim permutation[d] of the operand, to an all_to_all: that which brings its operand and nobody
+  /// else reads, or that which alone reads its result. False: it has to be done.
+  virtual constexpr bool transposes_on_the_way(const instruction& op, const inline_vec<std::int8_t, max_rank>& permutation) = 0;
   template <class Permutation>
   constexpr void permute(const instruction& op, int operand, int result, const Permutation& permutation) {
     permutation_spec spec;

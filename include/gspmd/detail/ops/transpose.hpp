@@ -40,7 +40,10 @@ struct transpose_op : plain_operator, without_movements, reads_shards, without_a
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
-    l.permute(op, op.operands[0], op.result, l.node_of(op).attributes);
+    const node& n = l.node_of(op);
+    inline_vec<std::int8_t, max_rank> permutation(n.attributes.count, 0);
+    for (int d = 0; d < permutation.count; ++d) permutation[d] = static_cast<std::int8_t>(attribute_dim(n, d));
+    if (!l.transposes_on_the_way(op, permutation)) l.permute(op, op.operands[0], op.result, permutation);
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };

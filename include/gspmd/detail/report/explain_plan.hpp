@@ -253,7 +253,8 @@ class plan_explainer {
       }
       const bool sends = communicates(s);
       t += sends ? name_of(s.collective) + std::string(" over ") + str(axes_text(mesh_, s.axes)) : std::string("slice");
-      t += " of " + name + ": " + sharding_of(from) + " -> " + sharding_of(to);
+      t += " of " + name + (from.order.empty() ? ": " : ", transposed on the way: ") + sharding_of(from) + " -> " +
+           sharding_of(to);
       t += sends ? ", sends " + bytes(s.bytes_sent) + repeated : ", sends nothing";
       table.add({t});
       if (!s.forced) continue;

@@ -6,8 +6,11 @@
 #include <cstring>
 
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
+#include "gspmd/detail/kernels/transpose_block.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/target.hpp"
 
 /// Copying a box of elements between two row-major buffers, of any rank.
@@ -50,7 +53,17 @@ struct buffer_layout {
   held_ranges held;
   std::int64_t local[max_rank];
   std::int64_t first[max_rank], step[max_rank];
+  bool has_strides = false;  // not row-major but with these, and read only
+  std::int64_t stride[max_rank];
 
+  [[gnu::noinline]] void lie_in(const inline_vec<std::int8_t, max_rank>& order) {
+    has_strides = true;
+    std::int64_t next = 1;
+    for (int k = order.count - 1; k >= 0; --k) {
+      stride[order[k]] = next;
+      next *= local[order[k]];
+    }
+  }
   [[nodiscard]] std::int64_t elems() const {
     std::int64_t n = 1;
     for (int d = 0; d < held.rank; ++d) n *= local[d];
@@ -140,8 +153,9 @@ inline placed_box place(const held_ranges& box, const buffer_layout& in, const b
   placed_box result;
   std::int64_t in_stride = 1, out_stride = 1;
   for (int d = box.rank - 1; d >= 0; --d) {
-    result.box.add_major_dim(box.end[d] - box.begin[d], in_stride * in.step[d], out_stride * out.step[d]);
-    result.in_offset += (in.first[d] + box.begin[d] * in.step[d]) * in_stride;
+    const auto stride = in.has_strides ? in.stride[d] : in_stride;
+    result.box.add_major_dim(box.end[d] - box.begin[d], stride * in.step[d], out_stride * out.step[d]);
+    result.in_offset += (in.first[d] + box.begin[d] * in.step[d]) * stride;
     result.out_offset += (out.first[d] + box.begin[d] * out.step[d]) * out_stride;
     in_stride *= in.local[d];
     out_stride *= out.local[d];
@@ -155,13 +169,15 @@ struct box_walk {
   std::int64_t in, out;  // where the first of them is
   bool is_there = true;
 
-  explicit box_walk(const placed_box& placed)
-      : row(placed.box.row()), in(placed.in_offset), out(placed.out_offset), box_(placed.box), outer_((row > 1 ? 1 : 0) + 1) {
-    if (box_.rank < outer_) return;
+  explicit box_walk(const placed_box& placed) : box_walk(placed, (placed.box.row() > 1 ? 1 : 0) + 1) {}
+  /// The dims before `outer` are those of rows and of what `count` counts; 0: one element after the other.
+  box_walk(const placed_box& placed, int outer)
+      : row(placed.box.row()), in(placed.in_offset), out(placed.out_offset), box_(placed.box), outer_(outer) {
+    for (int d = outer_; d < box_.rank; ++d) at_[d] = 0;
+    if (outer_ == 0 || box_.rank < outer_) return;
     count = box_.size[outer_ - 1];
     in_step = box_.in_stride[outer_ - 1];
     out_step = box_.out_stride[outer_ - 1];
-    for (int d = outer_; d < box_.rank; ++d) at_[d] = 0;
   }
   [[gnu::noinline]] void step() {
     for (int d = outer_; d < box_.rank; ++d) {
@@ -226,8 +242,27 @@ inline void copy_elements(const box_walk& rows, std::byte* out, const std::byte*
     std::memcpy(out + i * rows.out_step * bytes, in + i * rows.in_step * bytes, sizeof(Bits));
 }
 
+/// As copy_box, of a box whose elements are neighbours along dim `columns` of the first buffer, and along dim 0 of the second one.
+template <class = once>
+[[gnu::noinline]] void transpose_box(void* to, const void* from, const placed_box& placed, int columns, std::int64_t bytes,
+                                     bool streaming) {
+  placed_box planes = placed;  // one element of each
+  planes.box.size[0] = planes.box.size[columns] = 1;
+  with_bits(bytes, [&](auto bits) {
+    using element = decltype(bits);
+    const auto& box = placed.box;
+    for (box_walk at(planes, 0); at.is_there; at.step())
+      transpose_plane(box.size[0], box.size[columns], static_cast<const element*>(from) + at.in, box.in_stride[0],
+                      static_cast<element*>(to) + at.out, box.out_stride[columns], streaming);
+  });
+}
+GSPMD_COMPILED_ONCE(void transpose_box<once>(void*, const void*, const placed_box&, int, std::int64_t, bool));
+
 /// Copies one box of elements. `streaming`: see stream_row; the caller fences afterwards.
 inline void copy_box(void* to, const void* from, const placed_box& placed, std::int64_t bytes, bool streaming = false) {
+  if (placed.box.rank > 1 && placed.box.row() == 1 && placed.box.out_stride[0] == 1)
+    for (int d = 1; d < placed.box.rank; ++d)
+      if (placed.box.in_stride[d] == 1) return transpose_box(to, from, placed, d, bytes, streaming);
   for (box_walk rows(placed); rows.is_there; rows.step()) {
     const auto* const in = static_cast<const std::byte*>(from) + rows.in * bytes;
     auto* const out = static_cast<std::byte*>(to) + rows.out * bytes;

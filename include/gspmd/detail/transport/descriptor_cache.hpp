@@ -26,7 +26,7 @@ class descriptor_cache {
     const auto hash = hash_of(mesh, d);
     if (const auto* known = slots_[free_or_equal(mesh, d, hash)].get()) return known->value;
     auto made = std::make_unique<entry>(
-        entry{hash, group_key(mesh, d.axes), operand_of(d), result_of(d), d.from.splits, d.to.splits, {}, make()});
+        entry{hash, group_key(mesh, d.axes), operand_of(d), result_of(d), d.from.splits, d.to.splits, {}, order_of(d), make()});
     if (const auto* map = map_of(d)) made->map = *map;
     if (count_ == most_entries) clear();
     if (2 * (count_ + 1) > slots_.size()) grow();
@@ -47,6 +47,8 @@ class descriptor_cache {
   static const extents& result_of(const reduction& r) { return r.global; }
   static const index_map* map_of(const movement& m) { return m.map; }
   static const index_map* map_of(const reduction&) { return nullptr; }
+  static inline_vec<std::int8_t, max_rank> order_of(const movement& m) { return m.from_order; }
+  static inline_vec<std::int8_t, max_rank> order_of(const reduction&) { return {}; }
 
   struct entry {
     std::uint64_t hash;
@@ -54,10 +56,11 @@ class descriptor_cache {
     extents operand, result;
     decltype(sharding::splits) from, to;
     std::optional<index_map> map;
+    inline_vec<std::int8_t, max_rank> order;
     Value value;
 
     [[nodiscard]] bool is(const mesh_shape& mesh, const Descriptor& d) const {
-      return result == result_of(d) && from == d.from.splits && to == d.to.splits && is_mapped_alike(d) &&
+      return result == result_of(d) && from == d.from.splits && to == d.to.splits && is_mapped_alike(d) && order == order_of(d) &&
              key.names(mesh, d.axes);
     }
     [[nodiscard]] bool is_mapped_alike(const Descriptor& d) const {

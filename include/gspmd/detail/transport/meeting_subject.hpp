@@ -69,6 +69,7 @@ constexpr std::uint32_t number_of(const mesh_shape& mesh, const movement& m) {
   n.add(mesh, m.axes, m.origin);
   n.add_tiles(m.to_global, m);
   if (m.is_mapped) n.add(m.from_global, *m.map);
+  for (const auto d : m.from_order) n.add(static_cast<std::uint64_t>(d) + 1);
   return n.value();
 }
 constexpr std::uint32_t number_of(const mesh_shape& mesh, const reduction& r) {

@@ -111,7 +111,8 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
   const auto peer_at = [&](std::int64_t j) { return group_member(mesh, m.axes, me, j); };
   route.memory = joint && m.map == nullptr ? joint_packing_of(mesh, m) : packing_of(mesh, m);
   route.shard_elems = route.block_elems = shard;
-  const bool may_be_one_call = m.map == nullptr && !joint;
+  const bool is_alone = m.map == nullptr && !joint;
+  const bool may_be_one_call = is_alone && m.from_order.empty();
   const bool permutes = may_be_one_call && classify(mesh, m) == collective_kind::collective_permute;
   for (std::int64_t k = 0; k < n && (joint || shard <= small_elems) && !permutes; ++k) {
     const auto j = (self + k) % n;
@@ -123,7 +124,7 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
     }
   }
   const bool gathers = may_be_one_call && gathers_whole_shards(mesh, m);
-  if (may_be_one_call && !gathers && route.memory.send_elems > 0) route.node.emplace(mesh, m, me);
+  if (is_alone && !gathers && route.memory.send_elems > 0) route.node.emplace(mesh, m, me);
   if (gathers) {
     if (route.memory.send_elems == 0) {
       route.how = way::gather;

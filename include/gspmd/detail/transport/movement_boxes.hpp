@@ -202,6 +202,7 @@ inline void for_each_map(const movement& m, std::int64_t number, Visit visit) {
 inline buffer_layout source_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn) {
   if (m.map != nullptr && m.map->reshapes) return reshape_source(mesh, m, at, turn);
   auto source = layout_of(mesh, m.from_global, m.from, at);
+  if (!m.from_order.empty()) source.lie_in(m.from_order);
   if (m.map == nullptr) return source;
   if (m.map->places()) {
     hold_placed(m, turn, true, source);

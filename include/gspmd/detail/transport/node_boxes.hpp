@@ -8,6 +8,7 @@
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/transport/box.hpp"
+#include "gspmd/detail/transport/movement_boxes.hpp"
 
 /// Movements of boxes with gaps, through memory that a node shares: who holds a box packs it there, and who needs it copies it
 /// from there to its place. As a message it would be packed, copied by MPI, and unpacked. Not for gathers: whole shards are not
@@ -91,7 +92,7 @@ struct node_boxes {
   node_boxes(const mesh_shape& mesh, const movement& m, const coordinates& me)
       : n(mesh.size_of(m.axes)),
         self(group_index(mesh, m.axes, me)),
-        source(layout_of(mesh, m.from_global, m.from, me)),
+        source(source_of(mesh, m, me, 0)),
         target(layout_of(mesh, m.to_global, m.to, me)),
         largest(source) {
     for (int d = 0; d < m.to_global.count; ++d)

@@ -28,22 +28,30 @@ struct ring_buffers {
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Fills `out` of the device at `me`; peer_in(j) is the input of member j.
+/// What a device does of a movement at once: it copies a box of a member's input, or fills one.
+struct movement_part {
+  std::int64_t member;  // -1: fills
+  std::uint64_t bits;
+  bool streams;
+  placed_box box;
+};
+using part_visitor = void (*)(void* data, const movement_part& part);
+
+/// Calls visit(data, part) for all that the device at `me` does, in order.
 template <class = once>
-void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinates& me, peer_inputs peer_in, void* out,
-                     std::int64_t bytes_per_elem) {
-  bool any_streaming = false;
+void for_each_part(const mesh_shape& mesh, const movement& m, const coordinates& me, std::int64_t bytes_per_elem,
+                   part_visitor visit, void* data) {
   const auto turns = turns_of(mesh, m);
   for (std::int64_t turn = 0; turn < turns; ++turn) {
-    const auto target = target_of(mesh, m, me, turn,
-                                  [&](const placed_box& gap, std::uint64_t bits) { fill_box(out, bits, gap, bytes_per_elem); });
+    const auto target = target_of(mesh, m, me, turn, [&](const placed_box& gap, std::uint64_t bits) {
+      visit(data, {-1, bits, false, gap});
+    });
     if (!target.held.any()) continue;
-    const bool streaming = can_stream && target.held.elems() * bytes_per_elem >= stream_from_bytes;
-    any_streaming = any_streaming || streaming;
+    const bool streams = can_stream && target.held.elems() * bytes_per_elem >= stream_from_bytes;
     const auto copy_from = [&](std::int64_t j, const coordinates& peer) {
       const auto source = source_of(mesh, m, peer, turn);
       const auto part = intersect(source.held, target.held);
-      if (part.any()) copy_box(out, peer_in(j), place(part, source, target), bytes_per_elem, streaming);
+      if (part.any()) visit(data, {j, 0, streams, place(part, source, target)});
     };
     if (m.map != nullptr) {
       for_each_holder(mesh, m, target, me, turn,
@@ -57,6 +65,27 @@ void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinate
       copy_from(j, group_member(mesh, m.axes, me, j));
     }
   }
+}
+GSPMD_COMPILED_ONCE(void for_each_part<once>(const mesh_shape&, const movement&, const coordinates&, std::int64_t, part_visitor,
+                                             void*));
+
+inline void move_part(const movement_part& part, peer_inputs peer_in, void* out, std::int64_t bytes_per_elem) {
+  if (part.member < 0) fill_box(out, part.bits, part.box, bytes_per_elem);
+  else copy_box(out, peer_in(part.member), part.box, bytes_per_elem, part.streams);
+}
+
+/// Fills `out` of the device at `me`; peer_in(j) is the input of member j.
+template <class = once>
+void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinates& me, peer_inputs peer_in, void* out,
+                     std::int64_t bytes_per_elem) {
+  bool any_streaming = false;
+  auto move = [&](const movement_part& part) {
+    any_streaming = any_streaming || part.streams;
+    move_part(part, peer_in, out, bytes_per_elem);
+  };
+  for_each_part(
+      mesh, m, me, bytes_per_elem, [](void* data, const movement_part& part) { (*static_cast<decltype(move)*>(data))(part); },
+      &move);
   if (any_streaming) fence_streams();
 }
 

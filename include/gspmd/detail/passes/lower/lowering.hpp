@@ -7,6 +7,8 @@
 #include "gspmd/detail/passes/lower/loop_fuser.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
+#include <utility>
+
 namespace gspmd::detail {
 
 /// The functions by which operators add their steps, implemented.
@@ -43,6 +45,29 @@ class step_lowering final : public lowering {
         return true;
     }
     return false;
+  }
+  constexpr bool transposes_on_the_way(const instruction& op, const inline_vec<std::int8_t, max_rank>& permutation) final {
+    const int from = op.operands[0], to = op.result;
+    if (out.is_checked) return false;
+    if (state_.uses_[from] == 1 && state_.is_brought(from, to) && state_.base[from] == from && state_.step_[from] >= 0) {
+      auto& s = out.steps[state_.step_[from]];
+      const int x = out.slots[s.operands.begin];
+      if (s.kernel != id_of<kernels::move> || s.operands.count != 1 || !value(x).order.empty()) return false;
+      const int y = add_value(transposed(value(x), permutation));
+      state_.base[y] = state_.base[x];
+      out.slots[s.operands.begin] = y;
+      out.slots[s.results.begin] = to;
+      state_.step_[to] = std::exchange(state_.step_[from], -1);
+      return true;
+    }
+    const int first = state_.readers_from_[to];
+    if (state_.readers_from_[to + 1] != first + 1 || state_.uses_[to] != 1 || !state_.is_brought(state_.readers_[first], to))
+      return false;
+    loops_.need(from);
+    if (!lies_in_memory(from) || !value(from).order.empty()) return false;
+    state_.program_.values[to].order = transposed(value(from), permutation).order;
+    state_.base[to] = state_.base[from];
+    return true;
   }
   constexpr void forget(int v) final {
     state_.waiting_[v] = 0;

@@ -62,6 +62,7 @@ class scheduler {
       const bool is_padded = padded_dims(s_.out.mesh, from.global, from.layout) != 0;
       s_.out.values.push_back(
           planned_value{from.node, from.type, from.global, from.layout, from.local, {}, s_.step_[v], is_padded});
+      s_.out.values[v].order = from.order;
     }
     s_.out.inputs = s_.program_.inputs;
   }

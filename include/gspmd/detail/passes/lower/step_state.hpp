@@ -115,6 +115,19 @@ struct step_state {
   [[nodiscard]] constexpr bool waits(int v) const { return waiting_[v] != 0; }
   [[nodiscard]] constexpr bool waits_virtual(int v) const { return waits(v) && is_virtual(maker(v)); }
 
+  /// Whether an all_to_all that shares no message makes a value, in the body of a loop or conditional in which `beside` is made too.
+  [[nodiscard]] constexpr bool is_brought(int v, int beside) const {
+    if (v < 0 || maker_[v] < 0) return false;
+    const auto& ops = program_.ops;
+    const auto at = static_cast<std::size_t>(maker_[v]), other = static_cast<std::size_t>(maker_[beside]);
+    if (ops[at].what != instruction_kind::move || ops[at].collective != collective_kind::all_to_all || ops[at].joined ||
+        (at + 1 < ops.size() && ops[at + 1].joined))
+      return false;
+    for (auto i = at < other ? at : other; i < (at < other ? other : at); ++i)
+      if (ops[i].what == instruction_kind::control) return false;
+    return true;
+  }
+
   step_state(const step_state&) = delete;
   step_state& operator=(const step_state&) = delete;
   constexpr step_state(step_state&&) = default;
