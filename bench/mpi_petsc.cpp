@@ -30,7 +30,7 @@ void check(PetscErrorCode code) {
   if (code != 0) throw error("PETSc fails");
 }
 
-/// What takes turns: `ours` and `theirs`, of which the time of the slower rank counts.
+/// Runs both in turns; the time of the slower rank counts.
 template <class Ours, class Theirs>
 void race(const char* what, int rounds, Ours ours, Theirs theirs) {
   race_times t;

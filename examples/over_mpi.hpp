@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the examples need of MPI, compiled once for those that run a program planned at run time over it.
+// Running programs that were planned at run time over MPI, compiled once for all examples.
 #pragma once
 
 #include <gspmd/dynamic/native_code.hpp>

@@ -246,7 +246,7 @@ struct indexing_operator : plain_operator, without_movements, reads_shards, with
     a.beyond = ix.beyond;
     return a;
   }
-  /// What a scatter reads as its updates, operand `k`: one element, where they are all equal. Written out and read back, the ones of a
+  /// The updates that a scatter reads, operand `k`: one element, where they are all equal. Written out and read back, the ones of a
   /// histogram took longer than counting.
   static constexpr int updates_of(lowering& l, const instruction& op, int k, indexed_access& a) {
     const int one = l.one_element(op, op.operands[k]);

@@ -28,7 +28,7 @@ struct ring_buffers {
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// What a device does of a movement at once: it copies a box of a member's input, or fills one.
+/// The work of a device for a movement, all at once: it copies a box of a member's input, or fills one.
 struct movement_part {
   std::int64_t member;  // -1: fills
   std::uint64_t bits;

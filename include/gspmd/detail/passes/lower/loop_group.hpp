@@ -167,7 +167,7 @@ class loop_group {
     for (const int margins_of_set : around) add_margin(made, margins_of_set);
     return made;
   }
-  /// What is read both whole for each row of the loop and row by row, x[j] - x[i], is two operands: see row_blocker.
+  /// An operand that is read both whole for each row of the loop and row by row, x[j] - x[i], counts as two: see row_blocker.
   constexpr int slot_in(int v, bool for_each_row) {
     int* slot = &s_.slot_[s_.base[v]];
     if (*slot >= 0 && is_for_each_row_[*slot] != (for_each_row ? 1 : 0)) slot = &otherwise_read_[*slot];

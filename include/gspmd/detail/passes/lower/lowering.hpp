@@ -52,7 +52,7 @@ class step_lowering final : public lowering {
     if (state_.uses_[from] == 1 && state_.is_brought(from, to) && state_.base[from] == from && state_.step_[from] >= 0) {
       auto& s = out.steps[state_.step_[from]];
       const int x = out.slots[s.operands.begin];
-      if (s.kernel != id_of<kernels::move> || s.operands.count != 1 || !value(x).order.empty()) return false;
+      if (facts_of(s).work != step_work::moves || s.operands.count != 1 || !value(x).order.empty()) return false;
       const int y = add_value(transposed(value(x), permutation));
       state_.base[y] = state_.base[x];
       out.slots[s.operands.begin] = y;

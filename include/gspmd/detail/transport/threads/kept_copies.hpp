@@ -14,7 +14,7 @@
 
 namespace gspmd::detail {
 
-/// What a device does of the small movements in one of its groups: to work out what to copy takes longer than to copy it.
+/// The copies of a device for the small movements in one of its groups: to work out what to copy takes longer than to copy it.
 class kept_copies {
  public:
   /// As move_from_peers. Allocates for a movement that it does not know; another one may take the place of what it knows.
