@@ -25,7 +25,7 @@ enum class plan_rule : std::uint8_t {
   shared_out,        // or, where nothing splits it, as parts that each device makes one of
   as_made,           // or as the best plan so far makes it, and what is computed of it likewise
   as_other_operand,  // or, where operands want an axis on different dims, as the one does that completion did not follow
-  as_read,           // or, of a view, as all who read it bring it: that is done before it
+  as_read,           // or, if it is a view, as all its readers bring it
   none
 };
 
@@ -38,7 +38,8 @@ struct whole_plans {
   choose_state best, trial;
   vec<sharding> preferred, tried;  // by node, what they ask for; empty: what completion found, narrowed
   plan_rule rule = plan_rule::completed;
-  bool may_pay = false;  // to look at other plans, of a program with the first one
+  bool may_pay = false;   // to look at other plans, of a program with the first one
+  bool is_trying = true;  // the plan of `rule` is under way
   bool is_complete = false;
 
   static constexpr auto lists(auto& s, auto f) {
@@ -48,7 +49,8 @@ struct whole_plans {
   }
   static constexpr auto rest(auto& s, auto f) {
     return choose_state::rest(s.best, [&](auto&... b) {
-      return choose_state::rest(s.trial, [&](auto&... t) { return f(s.is_complete, b..., t..., s.rule, s.may_pay); });
+      return choose_state::rest(s.trial,
+                                [&](auto&... t) { return f(s.is_complete, b..., t..., s.rule, s.may_pay, s.is_trying); });
     });
   }
 };
@@ -76,6 +78,12 @@ class plan_chooser {
   /// Goes on until the best plan is known, or until so many nodes were looked at, or so many prices worked out.
   constexpr void run(int most_nodes, int most_prices) {
     while (!state_.is_complete) {
+      if (!state_.is_trying) {
+        begin_next();
+        most_nodes -= count() / 8;  // which looks at all of them
+        if (most_nodes <= 0) return;
+        continue;
+      }
       const bool is_first = state_.rule == plan_rule::completed;
       choose_state& plan = is_first ? state_.best : state_.trial;
       chooser choices(graph_, mesh_, request_, uses_,
@@ -94,8 +102,7 @@ class plan_chooser {
         std::swap(state_.best, state_.trial);
         std::swap(state_.preferred, state_.tried);
       }
-      begin_next();
-      most_nodes -= count() / 8;  // which looks at all of them
+      state_.is_trying = false;
     }
   }
 
@@ -103,20 +110,18 @@ class plan_chooser {
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr int count() const { return static_cast<int>(graph_.nodes.size()); }
 
-  /// Begins the plan of the next rule that is to be tried.
+  /// Begins the plan of the next rule that is to be tried, if it is another one.
   constexpr void begin_next() {
-    while (state_.rule != plan_rule::none) {
-      state_.rule = static_cast<plan_rule>(static_cast<int>(state_.rule) + 1);
-      if (!is_tried(state_.rule)) continue;
+    do state_.rule = static_cast<plan_rule>(static_cast<int>(state_.rule) + 1);
+    while (state_.rule != plan_rule::none && !is_tried(state_.rule));
+    state_.is_complete = state_.rule == plan_rule::none;
+    if (!state_.is_complete) {
       state_.tried = lying_by(state_.rule);
-      if (state_.rule != plan_rule::as_written && is_asked_for(state_.tried)) continue;
-      state_.trial = choose_state(graph_);
-      state_.trial.table.as_written = state_.rule == plan_rule::as_written || state_.best.table.as_written;
-      return;
+      state_.is_trying = state_.rule == plan_rule::as_written || !is_asked_for(state_.tried);
     }
-    state_.trial = {};
-    state_.tried = {};
-    state_.is_complete = true;
+    state_.trial = state_.is_trying ? choose_state(graph_) : choose_state();
+    state_.trial.table.as_written = state_.rule == plan_rule::as_written || state_.best.table.as_written;
+    if (!state_.is_trying) state_.tried = {};
   }
   [[nodiscard]] constexpr bool is_tried(plan_rule rule) const {
     if (rule == plan_rule::none) return false;
@@ -167,10 +172,17 @@ class plan_chooser {
   /// Activations lie by tokens and weights by features, along one axis: a product lies by features, and what reads it likewise.
   [[nodiscard]] constexpr vec<sharding> lying_as_other_operand() const {
     vec<sharding> lies(asked_.data(), asked_.data() + asked_.size());
+    bool is_any_moved = false;
     for (int i = 0; i < count(); ++i) {
       if (!is_free(graph_, uses_, i) || facts_of(at(i).op).made != origin::shards) continue;
-      lies[i].splits = as_changed_operands(i, lies, asked_.data(), lies[i].splits);
-      if (facts_of(at(i).op).uniform || at(i).operands.count < 2) continue;
+      if (is_any_moved) lies[i].splits = as_changed_operands(i, lies, asked_.data(), lies[i].splits);
+      if (at(i).operands.count < 2 || facts_of(at(i).op).uniform) continue;
+      axis_mask one = 0, several = 0;  // that split an operand, or several
+      for (const int o : at(i).operands) {
+        several |= one & lies[o].split_axes();
+        one |= lies[o].split_axes();
+      }
+      if ((several & lies[i].split_axes()) == 0) continue;
       axis_mask wanted = 0, wanted_else = 0;  // as it lies, and on another dim
       sharding other;
       for (int k = 0; k < at(i).operands.count; ++k)
@@ -182,6 +194,7 @@ class plan_chooser {
         }
       const axis_mask moved = wanted & wanted_else;
       if (moved == 0) continue;
+      is_any_moved = true;
       sharding settled;
       for (const auto& use : lies[i].splits)
         if ((moved & axis_bit(use.axis)) == 0) settled.add_split(use.axis, use.dim);
@@ -207,10 +220,11 @@ class plan_chooser {
     for (int i = 0; i < count() && graph_.has_regions && request_.saving == 0; ++i) lie_as_added(i, lies);
     return lies;
   }
+  /// A view that lies as it is read comes after the gather that its readers need: parts of a dim may be no parts of the view.
   [[nodiscard]] constexpr vec<sharding> lying_as_read() const {
     vec<sharding> lies(by_best(), by_best() + count());
     for (int i = 0; i < count(); ++i) {
-      if (!is_free(graph_, uses_, i) || !may_be_moved(graph_, at(i))) continue;
+      if (at(i).operands.count != 1 || !may_be_moved(graph_, at(i)) || !is_free(graph_, uses_, i)) continue;
       if (const sharding* const read = read_as(i)) lies[i].splits = read->splits;
     }
     return lies;

@@ -129,7 +129,7 @@ struct choose_pass {
       best.marks += more + outputs + 8;
       if (more < left || before.largest_bytes() < (std::int64_t{1} << 16)) return list_sizes<whole_plans>::of_names(sizes);
     }
-    if (all <= static_cast<std::size_t>(most_values_for_alternatives) || trial.table.nodes > 0) {
+    if (left == 0 || all <= static_cast<std::size_t>(most_values_for_alternatives) || trial.table.nodes > 0) {
       share_room(best, trial, all);  // another plan may be under way, and take the place of the best one
       sizes.preferred = sizes.tried = all;
     }
