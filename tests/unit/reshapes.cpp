@@ -136,6 +136,12 @@ TEST_CASE("uneven reshapes send what lies across boundaries, on both paths") {
   CHECK(bytes_of_reshape(grid, {1, 1}, {"x", "y"}, {1, 1}, {"x", "y"}) == 0);  // the identity, whatever is split
   CHECK(bytes_of_reshape(grid, {5, 1, 3}, {"x", "y", ""}, {5, 1, 3}, {"x", "y", ""}) == 0);
   CHECK(bytes_of_reshape(grid, {6, 4, 2}, {"x", "y", ""}, {6, 8}) == 3 * 2 * 4);  // 2,2,0 pairs and 3,3,2, in three rows
+  // Parts are cut off before, which sends nothing, or gathered before: straight it would be 16, 24, 36 and 96.
+  const dynamic::mesh square({{"x", 2}, {"y", 2}});
+  CHECK(bytes_of_reshape(square, {12}, {"x"}, {3, 4}, {"", "x,y"}) == 8);
+  CHECK(bytes_of_reshape(square, {12}, {"x"}, {3, 4}, {"y", "x"}) == 12);
+  CHECK(bytes_of_reshape(square, {12}, {"x,y"}, {3, 4}, {"x", ""}) == 20);
+  CHECK(bytes_of_reshape(square, {3, 8}, {"x", "y"}, {24}, {"x"}) == 48);
 
   array<float> x({3, 2});
   for (std::int64_t i = 0; i < 6; ++i) x[i] = static_cast<float>(i);

@@ -186,6 +186,24 @@ class operator_chooser {
     const int o = n.operands[0];
     consider(known_.preferred_of(o));
     for (int v = known_.book.first_of(o); v >= 0; v = known_.book.values[v].next) consider(known_.book.layout_of(v));
+    for (int v = least.bytes > 0 ? known_.book.first_of(o) : -1; v >= 0; v = known_.book.values[v].next)
+      for_each_near(known_.book.layout_of(v), moved.result, known_.shape_of(o).count, consider);
+  }
+  /// Calls `visit` for the shardings from which one movement to `result` may send less than from `form`: gathered over the axes that the
+  /// result has not, as a movement cannot begin otherwise, and with parts of what a device holds cut off for those that it has besides.
+  template <class Visit>
+  static constexpr void for_each_near(const sharding& form, const sharding& result, int rank, const Visit& visit) {
+    sharding fewer;
+    for (const auto& use : form.splits)
+      if ((result.split_axes() & axis_bit(use.axis)) != 0) fewer.splits.push_back(use);
+    if (fewer.splits.count != form.splits.count) visit(fewer);
+    if ((result.split_axes() & ~fewer.split_axes()) == 0) return;
+    for (int d = 0; d < rank; ++d) {
+      sharding finer = fewer;
+      for (const auto& use : result.splits)
+        if ((fewer.split_axes() & axis_bit(use.axis)) == 0) finer.add_split(use.axis, d);
+      visit(finer);
+    }
   }
 
   /// Returns the time of the work beyond the time to begin it.
