@@ -13,6 +13,12 @@
 
 namespace gspmd::detail {
 
+/// The strides of inputs and outputs that lie by them (given_layers; no strides of others), and who finds the rows of a loop there (detail/run/given_rows.hpp).
+struct given_rows {
+  const extents* strides;
+  void (*place)(const given_rows& given, void* runner);
+};
+
 // GSPMD_LOOP_FUNCTION stands before the functions that the loops end in. GCC compiles them with three options of their own:
 //   fp-contract=off    whether two operators meet in one loop must not show in the bits (Clang fuses only what stands in one
 //                      expression of the source)

@@ -6,16 +6,11 @@
 #include <cstring>
 #include <memory>
 
+#include "gspmd/detail/ir/fused_loop.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/support/no_memory.hpp"
 
 namespace gspmd::detail {
-
-/// The strides of inputs and outputs that lie by them (given_layers; no strides of others), and who finds the rows of a loop there (detail/run/given_rows.hpp).
-struct given_rows {
-  const extents* strides;
-  void (*place)(const given_rows& given, void* runner);
-};
 
 /// The memory of one device while a program runs on it.
 struct device_memory {
