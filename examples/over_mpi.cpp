@@ -13,8 +13,8 @@ std::vector<gspmd::dynamic::any_array> run_over_mpi(const gspmd::dynamic::progra
   return program.run_pointers(gspmd::mpi{MPI_COMM_WORLD}, inputs);
 }
 
-std::vector<gspmd::dynamic::any_array> run_over_mpi(const gspmd::dynamic::native_code& program,
-                                                    const std::vector<const void*>& inputs) {
+std::vector<gspmd::dynamic::any_array> run_native_over_mpi(const gspmd::dynamic::native_code& program,
+                                                           const std::vector<const void*>& inputs) {
   return program.run_pointers(gspmd::mpi{MPI_COMM_WORLD}, inputs);
 }
 

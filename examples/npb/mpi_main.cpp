@@ -6,6 +6,8 @@
 #include "kernels.hpp"
 
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "../command_line.hpp"
 #include "../over_mpi.hpp"
@@ -19,7 +21,10 @@ constexpr const char* usage =
 int main(int argc, char** argv) {
   return over_mpi(argc, argv, usage, [&](int ranks, bool) {
     const auto o = npb::parse(argc, argv);
-    const auto run = [](const auto& program, const auto& inputs) { return run_over_mpi(program, inputs); };
+    const auto run = []<class Program>(const Program& program, const std::vector<const void*>& inputs) {
+      if constexpr (std::is_same_v<Program, gspmd::dynamic::native_code>) return run_native_over_mpi(program, inputs);
+      else return run_over_mpi(program, inputs);
+    };
     if (argc > o.read) throw command_line::usage_error(std::string(argv[o.read]) + ": the number of devices is mpirun's");
     return npb::run_kernels(o, npb::machine{ranks, npb::preparing(o.is_native, GSPMD_EXAMPLE_DIR "/../../include", run)});
   });

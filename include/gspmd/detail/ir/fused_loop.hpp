@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/support/inline_vec.hpp"
 
 #if defined(__clang__)
 #define GSPMD_LOOP_FUNCTION [[gnu::noinline]]
