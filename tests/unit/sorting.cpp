@@ -217,7 +217,7 @@ TEST_CASE("a split line is sorted by way of another dim where that sends less") 
   CHECK(bytes(line, {8, 64}, {"", "x"}, {"x", ""}, false) == 64 * 7 / 8 * 4);          // there, and the result stays
   CHECK(bytes(line, {8, 64}, {"", "x"}, {"x", ""}, true) == 64 * 7 / 8 * 4);           // indices are sent nowhere
   CHECK(bytes(both, {8, 64}, {"", "x,y"}, {"", "x,y"}, false) == 2 * 64 * 7 / 8 * 4);  // there and back
-  CHECK(bytes(square, {2, 64}, {"", "x"}, {"y", "x"}, true) == (64 / 2) * (4 + 4));     // the idle axis takes a line
+  CHECK(bytes(square, {2, 64}, {"", "x"}, {"y", "x"}, true) == (64 / 2) * (4 + 4));    // the idle axis takes a line
   CHECK(bytes(dynamic::mesh({{"x", 2}}), {1, 64}, {"", "x"}, {"", "x"}, true) ==
         32 * (4 + 4));  // and no line is gathered for its indices
 
