@@ -56,8 +56,9 @@ std::vector<float> counted(std::size_t n) {
 /// The bytes that a reshape between these shardings sends, once it is right.
 std::int64_t bytes_of_reshape(const dynamic::mesh& m, const std::vector<std::int64_t>& from,
                               const std::vector<std::string>& split, const std::vector<std::int64_t>& to,
-                              const std::vector<std::string>& wanted = {}) {
+                              const std::vector<std::string>& wanted = {}, bool may_gather = false) {
   dynamic::builder b(m);
+  if (may_gather) b.allow_replication();
   const auto x = b.input(dynamic::in<float>(from, split));
   const value y{x.graph(), detail::add_reshape(b.graph(), x.id(), detail::extents_of(to), {"reshape", 1})};
   b.output(wanted.empty() ? y : b.reshard(y, wanted));
@@ -140,8 +141,8 @@ TEST_CASE("uneven reshapes send what lies across boundaries, on both paths") {
   const dynamic::mesh square({{"x", 2}, {"y", 2}});
   CHECK(bytes_of_reshape(square, {12}, {"x"}, {3, 4}, {"", "x,y"}) == 8);
   CHECK(bytes_of_reshape(square, {12}, {"x"}, {3, 4}, {"y", "x"}) == 12);
-  CHECK(bytes_of_reshape(square, {12}, {"x,y"}, {3, 4}, {"x", ""}) == 20);
-  CHECK(bytes_of_reshape(square, {3, 8}, {"x", "y"}, {24}, {"x"}) == 48);
+  CHECK(bytes_of_reshape(square, {12}, {"x,y"}, {3, 4}, {"x", ""}, true) == 20);
+  CHECK(bytes_of_reshape(square, {3, 8}, {"x", "y"}, {24}, {"x"}, true) == 48);
 
   array<float> x({3, 2});
   for (std::int64_t i = 0; i < 6; ++i) x[i] = static_cast<float>(i);

@@ -135,7 +135,7 @@ class chooser {
       walk_.bring(o, whole, {o, 0, true});
       return;
     }
-    state_.table.nodes.push_back({layout_of(i), 0, 0, {}, false});
+    state_.table.nodes.push_back({layout_of(i), 0, 0, 0, {}, false});
     if (is_visited(g, known_.uses, i)) walk_.visit(i);
     if (known_.at(i).op == opcode::cond_result && state_.book.has_forms(i))
       state_.table.nodes[i].result = state_.book.layout_of(state_.book.first_of(i));
