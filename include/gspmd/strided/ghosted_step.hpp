@@ -147,7 +147,7 @@ class ghosted_step {
     auto& device = bound_.devices[0];
     device.inputs = shards_.inputs();
     device.outputs = shards_.outputs();
-    const detail::given_rows rows{strides_.data(), detail::place_given_rows};
+    const detail::given_rows rows{strides_.data(), &detail::placed_later, detail::place_given_rows};
     device.given = &rows;
     detail::run_static<program>(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
     shards_.put_back();

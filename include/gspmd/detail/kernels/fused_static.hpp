@@ -608,7 +608,7 @@ struct fused_rows_runner {
       if (o.op == opcode::parameter) {
         at.margin[loads] = o.has_margins() ? &group.margins[margins] : nullptr;
         if (o.has_margins()) margins += margin_count(o.offsets);
-        at.load_op[loads++] = o.given == 0 ? &o : &placed_later;
+        at.load_op[loads++] = o.given == 0 ? &o : given->placed_later;
       } else if (o.op == opcode::iota) {
         at.index_step[iotas] = o.dim == next ? 1 : 0;
         at.iota_op[iotas++] = &o;
@@ -670,8 +670,6 @@ struct fused_rows_runner {
     if (given != nullptr) given->place(*given, this);
     compute(at, rows, elems);
   }
-  /// A load in the place of one by the caller's strides, which given_rows::place finds: it goes over to no margin.
-  static constexpr scalar_op placed_later{};
 };
 inline void run_fused_rows(const fused_group& group, const extents& loop, const loop_box& box, fused_rows_function compute,
                            const fused_rows& at, const void* const* inputs, void* const* outputs,
