@@ -28,8 +28,9 @@ struct matrix_grid {
 /// The matrix [n, m] as its dealt blocks, [R, C, n / R, m / C]: R and C are the sizes of the grid, dims 0 and 1 are split over it, and the last two
 /// are the local matrix of ScaLAPACK's process (r, c), row-major. n is a multiple of R * block and m of C * block.
 ///
-/// Communicates what lies elsewhere: an all_to_all of the shard, (P - 1) / P of it. Errors: another rank, extents that are no such multiples
-/// (pad, or call cholesky or solve_positive of whole matrices, which do), an axis that the mesh does not have.
+/// Communicates what lies elsewhere: an all_to_all of the shard, (P - 1) / P of it, and a shift between neighbours where an extent is no
+/// multiple of R^2 (C^2) blocks. Errors: another rank, extents that are no multiples of R (C) blocks (pad, or call cholesky or solve_positive of
+/// whole matrices, which do), an axis that the mesh does not have.
 ///
 ///     const auto t = deal_matrix(a, {.rows = "x", .columns = "y", .block = 64});
 constexpr value deal_matrix(value a, matrix_grid grid, location at = location::current());
@@ -48,9 +49,10 @@ constexpr value collect_matrix(value t, matrix_grid grid, location at = location
 ///     const auto l = dealt_cholesky(deal_matrix(a, grid), grid);
 constexpr value dealt_cholesky(value t, matrix_grid grid, location at = location::current());
 
-/// x of l l^T x = b for dealt blocks of a lower triangle l, by two loops over block rows: b and x are [n, k], whole on every device unless
-/// completion finds better. For each block row block * (block + k) elements are all_reduced; n k are brought from the columns' layout to the rows'.
-/// Errors: those of deal_matrix, and a b that does not fit.
+/// x of l l^T x = b for dealt blocks of a lower triangle l, by two loops over block rows: b and x are [n, k], and whole on every device before,
+/// between and after the loops, for which n k elements are gathered twice. For each block row block * (block + k) elements are all_reduced; l may
+/// move once for each loop, an all_to_all of its shard, so that all devices take part in every row. Errors: those of deal_matrix, and a b that does
+/// not fit.
 ///
 ///     const auto x = dealt_solve(l, b, grid);
 constexpr value dealt_solve(value l, value b, matrix_grid grid, location at = location::current());
