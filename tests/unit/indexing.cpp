@@ -296,11 +296,7 @@ TEST_CASE("a compiled program looks rows up and adds up their gradients") {
   for (int i = 0; i < 15; ++i) CHECK(sorted.data()[i] == more[12 - i / 3 * 3 + i % 3]);
 }
 
-<<<<<<< HEAD
-// The operand that slices are added to is computed in a loop that only the sum reads, which the scatter has become.
-=======
 // The table is computed in a loop that only the sum reads, and the scatter has become that sum.
->>>>>>> h-g
 TEST_CASE("rows are added to a table that is computed") {
   const auto p = dynamic::compile([](value table, value ids, value rows) { return scatter_add(table * 2.0 + 1.0, ids, rows); },
                                   dynamic::mesh({{"x", 2}}), dynamic::in<double>({4, 2}, {"x", ""}),

@@ -14,9 +14,11 @@
 
 namespace gspmd::detail {
 
+struct scalar_op;
 /// The strides of inputs and outputs that lie by them (given_layers; no strides of others), and who finds the rows of a loop there (detail/run/given_rows.hpp).
 struct given_rows {
   const extents* strides;
+  const scalar_op* placed_later;  // a load without offsets, in the place of one that `place` finds
   void (*place)(const given_rows& given, void* runner);
 };
 

@@ -12,16 +12,6 @@
 
 namespace gspmd::detail {
 
-<<<<<<< HEAD
-=======
-/// The strides of inputs and outputs that lie by them (given_layers; no strides of others), and who finds the rows of a loop there (detail/run/given_rows.hpp).
-struct given_rows {
-  const extents* strides;
-  const scalar_op* placed_later;  // a load without offsets, in the place of one that `place` finds
-  void (*place)(const given_rows& given, void* runner);
-};
-
->>>>>>> h-f
 /// The memory of one device while a program runs on it.
 struct device_memory {
   const void* const* inputs = nullptr;  // shards of the inputs, in the caller's memory
