@@ -119,7 +119,8 @@ class plan_chooser {
       state_.tried = lying_by(state_.rule);
       state_.is_trying = state_.rule == plan_rule::as_written || !is_asked_for(state_.tried);
     }
-    state_.trial = state_.is_trying ? choose_state(graph_) : choose_state();
+    state_.trial = {};
+    if (state_.is_trying) state_.trial = choose_state(graph_);
     state_.trial.table.as_written = state_.rule == plan_rule::as_written || state_.best.table.as_written;
     if (!state_.is_trying) state_.tried = {};
   }
