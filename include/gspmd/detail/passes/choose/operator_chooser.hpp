@@ -43,7 +43,7 @@ class operator_chooser {
     const auto held = held_partial(known_, n);
     use_search::preferences asked;  // the result's, the operands', the further results', and the operands' as they are
     asked.push_back(to_factors(mesh, rule, rule.result(), known_.preferred_of(i).splits));
-    bool agree = rule.uniform && facts_of(n.op).sends == nullptr && !is_summed_before(i, n, held, asked[0]);
+    bool agree = rule.uniform && !facts_of(n.op).has_collectives && !is_summed_before(i, n, held, asked[0]);
     for (int k = 0; k < n.operands.count; ++k) {
       asked.push_back(to_factors(mesh, rule, rule.operand(k), known_.preferred_of(n.operands[k]).splits));
       agree = agree && asked[k + 1] == asked[0];
@@ -154,7 +154,7 @@ class operator_chooser {
   }
   /// Whether an operator that works on parts would gather what need not be whole: it would send less of keys than of keys and values.
   [[nodiscard]] constexpr bool gives_up_parts(int i, const node& n, const operator_use& p) const {
-    if (facts_of(n.op).sends == nullptr) return false;
+    if (!facts_of(n.op).has_collectives) return false;
     axis_mask wanted = 0;
     for (int r = 0; r < n.results; ++r)
       if (known_.is_read(i + r)) wanted |= known_.wanted_of(i + r).split_axes();

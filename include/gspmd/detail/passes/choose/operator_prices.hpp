@@ -130,7 +130,7 @@ class operator_prices {
   /// Returns the price of what the operator's own steps send to each other.
   [[nodiscard]] constexpr reshard_price of_steps(const operator_use& p) const {
     reshard_price total;
-    if (facts_of(n_.op).sends == nullptr) return total;
+    if (!facts_of(n_.op).has_collectives) return total;
     for (const auto& c : facts_of(n_.op).sends(known_.program, known_.mesh, n_, p.wanted[0])) {
       total.time = add_times(total.time, time_of_collective(known_.mesh, known_.net(), c.what, c.axes, c.bytes));
       total.bytes = saturating_add(total.bytes, c.bytes);
