@@ -89,7 +89,7 @@ inline std::string words_of_update(const graph& g, const node& n, const next_val
     return " saves " + microseconds(mark.saved) + " of the update, and sends " + microseconds(mark.sent_longer) + " longer";
   };
   const node* next = &g.nodes[static_cast<std::size_t>(n.operands[0])];
-  while (!next->annotated && is_view(*next)) next = &g.nodes[static_cast<std::size_t>(next->operands[0])];
+  while (!next->annotated && is_operand_reshaped(*next)) next = &g.nodes[static_cast<std::size_t>(next->operands[0])];
   switch (mark.outcome) {
     case update_outcome::split:
       return "updated as " + str(sharding_text(*g.mesh, next->annotation.layout, next->shape.count)) +

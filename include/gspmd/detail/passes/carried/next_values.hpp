@@ -20,7 +20,7 @@ constexpr annotation closed_place(const node& n, const sharding& found) {
 }
 
 /// Whether a node is its operand in another shape.
-constexpr bool is_view(const node& n) {
+constexpr bool is_operand_reshaped(const node& n) {
   return facts_of(n.op).runs == realisation::alias && facts_of(n.op).made == origin::shards;
 }
 

@@ -128,7 +128,7 @@ class weight_updates {
   [[nodiscard]] constexpr int updated_value(int next) const {
     int best = next;
     std::int64_t least = part_of(next);
-    for (int i = next; is_view(at(i)) && !at(i).annotated;) {
+    for (int i = next; is_operand_reshaped(at(i)) && !at(i).annotated;) {
       i = at(i).operands[0];
       if (const auto part = part_of(i); part < least) best = i, least = part;
     }
