@@ -83,7 +83,19 @@ TEST_CASE("a transpose stays a step where others read what it makes, or what it 
   }
 }
 
-TEST_CASE("random transposes and reshards of up to four dims, one behind the other") {
+TEST_CASE("a transpose stays a step where a loop that is there already reads what it is made of") {
+  for (const bool is_product : {true, false}) {
+    graph_builder b({4});
+    const int x = b.input({48, 32}, rows_of_two), w = b.input({48, 8}), brought = b.reshard(x, columns_of_two);
+    const int negated = b.op(opcode::negate, brought);
+    b.g.outputs.push_back(is_product ? b.einsum("ab,ac->bc", negated, w) : b.transpose(negated, {1, 0}));
+    b.g.outputs.push_back(b.transpose(brought, {1, 0}));
+    CHECK(transposes(b).on_the_way == 0);
+    CHECK(wrong_run(b) == "");
+  }
+}
+
+TEST_CASE("random transposes and reshards of up to four dims, one behind the other or beside it") {
   reference::random_numbers random(31);
   int on_the_way = 0, apart = 0;
   for (int k = 0; k < 400; ++k) {
@@ -92,7 +104,9 @@ TEST_CASE("random transposes and reshards of up to four dims, one behind the oth
     std::vector<std::int64_t> shape;
     for (int d = 0; d < rank; ++d) shape.push_back(random.one_of(std::vector<std::int64_t>{1, 2, 3, 5, 8}));
     int x = b.input(shape, any(random, b.mesh, rank));
-    for (int n = random.between(2, 5); n > 0; --n) {
+    std::vector<int> made{x};
+    for (int n = random.between(2, 7); n > 0; --n) {
+      if (random.chance(30)) x = made[made.size() - 1 - static_cast<std::size_t>(random.between(0, made.size() > 2 ? 2 : 0))];
       std::vector<int> permutation(static_cast<std::size_t>(rank));
       std::iota(permutation.begin(), permutation.end(), 0);
       for (int d = rank - 1; d > 0; --d)
@@ -100,6 +114,8 @@ TEST_CASE("random transposes and reshards of up to four dims, one behind the oth
       if (random.chance(60)) x = b.reshard(x, any(random, b.mesh, rank));
       if (random.chance(70)) x = b.transpose(x, permutation);
       if (random.chance(20)) x = b.op(opcode::negate, x);
+      if (random.chance(15)) b.g.outputs.push_back(b.reduce(x, 1));
+      made.push_back(x);
       if (random.chance(15)) b.g.outputs.push_back(x);
     }
     b.g.outputs.push_back(random.chance(50) ? b.reshard(x, any(random, b.mesh, rank)) : x);

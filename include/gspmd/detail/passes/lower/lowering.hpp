@@ -49,7 +49,9 @@ class step_lowering final : public lowering {
   constexpr bool transposes_on_the_way(const instruction& op, const inline_vec<std::int8_t, max_rank>& permutation) final {
     const int from = op.operands[0], to = op.result;
     if (out.is_checked) return false;
-    if (state_.uses_[from] == 1 && state_.is_brought(from, to) && state_.base[from] == from && state_.step_[from] >= 0) {
+    // By uses_, no result is read as it is; a reader in a loop that is there already counts among readers_from_ alone.
+    if (state_.uses_[from] == 1 && state_.readers_from_[from + 1] == state_.readers_from_[from] + 1 &&
+        state_.is_brought(from, to) && state_.base[from] == from && state_.step_[from] >= 0) {
       auto& s = out.steps[state_.step_[from]];
       const int x = out.slots[s.operands.begin];
       if (facts_of(s).work != step_work::moves || s.operands.count != 1 || !value(x).order.empty()) return false;

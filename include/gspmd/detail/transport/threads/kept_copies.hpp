@@ -50,6 +50,7 @@ void kept_copies::move(const mesh_shape& mesh, const movement& m, const coordina
     if (m.number == 0 || local_elements(mesh, m.to_global, m.to) * bytes_per_elem > most_bytes)
       return move_from_peers(mesh, m, me, peer_in, out, bytes_per_elem);
     if (!place) place = std::make_unique<entry>();
+    place->parts.reserve(most_parts + 1);  // nothing throws once it is known
     place->of = m;
     place->bytes_per_elem = bytes_per_elem;
     place->map.reset();
