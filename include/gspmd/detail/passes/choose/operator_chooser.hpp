@@ -186,8 +186,12 @@ class operator_chooser {
     const int o = n.operands[0];
     consider(known_.preferred_of(o));
     for (int v = known_.book.first_of(o); v >= 0; v = known_.book.values[v].next) consider(known_.book.layout_of(v));
-    for (int v = least.bytes > 0 ? known_.book.first_of(o) : -1; v >= 0; v = known_.book.values[v].next)
-      for_each_near(known_.book.layout_of(v), moved.result, known_.shape_of(o).count, consider);
+    for (int v = least.bytes > 0 ? known_.book.first_of(o) : -1; v >= 0; v = known_.book.values[v].next) {
+      const sharding& form = known_.book.layout_of(v);
+      const axis_mask gathered = form.split_axes() & ~moved.result.split_axes() & known_.preferred_of(o).split_axes();
+      if (gathered != 0 && !n.allow_replication && !known_.program.allow_replication) continue;  // it would be refused
+      for_each_near(form, moved.result, known_.shape_of(o).count, consider);
+    }
   }
   /// Calls `visit` for the shardings from which one movement to `result` may send less than from `form`: gathered over the axes that the
   /// result has not, as a movement cannot begin otherwise, and with parts of what a device holds cut off for those that it has besides.
