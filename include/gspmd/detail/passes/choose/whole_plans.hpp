@@ -25,7 +25,6 @@ enum class plan_rule : std::uint8_t {
   shared_out,        // or, where nothing splits it, as parts that each device makes one of
   as_made,           // or as the best plan so far makes it, and what is computed of it likewise
   as_other_operand,  // or, where operands want an axis on different dims, as the one does that completion did not follow
-  as_read,           // or, if it is a view, as all its readers bring it
   none
 };
 
@@ -141,7 +140,6 @@ class plan_chooser {
     if (rule == plan_rule::as_written) return lies;
     if (rule == plan_rule::as_made) return lying_as_made();
     if (rule == plan_rule::as_other_operand) return lying_as_other_operand();
-    if (rule == plan_rule::as_read) return lying_as_read();
     for (int k = 0; k < count(); ++k) {
       const int i = rule == plan_rule::as_reader ? count() - 1 - k : k;
       const bool is_result = rule == plan_rule::as_last_operand && is_open_result(i);
@@ -220,30 +218,6 @@ class plan_chooser {
     }
     for (int i = 0; i < count() && graph_.has_regions && request_.saving == 0; ++i) lie_as_added(i, lies);
     return lies;
-  }
-  /// A view that lies as it is read comes after the gather that its readers need: parts of a dim may be no parts of the view.
-  [[nodiscard]] constexpr vec<sharding> lying_as_read() const {
-    vec<sharding> lies(by_best(), by_best() + count());
-    for (int i = 0; i < count(); ++i) {
-      if (at(i).operands.count != 1 || !may_be_moved(graph_, at(i)) || !is_free(graph_, uses_, i)) continue;
-      if (const sharding* const read = read_as(i)) lies[i].splits = read->splits;
-    }
-    return lies;
-  }
-  /// The sharding that all readers of node `i` bring it to, in the best plan; null: they differ.
-  [[nodiscard]] constexpr const sharding* read_as(int i) const {
-    const sharding* all = nullptr;
-    for (const int reader : uses_.readers(i)) {
-      const node& n = at(reader);
-      if (facts_of(n.op).made != origin::shards) return nullptr;
-      for (int k = 0; k < n.operands.count; ++k) {
-        if (n.operands[k] != i) continue;
-        const sharding& wanted = state_.best.table.wanted[state_.best.table.nodes[reader].wanted + k];
-        if (wanted.partial != 0 || (all != nullptr && !(wanted.splits == all->splits))) return nullptr;
-        all = &wanted;
-      }
-    }
-    return all;
   }
   /// How node `i`, which is to lie as `splits`, lies if operands lie otherwise than `before`: as they do, where the same axes split it.
   [[nodiscard]] constexpr inline_vec<axis_use, max_axes> as_changed_operands(int i, const vec<sharding>& lies,
