@@ -214,6 +214,9 @@ constexpr auto log_density = [](auto covariance, auto x) {
 using many =
     compile<log_density, mesh<axis<"x", 2>>, in<double, dims<6, 3, 3>, split<"x", _, _>>, in<double, dims<6, 3>, split<"x", _>>>;
 static_assert(many::traffic.bytes == 0);
+constexpr auto inverse_of_result = [](auto x) { return inverse(x * 2.0); };
+using doubled = compile<inverse_of_result, mesh<axis<"x", 2>>, in<double, dims<6, 3, 3>, split<"x", _, _>>>;
+static_assert(doubled::traffic.bytes == 0);  // a constant expression, so that nothing is read from nodes that have moved
 
 }  // namespace
 
