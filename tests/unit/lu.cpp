@@ -135,6 +135,22 @@ TEST_CASE("lu: sizes, singular matrices, orders of rows, beside the definition o
   }
 }
 
+TEST_CASE("lu: a determinant within the range of its type, of a product that leaves it on the way") {
+  std::vector<double> a(6 * 16, 0.0);  // the determinants of two matrices leave it themselves
+  const double diagonals[6][4] = {{1e-200, 1e-200, 1e200, 1e200}, {1e200, -1e200, 1e-200, 1e-200}, {1e-160, 1e-161, 1e160, 1e161},
+                                  {1e-200, 1e-200, 1, 1},         {1e200, -1e200, 1, 1},           {1e200, 1e200, 1, 0}};
+  for (std::size_t m = 0; m < 6; ++m)
+    for (std::size_t i = 0; i < 4; ++i) a[m * 16 + i * 5] = diagonals[m][i];
+  const auto r = pivots::one_by_one<double>(a, {6, 4, 4});
+  const double* const found = r[4].data<double>();
+  CHECK(found[0] == doctest::Approx(1).epsilon(1e-15));
+  CHECK(found[1] == doctest::Approx(-1).epsilon(1e-15));
+  CHECK(found[2] == doctest::Approx(1).epsilon(1e-15));
+  CHECK(found[3] == 0);
+  CHECK(found[4] == -INFINITY);
+  CHECK(found[5] == 0);
+}
+
 TEST_CASE("lu: random meshes, uneven, more devices than matrices: the bits of one device, and nothing is sent") {
   using namespace pivots;
   reference::random_numbers random(6);
