@@ -60,7 +60,8 @@ double mistake(int64_t n, const T* a, const T* factors, const std::int32_t* orde
       for (int64_t k = 0; k < std::min(i, j + 1); ++k)
         sum += static_cast<double>(factors[i * n + k]) * static_cast<double>(factors[k * n + j]);
       const double wrong = std::fabs(sum - static_cast<double>(a[order[i] * n + j])) / static_cast<double>(n);
-      if (!(wrong <= worst)) worst = wrong;
+      worst = std::max(worst, wrong);
+      if (!(wrong < INFINITY)) return INFINITY;
       if (j < i && !(std::fabs(factors[i * n + j]) <= 1)) return INFINITY;
     }
   }
