@@ -38,8 +38,8 @@ constexpr value deal_matrix(value a, matrix_grid grid, location at = location::c
 /// The matrix whose dealt blocks these are: [R, C, p, q] -> [R p, C q]. Communicates as deal_matrix, and has its errors.
 constexpr value collect_matrix(value t, matrix_grid grid, location at = location::current());
 
-/// The lower triangle l of l l^T = a, of dealt blocks, and dealt as they are: a is symmetric and positive definite, its blocks above the
-/// diagonal are not read. Of a matrix that is not positive definite the columns from the first one without a root on are NaN.
+/// The lower triangle l of l l^T = a, of dealt blocks, and dealt as they are: a is symmetric and positive definite, and what is above the
+/// diagonal is not read. Of a matrix that is not positive definite the columns are NaN from the block on that has the first one without a root.
 ///
 /// Nothing is gathered: a device holds n^2 / P elements of a, as many of l and panels of n * block / R and n * n / (strips * C). For each block
 /// column it sends its part of the block row before it and of the column below it, as ScaLAPACK's pdpotrf, which broadcasts where this
@@ -58,7 +58,7 @@ constexpr value dealt_cholesky(value t, matrix_grid grid, location at = location
 constexpr value dealt_solve(value l, value b, matrix_grid grid, location at = location::current());
 
 /// cholesky (linalg.hpp) of one matrix over many devices: it is dealt, factored and collected, and may have any extent: it is padded with ones on
-/// the diagonal up to whole rounds of blocks. [n, n], float or double; blocks above the diagonal are not read. Costs: those of deal_matrix,
+/// the diagonal up to whole rounds of blocks. [n, n], float or double; what is above the diagonal is not read. Costs: those of deal_matrix,
 /// dealt_cholesky and collect_matrix.
 ///
 ///     const auto l = cholesky(a, {.rows = "x", .columns = "y"});
@@ -165,6 +165,9 @@ class dealt_blocks_of {
         const value across = slice(known, {0, 0, 0, 0}, {rows_, columns_, (end - begin) / rows_, left}, {}, at_);
         strip = strip - product(known, across);
       }
+      // The loop reads rows across the diagonal, and of a NaN times 0 the sum is NaN: what is above it is zeros first.
+      const extents whole = strip.shape();
+      strip = select(global_index(whole, 0, 2) < global_index(whole, 1, 3), 0.0, strip);
       const value factored = factor_strip(strip);
       all.push_back(top == 0 ? factored : pad(factored, {0, 0, top, 0}, {0, 0, 0, 0}, 0, {}, at_));
       if (k + 1 == count) break;
@@ -174,6 +177,7 @@ class dealt_blocks_of {
     return all.size() == 1 ? all[0] : concatenate(span<const value>(all.data(), all.size()), 3, at_);
   }
   [[nodiscard]] constexpr value solve_both(value l, value b) const {
+    if (b.shape()[0] == 0) return b;
     const value x = collect_rows(solve_forward(l, deal_rows(b, columns_, false)), false);
     return collect_rows(solve_backward(l, deal_rows(x, rows_, false)), false);
   }
@@ -222,8 +226,11 @@ class dealt_blocks_of {
       const value below = dynamic_slice(l, std::array{zero, column.part, zero, column.first}, {rows_, 1, m, b}, at_);
       const value panel = reshape(below, {rows_, m, b}, at_) - einsum<"rcik,xcjk->rij">(l, known);
       const value corner = reshape(dynamic_slice(panel, std::array{row.part, row.first, zero}, {1, b, b}, at_), {b, b}, at_);
+      // cholesky takes (a + a^T) / 2: of the lower triangle and its mirror image that is the triangle.
+      const value is_upper = iota<std::int64_t>(like_, {b, b}, 0, at_) < iota<std::int64_t>(like_, {b, b}, 1, at_);
+      const value mirrored = select(is_upper, einsum<"ij->ji">(corner), corner);
       const value sides = einsum<"nj->jn">(reshape(panel, {rows_ * m, b}, at_));
-      const value solved = einsum<"jn->nj">(triangular_solve(cholesky(corner, at_), sides, {}, at_));
+      const value solved = einsum<"jn->nj">(triangular_solve(cholesky(mirrored, at_), sides, {}, at_));
       const value is_above = global_index({rows_, m, b}, 0, 1) < k * b + iota<std::int64_t>(like_, {rows_, m, b}, 2, at_);
       const value next = select(is_above, 0.0, reshape(solved, {rows_, m, b}, at_));
       return dynamic_update_slice(l, reshape(next, {rows_, 1, m, b}, at_), std::array{zero, column.part, zero, column.first},

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <tuple>
@@ -35,6 +36,13 @@ std::vector<T> matrix_of(int64_t n, reference::random_numbers& random) {
       const T x = static_cast<T>(random.between(-1000, 1000)) / T(1000) + (i == j ? static_cast<T>(n + 1) : T(0));
       a[static_cast<std::size_t>(i * n + j)] = a[static_cast<std::size_t>(j * n + i)] = x;
     }
+  return a;
+}
+/// The same with a number above the diagonal, where nothing is read.
+template <class T>
+std::vector<T> lower_of(int64_t n, std::vector<T> a, T above) {
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = i + 1; j < n; ++j) a[static_cast<std::size_t>(i * n + j)] = above;
   return a;
 }
 /// Cholesky and Banachiewicz, row by row.
@@ -79,7 +87,8 @@ std::string mistake(const setting& s, reference::random_numbers& random) {
       },
       dynamic::mesh({{"x", s.mesh[0]}, {"y", s.mesh[1]}}), dynamic::in<T>({s.n, s.n}, s.a_split),
       dynamic::in<T>({s.n, s.k}, s.b_split));
-  const auto r = p.run_pointers(simulated{}, pointers(a, b));
+  const auto lower = lower_of(s.n, a, std::numeric_limits<T>::quiet_NaN());
+  const auto r = p.run_pointers(simulated{}, pointers(lower, b));
   const auto wanted = factor(s.n, a);
   const double eps = sizeof(T) == 8 ? 1e-13 : 1e-5;
   for (std::size_t e = 0; e < wanted.size(); ++e) {
@@ -182,30 +191,68 @@ TEST_CASE("block_cyclic: gradients are those of differences") {
   reference::random_numbers random(2);
   auto a = matrix_of<double>(n, random);
   const std::vector<double> b{1, -2, 3, 0.5, 1, 2};
-  const auto loss = [](value x, value y) { return sum(y * solve_positive(x, y * y, {.rows = "x", .columns = "y", .block = 1})); };
-  const auto f =
-      dynamic::compile(loss, dynamic::mesh({{"x", 1}, {"y", 1}}), dynamic::in<double>({n, n}), dynamic::in<double>({n, 1}));
-  const auto g = dynamic::compile(
-      [&](value x, value y) {
-        return grad(loss(x, y), std::tuple{x, y});
-      },
-      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}, {"x", "y"}), dynamic::in<double>({n, 1}));
-  const auto found = g.run_pointers(simulated{}, pointers(a, b));
-  const auto slope = [&](std::size_t operand, std::vector<std::size_t> places) {
-    const auto at = [&](double shift) {
-      auto moved_a = a, moved_b = b;
-      for (const auto i : places) (operand == 0 ? moved_a : moved_b)[i] += shift;
-      return f.run_pointers(simulated{}, pointers(moved_a, moved_b))[0].data<double>()[0];
+  for (const int64_t block : {1, 3}) {
+    CAPTURE(block);
+    const auto loss = [&](value x, value y) {
+      return sum(y * solve_positive(x, y * y, {.rows = "x", .columns = "y", .block = block}));
     };
-    return (8 * (at(1e-3) - at(-1e-3)) - (at(2e-3) - at(-2e-3))) / 12e-3;
-  };
-  for (std::size_t i = 0; i < n; ++i) CHECK(found[1].data<double>()[i] == doctest::Approx(slope(1, {i})).epsilon(1e-8));
-  for (std::size_t i = 0; i < n; ++i)
-    for (std::size_t j = 0; j <= i; ++j) {
-      // Only blocks below the diagonal are read: with blocks of 1 the lower triangle.
-      CHECK(found[0].data<double>()[i * n + j] == doctest::Approx(slope(0, {i * n + j})).epsilon(1e-8));
-      if (j < i) CHECK(found[0].data<double>()[j * n + i] == 0);
+    const auto f =
+        dynamic::compile(loss, dynamic::mesh({{"x", 1}, {"y", 1}}), dynamic::in<double>({n, n}), dynamic::in<double>({n, 1}));
+    const auto g = dynamic::compile(
+        [&](value x, value y) {
+          return grad(loss(x, y), std::tuple{x, y});
+        },
+        dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}, {"x", "y"}), dynamic::in<double>({n, 1}));
+    const auto found = g.run_pointers(simulated{}, pointers(a, b));
+    const auto slope = [&](std::size_t operand, std::vector<std::size_t> places) {
+      const auto at = [&](double shift) {
+        auto moved_a = a, moved_b = b;
+        for (const auto i : places) (operand == 0 ? moved_a : moved_b)[i] += shift;
+        return f.run_pointers(simulated{}, pointers(moved_a, moved_b))[0].data<double>()[0];
+      };
+      return (8 * (at(1e-3) - at(-1e-3)) - (at(2e-3) - at(-2e-3))) / 12e-3;
+    };
+    for (std::size_t i = 0; i < n; ++i) CHECK(found[1].data<double>()[i] == doctest::Approx(slope(1, {i})).epsilon(1e-8));
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = 0; j <= i; ++j) {
+        // Only the lower triangle is read.
+        CHECK(found[0].data<double>()[i * n + j] == doctest::Approx(slope(0, {i * n + j})).epsilon(1e-8));
+        if (j < i) CHECK(found[0].data<double>()[j * n + i] == 0);
+      }
+  }
+}
+
+TEST_CASE("block_cyclic: what is above the diagonal is not read, be it zeros or NaNs") {
+  using namespace dealt;
+  constexpr int64_t n = 16;
+  reference::random_numbers random(5);
+  const auto symmetric = matrix_of<double>(n, random);
+  const auto wanted = factor(n, symmetric);
+  for (const int64_t block : {1, 2, 4, 8})
+    for (const double above : {0.0, std::numeric_limits<double>::quiet_NaN()}) {
+      CAPTURE(block);
+      CAPTURE(above);
+      const auto a = lower_of(n, symmetric, above);
+      const auto p = dynamic::compile([&](value m) { return cholesky(m, {.rows = "x", .columns = "y", .block = block}); },
+                                      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}, {"x", "y"}));
+      const auto r = p.run_pointers(simulated{}, pointers(a));
+      int wrong = 0;
+      for (std::size_t e = 0; e < wanted.size(); ++e) wrong += std::fabs(r[0].data<double>()[e] - wanted[e]) < 1e-13 ? 0 : 1;
+      CHECK(wrong == 0);
     }
+}
+
+TEST_CASE("block_cyclic: of no rows") {
+  using namespace dealt;
+  const matrix_grid grid{.rows = "x", .columns = "y", .block = 2};
+  const auto p = dynamic::compile(
+      [&](value a, value b) {
+        return std::tuple{solve_positive(a, b, grid), dealt_solve(dealt_cholesky(deal_matrix(a, grid), grid), b, grid)};
+      },
+      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({0, 0}, {"x", "y"}), dynamic::in<double>({0, 3}));
+  const double none = 0;
+  for (const auto& x : p.run_pointers(simulated{}, {static_cast<const void*>(&none), static_cast<const void*>(&none)}))
+    CHECK((x.shape == std::vector<std::int64_t>{0, 3} && x.bytes.empty()));
 }
 
 namespace {

@@ -33,15 +33,19 @@ void run_slogdet(int rank, const erased_block* blocks) {
     pivoting<T> factors{own, n, n, nullptr, 0, 0};
     factors.factor(0, n);
     T turned = factors.is_odd ? T(-1) : T(1), sum = 0, product = turned;
+    // The product as a number below 1 and an exponent: on the way to a determinant within the range of T it may leave that.
+    int exponent = 0;
     for (std::int64_t i = 0; i < n; ++i) {
       const T pivot = own[i * n + i], size = std::fabs(pivot);
       turned *= size > 0 ? pivot / size : pivot;  // 0 and NaN stay
       sum += std::log(size);
-      product *= pivot;
+      int of_pivot = 0, of_product = 0;
+      product = std::frexp(product * std::frexp(pivot, &of_pivot), &of_product);
+      exponent += of_pivot + of_product;
     }
     *sign = turned;
     *log_size = sum;
-    *determinant = product;
+    *determinant = std::ldexp(product, exponent);
   });
 }
 

@@ -31,8 +31,8 @@ inline constexpr local_function slogdet_function = [] {
 }();
 
 /// A tensor of `shape` that is, for each matrix, `x` where `row` (by index, of the dim before the last one, or the index itself if -1) is
-/// the index of the last dim, and zeros elsewhere; -1 for x: ones.
-constexpr term where_equal(graph& g, dtype type, const extents& shape, int row, int x, location at) {
+/// the index of the last dim, and zeros elsewhere; -1 for x: ones. `shape` is a copy, since the nodes move as the graph grows.
+constexpr term where_equal(graph& g, dtype type, extents shape, int row, int x, location at) {
   const int rank = shape.count;
   const auto wide = [&](int v) {
     dim_places dims;
