@@ -218,10 +218,14 @@ TEST_CASE("next values that an optimizer marks and the program computes on with 
           return std::tuple{next_value(w, next), sum(next)};
         }),
         clipped_by_hand);
-  const auto words = sentence_of([&](auto& b) {  // one output, twice
-    const value w = b.input(dynamic::in<float>({4})), next = next_value(w, w * 2.0);
-    b.output(next);
-    b.output(next);
-  });
-  CHECK(words == "no error");
+  const auto words = [](auto second) {
+    return sentence_of([&](auto& b) {
+      const value w = b.input(dynamic::in<float>({4})), next = next_value(w, w * 2.0);
+      b.output(next_value(w, next));
+      b.output(second(w, next));
+    });
+  };
+  CHECK(words([](value w, value next) { return next_value(w, next); }) == "no error");  // one output, twice
+  CHECK(words([](value, value next) { return next; }) == "no error");
+  CHECK(caught::contains(words([](value w, value) { return next_value(w, w * 3.0); }), "input 0 has two next values"));
 }

@@ -24,6 +24,16 @@ constexpr bool is_operand_reshaped(const node& n) {
   return facts_of(n.op).runs == realisation::alias && facts_of(n.op).made == origin::shards;
 }
 
+/// The first of the marks of one input that are set on each other, as `carried` sets one on what an optimizer gives back: they are one.
+constexpr int first_mark(span<const node> nodes, int mark) {
+  const auto at = [&](int i) -> const node& { return nodes[static_cast<std::size_t>(i)]; };
+  const auto input = next_value_mark::of(at(mark)).input;
+  for (int o = at(mark).operands[0]; next_value_mark::is_on(at(o)) && next_value_mark::of(at(o)).input == input;
+       o = at(o).operands[0])
+    mark = o;
+  return mark;
+}
+
 /// The number of an input of which two outputs are next values; -1: there is none. Marks that are no outputs count for nothing: an optimizer sets
 /// one on what the program computes on with. One output given twice is one next value.
 constexpr int marked_twice(span<const node> nodes, span<const int> inputs, span<const int> outputs) {
@@ -32,11 +42,10 @@ constexpr int marked_twice(span<const node> nodes, span<const int> inputs, span<
   for (const int o : outputs) {
     const node& n = nodes[static_cast<std::size_t>(o)];
     if (!next_value_mark::is_on(n)) continue;
-    const auto input = static_cast<int>(next_value_mark::of(n).input);
-    const node& next = nodes[static_cast<std::size_t>(n.operands[0])];
-    if (next_value_mark::is_on(next) && next_value_mark::of(next).input == input) continue;
-    if (has_next[input] >= 0 && has_next[input] != o) return input;
-    has_next[input] = o;
+    const auto input = next_value_mark::of(n).input;
+    const int mark = first_mark(nodes, o);
+    if (has_next[input] >= 0 && has_next[input] != mark) return static_cast<int>(input);
+    has_next[input] = mark;
   }
   return -1;
 }
