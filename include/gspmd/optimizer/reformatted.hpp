@@ -107,9 +107,9 @@ namespace optimizer {
 ///     using step = compile<shard_weight_update<"data">(train), pod, w_in, optimizer::state_of<even, w_in>, x_in>;
 ///
 /// Numbers are the optimizer's: what it does element by element is that of any shape, and norms are over the whole tensor. Dims that it reduces
-/// apart from others, the last two of Adafactor's, are not combined, nor those that the user has split: annotate parameters that completion splits. Masks of weight decay are asked about
-/// the parameters as they are. Communication: none of its own. Errors: those of the optimizer; state of other shapes; a parameter that is not annotated, and
-/// of which completion splits a dim that is combined.
+/// apart from others, the last two of Adafactor's, are not combined, nor those that the user has split: annotate parameters that completion splits.
+/// Masks of weight decay are asked about the parameters as they are. Communication: none of its own. Errors: those of the optimizer; state of other
+/// shapes; a parameter that is not annotated, and of which completion splits a dim that is combined.
 template <class Optimizer, std::int64_t Devices>
 struct reformatted {
   static_assert(Devices > 0, "gspmd: reformatted: name the number of devices that a parameter is cut for, 1 or more");
