@@ -48,10 +48,11 @@ inline void read_from_file(const posix_file& file, const hdf5_place& where, cons
 }  // namespace detail
 
 /// Writes all arrays to one file, a dataset for each, which replaces what `path` was before. Of a name, `/` parts groups: `fields/u`. Datasets are
-/// contiguous and of the types that h5py writes; bf16 is a float of its bits, types of your own are opaque. The process of device 0 makes the file by
-/// HDF5's library; then each device writes its part at its place in the file, of replicas the first one. Nothing is sent but a few integers. The
-/// file is the same on any mesh, and replaces another one as save_safetensors says. Collective. Throws gspmd::error, the same on
-/// all processes: as save_safetensors; names with empty parts; a name that is a group too.
+/// contiguous and of the types that h5py writes; bf16 is a float of its bits, types of your own are opaque. The process of device 0 makes the file
+/// by HDF5's library; then each device writes its part at its place in the file, of replicas the first one. Arrays in rows under 4 KiB are gathered
+/// first, as save_safetensors says; nothing else is sent but a few integers. The file is the same on any mesh, and replaces another one as
+/// save_safetensors says. Collective. Throws gspmd::error, the same on all processes: as save_safetensors; names with empty parts; a name that is a
+/// group too.
 ///
 ///     named_arrays state;
 ///     state.add("fields/u", u);

@@ -91,8 +91,9 @@ struct carrying_step {
 ///
 ///     constexpr auto step = [](value u, value f) { return next_value(u, 0.25 * (u + f)); };
 ///
-/// Communication: what brings the value to the place of the input, where it lies otherwise. Errors: another type or shape than the input's, a
-/// group of another form, a `before` that is no input, two next values of one input. In programs whose types say where results lie it is `next`.
+/// Communication: what brings the value to the place of the input, where it lies otherwise. Errors: another type or shape than the input's, a group
+/// of another form, a `before` that is no input, two outputs that are next values of one input. In programs whose types say where results lie it is
+/// `next`.
 template <class Tree, class Next>
 constexpr auto next_value(const Tree& before, Next next, location at = location::current()) {
   if constexpr (detail::is_group_like<Tree, Next>()) {

@@ -76,8 +76,9 @@ inline std::string read_npy_header(const posix_file& file) {
   }
 }
 
-/// Writes an array to a .npy file (version 1.0, row-major), which replaces what `path` was before, as save_safetensors does. bf16 and types of
-/// your own are bytes of no type there. Collective. Throws gspmd::error, the same on all processes: as save_safetensors.
+/// Writes an array to a .npy file (version 1.0, row-major), which replaces what `path` was before, as save_safetensors does. bf16 and types of your
+/// own are bytes of no type there. An array in rows under 4 KiB is gathered first, as there; else only a few integers are sent. Collective. Throws
+/// gspmd::error, the same on all processes: as save_safetensors.
 ///
 ///     save_npy(comm, "u.npy", u);      // np.load("u.npy")
 template <communicator Comm>

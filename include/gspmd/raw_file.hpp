@@ -24,7 +24,8 @@ struct raw_options {
 };
 
 /// Writes the elements of an array to a file, row-major, low bytes first, and nothing else. The file replaces what `path` was before, as
-/// save_safetensors does. Collective. Throws gspmd::error, the same on all processes: as save_safetensors.
+/// save_safetensors does, and an array in rows under 4 KiB is gathered first, as there; else only a few integers are sent. Collective. Throws
+/// gspmd::error, the same on all processes: as save_safetensors.
 ///
 ///     save_raw(comm, "u.f64", u);      // np.fromfile("u.f64").reshape(shape)
 template <communicator Comm>

@@ -55,10 +55,11 @@ inline safetensors_header parse_safetensors_of(const std::string& path, std::str
 }  // namespace detail
 
 /// Writes all arrays to one file, which replaces what `path` was before. Each device writes its part at its place in the file, of replicas the
-/// first one; nothing is sent but a few integers that say whether all goes well. When it returns, all of it is on the disk; if it
-/// fails or is killed, wherever it is, `path` is what it was, and at most `path.partial` is left, which the next save removes. Collective. Throws gspmd::error,
-/// the same on all processes: a file that cannot be written; another save to it under way; c128 and types of your own, which the format does not have;
-/// names that are no UTF-8, and what checkpoint::save refuses.
+/// first one. An array of which some device has several rows, of under 4 KiB, is gathered first: its elements are sent to the device that writes
+/// them, up to 4 MiB for each at a time. Nothing else is sent but a few integers that say whether all goes well. When it returns, all of it is on
+/// the disk; if it fails or is killed, wherever it is, `path` is what it was, and at most `path.partial` is left, which the next save removes.
+/// Collective. Throws gspmd::error, the same on all processes: a file that cannot be written; another save to it under way; c128 and types of your
+/// own, which the format does not have; names that are no UTF-8, and what checkpoint::save refuses.
 ///
 ///     named_arrays model;
 ///     model.add("w", w);                                                     // or a checkpoint, which is a list of them too

@@ -20,8 +20,9 @@ namespace gspmd {
 /// one program. The fields are staggered only where all of that moves fewer elements than the slices would; elsewhere, and in programs of the explicit
 /// and the manual mode, this is f(fields...).
 ///
-/// Communication: where a dim is split, margins as for shifts (`stencil`), and of what is padded or cut at most as many
-/// indices as the extents differ by, times the part's number. Errors: nothing of it is staggered, extents of no dim differ so.
+/// Communication: where a dim is split, margins as for shifts (`stencil`), and of what is padded or cut at most as many indices as the extents
+/// differ by, times the part's number. Errors: no slice, padding or concatenation in it is 1 to 8 elements longer or shorter than what it is made
+/// of.
 template <class F, class... Fields>
 constexpr auto staggered(F f, const Fields&... fields) {
   static_assert(

@@ -285,6 +285,36 @@ TEST_CASE("files of others: high bytes first, in chunks, in another file, compac
   CHECK(wrong == 0);
 }
 
+TEST_CASE("attributes of fixed length end where their convention says") {
+  const test_files files("hdf5-texts");
+  const auto file = files.file("x.h5");
+  const hid_t made = H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), scalar = H5Screate(H5S_SCALAR);
+  const auto add = [&](const char* name, H5T_str_t filled_by, std::string bytes, char rest) {
+    bytes.resize(16, rest);
+    const hid_t type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, 16);
+    H5Tset_strpad(type, filled_by);
+    const hid_t attribute = H5Acreate2(made, name, type, scalar, H5P_DEFAULT, H5P_DEFAULT);
+    CHECK(H5Awrite(attribute, type, bytes.data()) >= 0);
+    H5Aclose(attribute);
+    H5Tclose(type);
+  };
+  add("c", H5T_STR_NULLTERM, std::string("heat\0garbage", 12), '.');
+  add("filled", H5T_STR_NULLTERM, "heat", '\0');
+  add("fortran", H5T_STR_SPACEPAD, "heat of it", ' ');
+  add("spaces", H5T_STR_SPACEPAD, "", ' ');
+  add("h5py", H5T_STR_NULLPAD, "heat ", '\0');
+  add("full", H5T_STR_NULLPAD, "heat", '!');
+  H5Sclose(scalar);
+  H5Fclose(made);
+  CHECK(read_hdf5_header(file).attributes == std::map<std::string, std::string>{{"c", "heat"},
+                                                                                {"filled", "heat"},
+                                                                                {"fortran", "heat of it"},
+                                                                                {"spaces", ""},
+                                                                                {"h5py", "heat "},
+                                                                                {"full", "heat!!!!!!!!!!!!"}});
+}
+
 TEST_CASE("on threads: a tree with groups, attributes, numbers and memory of one's own") {
   const test_files files("hdf5-threads");
   const auto file = files.file("x.h5");

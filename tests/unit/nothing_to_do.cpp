@@ -5,17 +5,20 @@
 // without effect where they promise something that holds anyway.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include <gspmd/comm/simulated.hpp>
 #include <gspmd/dynamic.hpp>
 #include <gspmd/dynamic/groups.hpp>
 #include <gspmd/dynamic/overlapped.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/memory_limit.hpp>
+#include <gspmd/next_value.hpp>
 #include <gspmd/optimizer.hpp>
 #include <gspmd/overlapped.hpp>
 #include <gspmd/recompute.hpp>
@@ -60,9 +63,8 @@ TEST_CASE("fields that are not staggered are refused") {
     });
   };
   const char* const sentence =
-      "staggered: elementwise operators read no slice, padding or concatenation here that is 1 to 8 elements longer or shorter "
-      "than "
-      "what it is made of, so no field is staggered; call the function itself";
+      "staggered: no slice, padding or concatenation here is 1 to 8 elements longer or shorter than what it is made of, so no "
+      "field is staggered; call the function itself";
   const auto inner = [](value u, value h) { return h + slice(u, {1}, {1 + h.shape()[0]}); };
   CHECK(caught::contains(staggered_of({64, 64}, [](value u, value h) { return u + h; }), sentence));
   CHECK(caught::contains(staggered_of({64, 64}, [](value u, value h) { return u + shift(h, 0, 1); }), sentence));
@@ -70,6 +72,17 @@ TEST_CASE("fields that are not staggered are refused") {
   CHECK(staggered_of({64, 60}, inner) == "no error");
   // Staggered, but of so few elements that aligning them gains nothing: a program of any size is one.
   CHECK(staggered_of({3, 1}, inner) == "no error");
+  // Staggered, whatever reads the slices.
+  CHECK(staggered_of({33, 32}, [](value u, value h) {
+          return map([](float x, float a, float b) { return x + a - b; }, h, slice(u, {1}, {33}), slice(u, {0}, {32}));
+        }) == "no error");
+  CHECK(staggered_of({33, 32}, [](value u, value h) {
+          return h + reshard(slice(u, {1}, {33}), split<"data">{}) - reshard(slice(u, {0}, {32}), split<"data">{});
+        }) == "no error");
+  CHECK(staggered_of({33, 32}, [](value u, value h) { return einsum<"i,i->">(h, slice(u, {1}, {33})); }) == "no error");
+  CHECK(staggered_of({32, 33}, [](value u, value h) {
+          return einsum<"i,i->">(h, concatenate({u, slice(u, {0}, {1})}, 0));
+        }) == "no error");
 }
 
 TEST_CASE("what promises something that holds anyway changes nothing") {
@@ -160,4 +173,59 @@ TEST_CASE("an input has one next value") {
                          "next_value: input 0 has two next values, and the next step gets one; mark the one that it gets"));
   CHECK(words([](value, value v, value) { return next_value(v, v * 3.0); }) == "no error");
   CHECK(words([](value w, value, value next) { return next_value(w, next); }) == "no error");  // `carried` about an optimizer
+}
+
+TEST_CASE("next values that an optimizer marks and the program computes on with are no outputs") {
+  const auto loss = [](value w, value x) { return mean(tanh(einsum<"bd,d->b">(x, w))); };
+  const optimizer::sgd sgd{.rate = 0.5}, fast{.rate = 2.0};
+  const auto moved = [&](const optimizer::sgd& by, value w, value g) { return by.update(w, g, by.init(w)).params; };
+  array<double> w0({4}), x0({8, 4});
+  for (std::int64_t i = 0; i < w0.size(); ++i) w0[i] = 0.2 * static_cast<double>(i) - 0.1;
+  for (std::int64_t i = 0; i < x0.size(); ++i) x0[i] = 0.25 * static_cast<double>(i * 5 % 7);
+  const auto check = [&](auto step, auto by_hand) {
+    const auto compiled = [](auto f, std::int64_t devices) {
+      return dynamic::compile(f, dynamic::mesh({{"data", devices}}), dynamic::in<double>({4}),
+                              dynamic::in<double>({8, 4}, {"data", ""}));
+    };
+    const auto next = compiled(step, 2).run(simulated{}, w0, x0), wanted = compiled(by_hand, 1).run(self{}, w0, x0);
+    for (int i = 0; i < 4; ++i)
+      CHECK(std::abs(next[0].template data<double>()[i] - wanted[0].template data<double>()[i]) < 1e-14);
+  };
+  const auto descended = [&](double rate, value w, value x) { return w - rate * grad(loss(w, x), w); };
+  const auto meta = [&](value w, value x) {
+    const value inner = moved(sgd, w, grad(loss(w, x), w));
+    return moved(sgd, w, grad(loss(inner, x), w));
+  };
+  const auto searched = [&](value w, value x) {
+    const value g = grad(loss(w, x), w), near = moved(sgd, w, g), far = moved(fast, w, g);
+    return select(loss(near, x) < loss(far, x), near, far);
+  };
+  const auto clipped = [&](value w, value x) { return minimum(moved(sgd, w, grad(loss(w, x), w)), 0.2); };
+  const auto meta_by_hand = [&](value w, value x) { return w - 0.5 * grad(loss(descended(0.5, w, x), x), w); };
+  const auto searched_by_hand = [&](value w, value x) {
+    const value near = descended(0.5, w, x), far = descended(2.0, w, x);
+    return select(loss(near, x) < loss(far, x), near, far);
+  };
+  const auto clipped_by_hand = [&](value w, value x) { return minimum(descended(0.5, w, x), 0.2); };
+  check(meta, meta_by_hand);
+  check(searched, searched_by_hand);
+  check([&](value w, value x) { return next_value(w, clipped(w, x)); }, clipped_by_hand);
+  check(carried(meta), meta_by_hand);
+  check(carried(searched), searched_by_hand);
+  check(carried(clipped), clipped_by_hand);
+  check(carried([&](value w, value x) {
+          const value next = clipped(w, x);
+          return std::tuple{next_value(w, next), sum(next)};
+        }),
+        clipped_by_hand);
+  const auto words = [](auto second) {
+    return sentence_of([&](auto& b) {
+      const value w = b.input(dynamic::in<float>({4})), next = next_value(w, w * 2.0);
+      b.output(next_value(w, next));
+      b.output(second(w, next));
+    });
+  };
+  CHECK(words([](value w, value next) { return next_value(w, next); }) == "no error");  // one output, twice
+  CHECK(words([](value, value next) { return next; }) == "no error");
+  CHECK(caught::contains(words([](value w, value) { return next_value(w, w * 3.0); }), "input 0 has two next values"));
 }

@@ -542,6 +542,53 @@ TEST_CASE("updates by parts: what is said of a weight that is cut in another sha
   CHECK(contains(said, "input 0 bf16[3,3,5,7]: updated as [data] of its elements as [315] and gathered, 3 states stay split"));
 }
 
+TEST_CASE("reformatted: a parameter that completion splits is to be annotated, and the mistake says so") {
+  const auto words = [](bool is_annotated) {
+    return error_of([&] {
+      dynamic::builder b(dynamic::mesh({{"model", 2}, {"data", 4}}));
+      const optimizer::reformatted<optimizer::adam, 4> even{};
+      const shape of_kernel{3, 3, 5, 6};
+      const value w =
+          b.input(is_annotated ? dynamic::in<double>(of_kernel, {"", "", "", "model"}) : dynamic::in<double>(of_kernel));
+      const value out = b.input(dynamic::in<double>({6, 3}, {"model", ""}));
+      const std::vector<value> weights{w, out};
+      const auto state = optimizer::state_inputs(b, even, weights);
+      const value x = b.input(dynamic::in<double>({24, 3, 3, 5}, {"data", "", "", ""}));
+      const value y = einsum("bo,oc->bc", tanh(einsum("bhwi,hwio->bo", x, w)), out);
+      dynamic::outputs(b, even.update(weights, grad(mean(y * y), weights), state));
+      static_cast<void>(b.compile());
+    });
+  };
+  CHECK(words(true) == "no error");
+  const auto refused = words(false);
+  INFO(refused);
+  CHECK(contains(refused, "reformatted at "));
+  CHECK(contains(refused,
+                 ": it combines dims of a parameter [3,3,5,6], which is sharded [_, _, _, model]: every device along "
+                 "`model` would hold [_, _, _, _]; annotate the parameter where it is an input, so that its split dims "
+                 "are not combined, or move it by the optimizer itself"));
+}
+
+TEST_CASE("updates by parts: a weight and a state that are marked twice are decided for once") {
+  const auto built = [](const auto& opt, bool is_marked_again) {
+    dynamic::builder b(dynamic::mesh({{"data", 4}}));
+    const value w = b.input(dynamic::in<double>({8, 12}, splits(2)));
+    const auto state = optimizer::state_inputs(b, opt, w);
+    const value x = b.input(dynamic::in<double>({64, 8}, {"data", ""}));
+    auto next = opt.update(w, grad(mean(tanh(einsum("bi,io->bo", x, w))), w), state);
+    if (is_marked_again) next = {next_value(w, next.params), next_value(state, next.state)};
+    dynamic::outputs(b, next);
+    shard_weight_update(b, {"data"});
+    static_cast<void>(b.compile());
+    return explain_weight_updates(b);
+  };
+  const auto said = built(optimizer::adam{}, false);
+  CHECK(contains(said, "input 0 f64[8,12]: updated as [data, _] and gathered, 2 states stay split"));
+  CHECK(built(optimizer::adam{}, true) == said);
+  CHECK(built(optimizer::reformatted<optimizer::adam, 4>{}, false) == said);  // even already: the shape stays
+  CHECK(built(optimizer::reformatted<optimizer::adam, 4>{}, true) == said);
+}
+
 TEST_CASE("the next value of an input lies where completion puts the input") {
   const auto build = [](bool is_marked) {
     dynamic::builder b(dynamic::mesh({{"x", 2}}));

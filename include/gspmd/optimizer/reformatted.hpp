@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/optimizer/update.hpp"
 
 /// Shapes that many devices cut with little padding, for parameters of which no dim is a multiple of their number (Xu et al. 2020, 4.1).
@@ -68,6 +69,18 @@ constexpr int dims_reduced_apart() {
   else return 0;
 }
 
+/// The reshape of a parameter, its gradient or its state, which the user did not write: a mistake names the optimizer.
+struct reformat_op : reshape_op {
+  static constexpr replication_words replication{
+      "reformatted", "it combines dims of a parameter",
+      "annotate the parameter where it is an input, so that its split dims are not combined, or move it by the optimizer itself"};
+};
+constexpr value reformat(value v, const extents& shape, location at) {
+  const int id = add_reshape(*v.graph(), v.id(), shape, at);
+  if (id >= 0) v.graph()->nodes[static_cast<std::size_t>(id)].op = code_of<reformat_op>;
+  return made(*v.graph(), id, v.type(), shape);
+}
+
 /// The parameter in the other shape, which lies as it does: dims that its user split are not combined.
 template <int ReducedApart, bool IsGradient>
 constexpr value reformat(value v, const value& like, std::int64_t devices, location at) {
@@ -80,7 +93,7 @@ constexpr value reformat(value v, const value& like, std::int64_t devices, locat
   if (!dims.is_any()) return v;
   const extents shape = dims.shape_of(v.shape());
   if constexpr (IsGradient) keep_partial(v);  // the sum of its terms waits for the shape in which it is scattered
-  return gspmd::reshape(v, integers(shape.begin(), static_cast<std::size_t>(shape.count)), at);
+  return reformat(v, shape, at);
 }
 
 }  // namespace detail
@@ -94,8 +107,9 @@ namespace optimizer {
 ///     using step = compile<shard_weight_update<"data">(train), pod, w_in, optimizer::state_of<even, w_in>, x_in>;
 ///
 /// Numbers are the optimizer's: what it does element by element is that of any shape, and norms are over the whole tensor. Dims that it reduces
-/// apart from others, the last two of Adafactor's, are not combined, nor those that the user has split. Masks of weight decay are asked about
-/// the parameters as they are. Communication: none of its own. Errors: those of the optimizer; state of other shapes.
+/// apart from others, the last two of Adafactor's, are not combined, nor those that the user has split: annotate parameters that completion splits.
+/// Masks of weight decay are asked about the parameters as they are. Communication: none of its own. Errors: those of the optimizer; state of other
+/// shapes; a parameter that is not annotated, and of which completion splits a dim that is combined.
 template <class Optimizer, std::int64_t Devices>
 struct reformatted {
   static_assert(Devices > 0, "gspmd: reformatted: name the number of devices that a parameter is cut for, 1 or more");
@@ -121,9 +135,7 @@ struct reformatted {
         value& p = *before[k];
         if (!p.is_valid() || !after[k]->is_valid()) continue;
         const auto shape = p.shape();
-        const value now = after[k]->shape() == shape
-                              ? *after[k]
-                              : reshape(*after[k], integers(shape.begin(), static_cast<std::size_t>(shape.count)), at);
+        const value now = after[k]->shape() == shape ? *after[k] : gspmd::detail::reformat(*after[k], shape, at);
         p = gspmd::detail::keep_place(now, p, at);
       }
     }

@@ -38,7 +38,7 @@ template <class Program, class Mesh>
 inline constexpr bool has_open_carried = [] {
   constexpr const auto& frozen = Program::frozen();
   if constexpr (item<3>(frozen.rest) != mistake::none || Mesh::info.automatic_axes != 0) return false;
-  else return has_open_marks(item<0>(frozen.lists), item<1>(frozen.lists));
+  else return has_open_marks(item<0>(frozen.lists), item<1>(frozen.lists), item<2>(frozen.lists));
 }();
 
 template <class Program, class Mesh>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -193,7 +194,9 @@ inline std::map<std::string, std::string> hdf5_attributes(const hdf5_reader& rea
     } else {
       value.resize(H5Tget_size(type.id()));
       check_hdf5(H5Aread(attribute.id(), type.id(), value.data()), failed);
-      value.resize(value.find_last_not_of('\0') + 1);
+      // Whatever fills the bytes behind the text, by its convention, is none of it.
+      if (H5Tget_strpad(type.id()) == H5T_STR_SPACEPAD) value.resize(value.find_last_not_of(' ') + 1);
+      else value.resize(std::min(value.find('\0'), value.size()));
     }
     all.emplace(name, std::move(value));
   }

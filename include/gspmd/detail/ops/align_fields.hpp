@@ -32,11 +32,16 @@ class field_aligner {
     return true;
   }
   [[nodiscard]] constexpr graph& result() { return out_; }
-  /// Whether dims that belong together have extents that differ by a few elements, whatever aligning them would gain.
+  /// Whether a slice, padding or concatenation is a few elements longer or shorter than what it is made of, whatever reads it and
+  /// whatever aligning it would gain: a `map`, a reshard and an einsum of slices read staggered fields, too.
   [[nodiscard]] constexpr bool is_staggered() const {
-    for (int s = 0; s < static_cast<int>(extent_.size()); ++s) {
-      const auto apart = extent_[s] - least_[extents_.root(s)];
-      if (apart > 0 && apart <= most_apart) return true;
+    for (const auto& n : g_.nodes) {
+      if (!facts_of(n.op).composes && n.op != code_of<concatenate_op>) continue;
+      for (const int o : n.operands)
+        for (int d = 0; d < n.shape.count && n.shape.count == at(o).shape.count; ++d) {
+          const auto apart = n.shape[d] < at(o).shape[d] ? at(o).shape[d] - n.shape[d] : n.shape[d] - at(o).shape[d];
+          if (apart > 0 && apart <= most_apart) return true;
+        }
     }
     return false;
   }
@@ -462,10 +467,9 @@ constexpr void align_fields(graph& g, bool) {
   field_aligner aligner(g);
   if (aligner.run()) g = std::move(aligner.result());
   else if (!aligner.is_staggered())
-    g.fail(
-        {}, "staggered", mistake::extent,
-        "elementwise operators read no slice, padding or concatenation here that is 1 to 8 elements longer or shorter than what "
-        "it is made of, so no field is staggered; call the function itself");
+    g.fail({}, "staggered", mistake::extent,
+           "no slice, padding or concatenation here is 1 to 8 elements longer or shorter than what it is made of, so no field is "
+           "staggered; call the function itself");
 }
 
 }  // namespace gspmd::detail

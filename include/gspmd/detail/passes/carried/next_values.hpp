@@ -24,25 +24,35 @@ constexpr bool is_operand_reshaped(const node& n) {
   return facts_of(n.op).runs == realisation::alias && facts_of(n.op).made == origin::shards;
 }
 
-/// The number of an input of which the program itself, not a branch or a body, gives two next values; -1: there is none. A mark on a marked
-/// value, as `carried` sets on what an optimizer gives back, is the same one.
-constexpr int marked_twice(span<const node> nodes, span<const int> inputs) {
-  vec<std::uint8_t> has_next;
-  has_next.resize(inputs.size(), 0);
-  for (const node& n : nodes) {
-    if (!next_value_mark::is_on(n) || n.region >= 0) continue;
-    const auto input = static_cast<int>(next_value_mark::of(n).input);
-    const node& next = nodes[static_cast<std::size_t>(n.operands[0])];
-    if (next_value_mark::is_on(next) && next_value_mark::of(next).input == input) continue;
-    if (has_next[input] != 0) return input;
-    has_next[input] = 1;
+/// The first of the marks of one input that are set on each other, as `carried` sets one on what an optimizer gives back: they are one.
+constexpr int first_mark(span<const node> nodes, int mark) {
+  const auto at = [&](int i) -> const node& { return nodes[static_cast<std::size_t>(i)]; };
+  const auto input = next_value_mark::of(at(mark)).input;
+  for (int o = at(mark).operands[0]; next_value_mark::is_on(at(o)) && next_value_mark::of(at(o)).input == input;
+       o = at(o).operands[0])
+    mark = o;
+  return mark;
+}
+
+/// The number of an input of which two outputs are next values; -1: there is none. Marks that are no outputs count for nothing: an optimizer sets
+/// one on what the program computes on with. One output given twice is one next value.
+constexpr int marked_twice(span<const node> nodes, span<const int> inputs, span<const int> outputs) {
+  vec<int> has_next;
+  has_next.resize(inputs.size(), -1);
+  for (const int o : outputs) {
+    const node& n = nodes[static_cast<std::size_t>(o)];
+    if (!next_value_mark::is_on(n)) continue;
+    const auto input = next_value_mark::of(n).input;
+    const int mark = first_mark(nodes, o);
+    if (has_next[input] >= 0 && has_next[input] != mark) return static_cast<int>(input);
+    has_next[input] = mark;
   }
   return -1;
 }
 
 /// Whether the next values of inputs do not all lie yet as the inputs do, or updates are to be split, or an input has two next values.
-constexpr bool has_open_marks(span<const node> nodes, span<const int> inputs) {
-  if (marked_twice(nodes, inputs) >= 0) return true;
+constexpr bool has_open_marks(span<const node> nodes, span<const int> inputs, span<const int> outputs) {
+  if (marked_twice(nodes, inputs, outputs) >= 0) return true;
   for (const node& n : nodes) {
     if (!next_value_mark::is_on(n)) continue;
     const auto mark = next_value_mark::of(n);
@@ -55,7 +65,7 @@ constexpr bool has_open_marks(span<const node> nodes, span<const int> inputs) {
 
 /// Writes into a program where its marked inputs lie, as completion found it, and that their next values lie there too.
 constexpr void place_next_values(graph& g, const vec<sharding>& layouts) {
-  if (const int twice = marked_twice(g.nodes, g.inputs); twice >= 0) {
+  if (const int twice = marked_twice(g.nodes, g.inputs, g.outputs); twice >= 0) {
     g.fail({}, "next_value", mistake::other,
            text("input ") << twice << " has two next values, and the next step gets one; mark the one that it gets");
     return;

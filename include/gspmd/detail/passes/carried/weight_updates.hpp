@@ -35,8 +35,14 @@ class weight_updates {
         seen_for_(g.nodes.size(), -1) {
     for (std::size_t i = 0; i < g.nodes.size(); ++i) {
       if (!next_value_mark::is_on(g.nodes[i])) continue;
-      axes_ |= next_value_mark::of(g.nodes[i]).axes;
-      marks_.push_back(static_cast<int>(i));
+      auto mark = next_value_mark::of(g.nodes[i]);
+      axes_ |= mark.axes;
+      if (first_mark(g.nodes, static_cast<int>(i)) == static_cast<int>(i)) {
+        marks_.push_back(static_cast<int>(i));
+      } else {  // what is decided for the first one holds for it
+        mark.axes = 0;
+        mark.keep(g.nodes[i]);
+      }
     }
   }
 
