@@ -74,6 +74,7 @@ struct read_end {
   continuation beyond = continuation::none;
   std::uint64_t fill = 0;
   bool differs = false;  // one load goes on otherwise than another one
+  friend constexpr bool operator==(const read_end&, const read_end&) = default;
 };
 /// Of the first inputs, by dim: below and above the tensor.
 template <std::size_t Inputs>
@@ -96,6 +97,10 @@ constexpr read_ends<Inputs> find_read_ends(const graph& g) {
     const node& n = g.nodes[i];
     const auto& facts = facts_of(n.op);
     if (facts.made == origin::given) chains[i].input = input++;
+    if (facts.made == origin::renamed && n.operands.count > 0) {  // a reshard or shard_alike: the same elements
+      chains[i] = chains[static_cast<std::size_t>(n.operands[0])];
+      continue;
+    }
     if (n.operands.count != 1 || facts.movements(n) != 1) continue;
     chain c = chains[static_cast<std::size_t>(n.operands[0])];
     if (c.input < 0 || c.input >= static_cast<int>(Inputs)) continue;
@@ -116,6 +121,18 @@ constexpr read_ends<Inputs> find_read_ends(const graph& g) {
     chains[i] = c;
   }
   return found;
+}
+
+/// Whether all that the loops of a plan read of input `k` in its layers was found: beyond an end that is not known there nothing is filled.
+template <std::size_t Inputs>
+constexpr bool are_reads_known(const plan_view& p, const read_ends<Inputs>& ends, std::size_t k) {
+  for (const scalar_op& o : table_of<scalar_op>(p)) {
+    if (!o.is_load() || o.given != static_cast<int>(k) + 1) continue;
+    for (const auto& along : o.offsets)
+      if ((along.by < 0 ? -along.by : along.by) > ends.of[k][static_cast<std::size_t>(along.dim)][along.by < 0 ? 0 : 1].reach)
+        return false;
+  }
+  return true;
 }
 
 /// The passes of a program and the mesh that they are for.
