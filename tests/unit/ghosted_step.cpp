@@ -282,6 +282,13 @@ TEST_CASE("a shift that reads an input through a reshard, or as another one is s
   check_as_plain<compile<alike, three, in<double, dims<8, 3>, split<"x", _>>>, ghosts<1, 0>, ghosts<0, 0>>();
 }
 
+TEST_CASE("a read beyond an end that nothing was found of is known to be one") {
+  using plain = compile<diffuse, three, in<double, dims<6, 4>, split<"x", _>>>;
+  using step = ghosted_step<plain, ghosts<1, 1>>;
+  static_assert(!detail::are_reads_known(step::view, detail::read_ends<1>(), 0));
+  static_assert(detail::are_reads_known(step::view, detail::read_ends<1>(), 1));  // of no input
+}
+
 TEST_CASE("boundary values of the caller's take the place of the program's") {
   using plain = compile<diffuse, three, in<double, dims<6, 4>, split<"x", _>>>;
   launch(threads{}, 3, [&](auto& comm) {

@@ -115,7 +115,7 @@ struct passes_of_step<compile<Callable, Mesh, Inputs...>> {
 /// which is bytes_filled(device). Plans are made again from where operators become loops.
 ///
 /// Threads: as the step. Throws gspmd::error: a view of another shape, or whose last dim is not dense; results over inputs or each other;
-/// several devices in one communicator; what the step throws. Errors, at compile time: an input with ghosts<> that is read in
+/// layers that are filled, over another input, unless both are one block and filled alike; several devices in one communicator; what the step throws. Errors, at compile time: an input with ghosts<> that is read in
 /// another way, or farther; `filled` where two operators go on differently beyond one end. Collective.
 template <class Step, class... Ghosts>
 class ghosted_step {
