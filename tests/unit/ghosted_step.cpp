@@ -275,6 +275,20 @@ TEST_CASE("fields of which some have layers, results of which some are copied, a
   CHECK_EQ(step::bytes_filled(2, 2), 6 * 8);
 }
 
+TEST_CASE("a shift that reads an input through a reshard, or as another one is split") {
+  constexpr auto resharded = [](auto u) { return shift(reshard(u, split<"x", _>{}), 0, 1, boundary::edge()) + 0.5 * u; };
+  check_as_plain<compile<resharded, three, in<double, dims<8, 3>, split<"x", _>>>, ghosts<layers{0, 2}, 0>, ghosts<0, 0>>();
+  constexpr auto alike = [](auto u) { return shift(shard_alike(u, u), 0, -1, boundary::constant(3)) + 0.5 * u; };
+  check_as_plain<compile<alike, three, in<double, dims<8, 3>, split<"x", _>>>, ghosts<1, 0>, ghosts<0, 0>>();
+}
+
+TEST_CASE("a read beyond an end that nothing was found of is known to be one") {
+  using plain = compile<diffuse, three, in<double, dims<6, 4>, split<"x", _>>>;
+  using step = ghosted_step<plain, ghosts<1, 1>>;
+  static_assert(!detail::are_reads_known(step::view, detail::read_ends<1>(), 0));
+  static_assert(detail::are_reads_known(step::view, detail::read_ends<1>(), 1));  // of no input
+}
+
 TEST_CASE("boundary values of the caller's take the place of the program's") {
   using plain = compile<diffuse, three, in<double, dims<6, 4>, split<"x", _>>>;
   launch(threads{}, 3, [&](auto& comm) {
@@ -303,5 +317,62 @@ TEST_CASE("what a ghosted_step is not given") {
     says("has ghost layers; give a strided_view of it with them", u.data(), to);
     says("input 0 is f64 and the shard given is of f32", strided_view(reinterpret_cast<const float*>(more.data()), {4, 6}), to);
     says("and the call gives 1 shard", from);
+    says("several indices of the view given have the same element", filled(strided_view(more.data(), {4, 6}, {0, 1})), to);
+  });
+}
+
+TEST_CASE("memory that dense shards of a ghosted_step may not have") {
+  constexpr auto program = [](auto u, auto k) { return std::tuple{shift(u, 0, -1) + k, k + 1.0}; };
+  using field = in<double, dims<8, 3>, split<"x", _>>;
+  using plain = compile<program, mesh<axis<"x", 2>>, field, field>;
+  launch(threads{}, 2, [](auto& comm) {
+    std::vector<double> u(5 * 3, 1.0), k(4 * 3 + 6, 2.0), one(4 * 3), two(4 * 3);
+    const strided_view block(u.data(), {5, 3}), next(one.data(), {4, 3});
+    ghosted_step<plain, ghosts<layers{1, 0}, 0>, ghosts<>, ghosts<0, 0>> s;
+    const auto says = [](auto& step, const char* text, auto& on, auto&&... shards) {
+      CHECK(contains(refusal([&] { step(on, shards...); }), text));
+    };
+    says(s, "output 0 is given memory that overlaps input 1", comm, block, k.data(), strided_view(k.data() + 3, {4, 3}), two);
+    says(s, "output 0 is given memory that overlaps input 1", comm, block, k.data(), strided_view(k.data(), {4, 3}), two);
+    says(s, "output 1 is given memory that overlaps input 0", comm, block, k.data(), next, u.data() + 3);
+    says(s, "output 1 is given memory that overlaps input 1", comm, block, k.data(), next, k.data() + 3);
+    says(s, "output 1 is given memory that overlaps output 0", comm, block, k.data(), next, one.data());
+    says(s, "input 1 is given no memory", comm, block, static_cast<const double*>(nullptr), next, two);
+    says(s, "output 1 is given no memory", comm, block, k.data(), next, static_cast<double*>(nullptr));
+    ghosted_step<plain, ghosts<layers{1, 0}, 0>> dense;
+    says(dense, "output 1 is given memory that overlaps output 0", comm, block, k.data(), two, two);
+    s(comm, filled(block), k.data(), next, two);
+    CHECK_EQ(one.back(), 3.0);
+    // An input that is copied is read before the step, and a result that is copied is written after it.
+    std::vector<double> wide(4 * 6, 2.0);
+    const strided_view apart(wide.data(), {4, 3}, {6, 1});
+    s(comm, filled(block), apart, next, apart);
+    CHECK_EQ(wide[18], 3.0);
+    s(comm, filled(block), apart, strided_view(wide.data(), {4, 3}), two);
+    CHECK_EQ(two[11], 4.0);
+  });
+}
+
+TEST_CASE("one block for two inputs whose layers are to be filled") {
+  constexpr auto differ = [](auto a, auto b) { return shift(a, 0, -1) + 10.0 * shift(b, 0, -1, boundary::edge()); };
+  constexpr auto agree = [](auto a, auto b) { return shift(a, 0, -1) + 10.0 * shift(b, 0, -1); };
+  using field = in<double, dims<8, 3>, split<"x", _>>;
+  using two = mesh<axis<"x", 2>>;
+  using differing = ghosted_step<compile<differ, two, field, field>, ghosts<layers{1, 0}, 0>, ghosts<layers{1, 0}, 0>>;
+  using agreeing = ghosted_step<compile<agree, two, field, field>, ghosts<layers{1, 0}, 0>, ghosts<layers{1, 0}, 0>>;
+  launch(threads{}, 2, [](auto& comm) {
+    std::vector<double> u(5 * 3, 1.0), y(4 * 3);
+    const strided_view block(u.data(), {5, 3}), next(y.data(), {4, 3});
+    differing s;
+    for (int again = 0; again < 2; ++again)
+      CHECK(contains(refusal([&] { s(comm, filled(block), filled(block), next); }),
+                     "inputs 0 and 1 are given blocks that overlap, and their layers are filled differently"));
+    agreeing same;
+    same(comm, filled(block), filled(block), next);
+    CHECK_EQ(y[0], comm.device(0) == 0 ? 0.0 : 11.0);
+    constexpr auto beside = [](auto a, auto b) { return shift(a, 0, -1) + 10.0 * b; };
+    ghosted_step<compile<beside, two, field, field>, ghosts<layers{1, 0}, 0>, ghosts<0, 0>> inner;
+    inner(comm, filled(block), block.part({1, 0}, {4, 3}), next);
+    CHECK_EQ(y[0], comm.device(0) == 0 ? 10.0 : 11.0);
   });
 }

@@ -14,6 +14,8 @@
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/driver/given_plan.hpp"
 #include "gspmd/detail/edge/ghost_ends.hpp"
+#include "gspmd/detail/ir/may_overwrite.hpp"
+#include "gspmd/detail/run/checked_memory.hpp"
 #include "gspmd/detail/run/given_rows.hpp"
 #include "gspmd/detail/transport/exclusive_use.hpp"
 #include "gspmd/strided/ghost_exchange.hpp"
@@ -113,7 +115,7 @@ struct passes_of_step<compile<Callable, Mesh, Inputs...>> {
 /// which is bytes_filled(device). Plans are made again from where operators become loops.
 ///
 /// Threads: as the step. Throws gspmd::error: a view of another shape, or whose last dim is not dense; results over inputs or each other;
-/// several devices in one communicator; what the step throws. Errors, at compile time: an input with ghosts<> that is read in
+/// layers that are filled, over another input, unless both are one block and filled alike; several devices in one communicator; what the step throws. Errors, at compile time: an input with ghosts<> that is read in
 /// another way, or farther; `filled` where two operators go on differently beyond one end. Collective.
 template <class Step, class... Ghosts>
 class ghosted_step {
@@ -140,7 +142,7 @@ class ghosted_step {
       (take<detail::leaves_before<std::tuple<std::remove_cvref_t<Shards>...>, K>()>(comm, shards), ...);
     }(std::index_sequence_for<Shards...>{});
     shards_.finish();
-    check_overlap();
+    check_memory();
     for (std::size_t k = 0; k < to_fill_.size(); ++k)
       if (to_fill_[k]) fill(comm, k);
     bound_.bind(comm, view);
@@ -168,22 +170,27 @@ class ghosted_step {
   }
 
   static constexpr auto ends = detail::find_read_ends<Step::input_count>(detail::passes_of_step<Step>::type::program());
-  static constexpr bool can_fill(std::size_t k) {
+  static constexpr bool ends_differ(std::size_t k) {
     for (const auto& dim : ends.of[k])
       for (const auto& end : dim)
-        if (end.differs) return false;
-    return true;
+        if (end.differs) return true;
+    return false;
   }
+  static constexpr bool can_fill(std::size_t k) { return !ends_differ(k) && detail::are_reads_known(view, ends, k); }
 
   /// The leaves of an argument, the first of which is leaf `K`.
   template <std::size_t K, class Comm, class Given>
   void take(Comm& comm, Given& given) {
     if constexpr (detail::is_filled_view<std::remove_cv_t<Given>>) {
       static_assert(K < Step::input_count && K < sizeof...(Ghosts), "gspmd: ghosted_step: filled() is for inputs with ghosts<>");
-      if constexpr (K < Step::input_count)
-        static_assert(can_fill(K),
+      if constexpr (K < Step::input_count) {
+        static_assert(!ends_differ(K),
                       "gspmd: ghosted_step: operators of the program go on differently beyond one end of a dim, so that no layer "
                       "can hold what all read there; fill the layers yourself, or use one boundary");
+        static_assert(ends_differ(K) || can_fill(K),
+                      "gspmd: ghosted_step: an operator between the input and a shift of it hides what is read beyond the ends "
+                      "of the tensor; fill the layers yourself, or shift the input itself");
+      }
     }
     std::size_t k = K;
     detail::for_each_leaf(given, [&]<class Leaf>(Leaf& leaf) {
@@ -195,10 +202,12 @@ class ghosted_step {
       const bool has_layers = k < sizeof...(Ghosts) && listed::layers[k].is_given;
       if constexpr (detail::is_filled_view<plain>) {
         if (k >= Step::input_count || !has_layers || !can_fill(k))
-          throw error("ghosted_step: filled() is for inputs with ghosts<>, beyond whose ends all operators go on alike; leaf " +
-                      std::to_string(k) + " is none");
-        take_block(comm, k, leaf.block);
+          throw error(
+              "ghosted_step: filled() is for inputs with ghosts<>, beyond whose ends all operators are known to go on alike; "
+              "leaf " +
+              std::to_string(k) + " is none");
         to_fill_[k] = is_in_place(k);
+        take_block(comm, k, leaf.block);
       } else if constexpr (detail::is_strided_view<plain>) {
         if (has_layers) take_block(comm, k, leaf);
         else shards_.add(leaf);
@@ -221,7 +230,7 @@ class ghosted_step {
     if (block.stride(last) != 1 && block.extent(last) > 1)
       throw error(detail::leaf_text(view, k) + " lies among ghost layers, and the last dim of the view given is not dense: " +
                   block.text() + "; turn it around with reversed(), and the program's dims with it");
-    if (k >= Step::input_count && !detail::has_own_elements(detail::memory_of(block)))
+    if ((k >= Step::input_count || to_fill_[k]) && !detail::has_own_elements(detail::memory_of(block)))
       throw error(detail::leaf_text(view, k) +
                   " is written, and several indices of the view given have the same element: " + block.text());
     shards_.template add_in_place<T>(inner.data());
@@ -242,18 +251,60 @@ class ghosted_step {
                 " on device " + std::to_string(device) + ", and the view given is " +
                 std::string(detail::shape_text(block.shape()).view()));
   }
-  /// Throws gspmd::error: a result in place lies on another one, or on an input in place and its layers.
-  void check_overlap() {
-    if (blocks_ == checked_) return;
+  /// Throws gspmd::error: a leaf without memory; a result lies on another one, or on an input that is read where it is; the layers that are
+  /// filled for an input lie on another one.
+  void check_memory() {
+    for (std::size_t k = 0; k < leaf_count; ++k) {
+      places_[k] = is_in_place(k) ? blocks_[k] : shards_.given(k);
+      if (places_[k].data == nullptr && detail::elements(places_[k].shape) > 0) detail::throw_no_memory(view, k);
+    }
+    if (places_ == checked_ && to_fill_ == checked_to_fill_) return;
     for (std::size_t a = Step::input_count; a < leaf_count; ++a)
-      for (std::size_t b = 0; b < a; ++b) {
-        if (blocks_[a].data == nullptr || blocks_[b].data == nullptr) continue;
-        if (detail::shared_elements::any(blocks_[a], bytes_of_leaf(a), blocks_[b], bytes_of_leaf(b)))
+      for (std::size_t b = 0; b < a; ++b)
+        if (overlap(a, b))
           throw error(detail::leaf_text(view, a) + " is given memory that overlaps " +
                       (b < Step::input_count ? "input " + std::to_string(b) : "output " + std::to_string(b - Step::input_count)) +
                       ", or that cannot be told from such since their strides differ; a result needs memory of its own");
+    for (std::size_t k = 0; k < Step::input_count; ++k)
+      for (std::size_t j = 0; j < Step::input_count && to_fill_[k]; ++j)
+        if (j != k && !is_copied(j) && !is_filled_alike(k, j) && layers_meet(k, j))
+          throw error("ghosted_step: inputs " + std::to_string(k < j ? k : j) + " and " + std::to_string(k < j ? j : k) +
+                      " are given blocks that overlap, and their layers are filled differently; give each memory of its own");
+    checked_ = places_;
+    checked_to_fill_ = to_fill_;
+  }
+  /// Whether leaf `k` is read before the step, or written after it.
+  [[nodiscard]] bool is_copied(std::size_t k) const {
+    const void* has = k < Step::input_count ? shards_.inputs()[k] : shards_.outputs()[k - Step::input_count];
+    return !is_in_place(k) && has != places_[k].data;
+  }
+  /// Whether result `a` may not lie where leaf `b` does. (Of results that are copied, and lie on each other, finish has said it.)
+  [[nodiscard]] bool overlap(std::size_t a, std::size_t b) const {
+    const bool is_input = b < Step::input_count, any_copied = is_copied(a) || is_copied(b);
+    const auto &x = places_[a], &y = places_[b];
+    const auto bytes = bytes_of_leaf(a), others = bytes_of_leaf(b);
+    if (any_copied && (is_input || !(is_in_place(a) || is_in_place(b)))) return false;
+    if (is_in_place(a) && is_in_place(b)) return detail::shared_elements::any(x, bytes, y, others);
+    if (!detail::shared_elements::in_one_range(x, bytes, y, others)) return false;
+    const bool is_same = x.data == y.data && detail::elements(x.shape) * bytes == detail::elements(y.shape) * others;
+    return !is_input || is_in_place(a) || is_in_place(b) || !is_same || !detail::may_overwrite(view, a - Step::input_count, b);
+  }
+  /// Whether inputs are one block, in which filling the layers of one is filling those of the other.
+  [[nodiscard]] bool is_filled_alike(std::size_t k, std::size_t j) const {
+    return is_in_place(j) && places_[k] == places_[j] && in_place[k].low == in_place[j].low && ends.of[k] == ends.of[j];
+  }
+  /// Whether the layers around input `k` share elements with input `j`.
+  [[nodiscard]] bool layers_meet(std::size_t k, std::size_t j) const {
+    for (int d = 0; d < places_[k].shape.count; ++d)
+      for (const bool is_high : {false, true}) {
+        detail::strided_memory side = places_[k];
+        side.shape[d] = is_high ? in_place[k].high[d] : in_place[k].low[d];
+        auto first = detail::extents(side.shape.count, 0);
+        if (is_high) first[d] = places_[k].shape[d] - side.shape[d];
+        side.data = side.at(first, bytes_of_leaf(k));
+        if (detail::shared_elements::any(side, bytes_of_leaf(k), places_[j], bytes_of_leaf(j))) return true;
       }
-    checked_ = blocks_;
+    return false;
   }
   static std::int64_t bytes_of_leaf(std::size_t k) {
     return detail::bytes_of(
@@ -297,8 +348,9 @@ class ghosted_step {
   detail::bound_devices bound_;
   detail::taken_shards shards_;
   std::array<detail::extents, leaf_count> strides_;
-  std::array<detail::strided_memory, leaf_count> blocks_, checked_;  // in place; null data: not so
-  std::array<bool, leaf_count> to_fill_{};
+  std::array<detail::strided_memory, leaf_count> blocks_;            // of those in place
+  std::array<detail::strided_memory, leaf_count> places_, checked_;  // of all; and those that were found good
+  std::array<bool, leaf_count> to_fill_{}, checked_to_fill_{};
   std::array<std::optional<filler>, Step::input_count> fillers_;
 };
 

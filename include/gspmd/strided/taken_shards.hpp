@@ -63,7 +63,7 @@ class taken_shards {
         given_.push_back(leaf);
       } else {
         static_assert(dense_by_itself<Leaf>,
-                      "gspmd: strided_session: a shard is a strided_view, a sharded_array, a contiguous range or a pointer");
+                      "gspmd: a shard is a strided_view, a sharded_array, a contiguous range or a pointer");
         check<std::remove_pointer_t<decltype(std::data(leaf))>>(k);
         require_dense(leaf);
         if (static_cast<std::int64_t>(std::size(leaf)) != elements(v.local))

@@ -74,6 +74,7 @@ struct read_end {
   continuation beyond = continuation::none;
   std::uint64_t fill = 0;
   bool differs = false;  // one load goes on otherwise than another one
+  friend constexpr bool operator==(const read_end&, const read_end&) = default;
 };
 /// Of the first inputs, by dim: below and above the tensor.
 template <std::size_t Inputs>
@@ -96,6 +97,10 @@ constexpr read_ends<Inputs> find_read_ends(const graph& g) {
     const node& n = g.nodes[i];
     const auto& facts = facts_of(n.op);
     if (facts.made == origin::given) chains[i].input = input++;
+    if (facts.made == origin::renamed && n.operands.count > 0) {  // a reshard or shard_alike: the same elements
+      chains[i] = chains[static_cast<std::size_t>(n.operands[0])];
+      continue;
+    }
     if (n.operands.count != 1 || facts.movements(n) != 1) continue;
     chain c = chains[static_cast<std::size_t>(n.operands[0])];
     if (c.input < 0 || c.input >= static_cast<int>(Inputs)) continue;
@@ -116,6 +121,18 @@ constexpr read_ends<Inputs> find_read_ends(const graph& g) {
     chains[i] = c;
   }
   return found;
+}
+
+/// Whether all that the loops of a plan read of input `k` in its layers was found: beyond an end that is not known there nothing is filled.
+template <std::size_t Inputs>
+constexpr bool are_reads_known(const plan_view& p, const read_ends<Inputs>& ends, std::size_t k) {
+  for (const scalar_op& o : table_of<scalar_op>(p)) {
+    if (!o.is_load() || o.given != static_cast<int>(k) + 1) continue;
+    for (const auto& along : o.offsets)
+      if ((along.by < 0 ? -along.by : along.by) > ends.of[k][static_cast<std::size_t>(along.dim)][along.by < 0 ? 0 : 1].reach)
+        return false;
+  }
+  return true;
 }
 
 /// The passes of a program and the mesh that they are for.
@@ -149,17 +166,28 @@ struct without_leaf {
 /// Says why an input cannot be read in place: `p` with what lies by strides.
 template <class Passes, class Given, int Leaf, int Step>
 struct no_loop_reads {
+  static constexpr bool is_too_far() {
+    const plan_view p(planned_on<Passes>::template passes<Given>::plan());
+    const auto& n = p.nodes[static_cast<std::size_t>(p.steps[static_cast<std::size_t>(Step)].node)];
+    return n.moved_dim >= 0 && elements(p.value(p.inputs[Leaf]).global) > 0 &&
+           !Given::layers[static_cast<std::size_t>(Leaf)].reaches(n.moved_dim, n.moved_by);
+  }
   static constexpr text make() {
     const auto& given = Given::layers[static_cast<std::size_t>(Leaf)];
     const plan_view p(planned_on<Passes>::template passes<Given>::plan());
     const auto& s = p.steps[static_cast<std::size_t>(Step)];
     const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
+    const auto dim = static_cast<std::int64_t>(n.moved_dim);
     text t("input ");
     t << Leaf << " has ghost layers of " << shape_text(given.low) << " before and " << shape_text(given.high)
       << " behind it, and " << name_of(n.op);
     if (!n.at.is_input()) t << " in line " << static_cast<std::int64_t>(n.at.line);
-    if (n.moved_dim >= 0) t << " reads it " << n.moved_by << " further along dim " << static_cast<std::int64_t>(n.moved_dim);
-    else t << " reads it as a dense shard";
+    if (elements(p.value(p.inputs[Leaf]).global) == 0) return t << " reads it, which has no elements";
+    if (n.moved_dim < 0) return t << " reads it as a dense shard";
+    if (n.moved_by == 0) return t << " reads it 0 further along dim " << dim << ", as where the extent is 1, so as a dense shard";
+    t << " reads it " << n.moved_by << " further along dim " << dim;
+    if (!is_too_far())
+      t << "; it is reshaped before, shifted again along the dim, or read by an operator that is not elementwise";
     return t;
   }
 };
@@ -179,10 +207,17 @@ struct given_plan {
     } else if constexpr (wrong.leaf >= static_cast<int>(view.inputs.size())) {
       return std::type_identity<typename given_plan<Passes, without_leaf<Given, wrong.leaf>>::type>{};
     } else {
-      static_assert(
-          accepted<typename message_of<no_loop_reads<Passes, Given, wrong.leaf, wrong.step>>::type>,
-          "gspmd: ghosted_step: an input among ghost layers is read by elementwise operators and reductions of what they "
-          "compute, at offsets within the layers; give wider layers, or give it without ghosts<>; see message<>");
+      using reason = no_loop_reads<Passes, Given, wrong.leaf, wrong.step>;
+      if constexpr (reason::is_too_far())
+        static_assert(
+            accepted<typename message_of<reason>::type>,
+            "gspmd: ghosted_step: an input among ghost layers is read by elementwise operators and reductions of what they "
+            "compute, at offsets within the layers; give wider layers, or give it without ghosts<>; see message<>");
+      else
+        static_assert(
+            accepted<typename message_of<reason>::type>,
+            "gspmd: ghosted_step: an input among ghost layers is read by elementwise operators and reductions of what they "
+            "compute, through no more than one shift along a dim; give it without ghosts<>, or write one shift; see message<>");
       return std::type_identity<given_plan<Passes, without_leaf<Given, wrong.leaf>>>{};
     }
   }

@@ -58,7 +58,7 @@ class shared_elements {
     shared_elements looked;
     for (int d = 0; d < a.shape.count; ++d) {
       if (a.shape[d] == 1 && b.shape[d] == 1) continue;
-      if (a.strides[d] != b.strides[d]) return true;
+      if (a.strides[d] != b.strides[d] || a.strides[d] == 0) return true;
       looked.dims_.push_back({a.strides[d], a.shape[d], b.shape[d]});
     }
     std::sort(looked.dims_.begin(), looked.dims_.end(), [](const auto& x, const auto& y) { return x.stride > y.stride; });

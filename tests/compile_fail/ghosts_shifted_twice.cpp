@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: ghosted_step: an input among ghost layers is read by elementwise operators
+// expect: through no more than one shift along a dim
+// expect: shifted again
+#include <gspmd/gspmd.hpp>
+#include <gspmd/strided/ghosted_step.hpp>
+
+using namespace gspmd;
+
+#ifdef FIXED
+constexpr auto forward = [](auto u) { return shift(u, 0, 2) - u; };
+#else
+constexpr auto forward = [](auto u) { return shift(shift(u, 0, 1), 0, 1) - u; };
+#endif
+using step = compile<forward, mesh<axis<"x", 2>>, in<double, dims<8, 4>, split<"x", _>>>;
+
+int main() {
+  using ghosted = ghosted_step<step, ghosts<2, 0>>;
+  return static_cast<int>(ghosted::traffic.bytes);  // <- here
+}
