@@ -375,4 +375,16 @@ TEST_CASE("one block for two inputs whose layers are to be filled") {
     inner(comm, filled(block), block.part({1, 0}, {4, 3}), next);
     CHECK_EQ(y[0], comm.device(0) == 0 ? 10.0 : 11.0);
   });
+  // The third device holds nothing, and its layers may lie anywhere.
+  using short_field = in<double, dims<4, 3>, split<"x", _>>;
+  using short_step =
+      ghosted_step<compile<differ, three, short_field, short_field>, ghosts<layers{1, 0}, 0>, ghosts<layers{1, 0}, 0>>;
+  launch(threads{}, 3, [](auto& comm) {
+    const int held = comm.device(0) == 2 ? 0 : 2;
+    std::vector<double> u(3 * 3, 1.0), v(3 * 3, 2.0), y(2 * 3);
+    const strided_view first(u.data(), {held + 1, 3}), second((held == 0 ? u : v).data(), {held + 1, 3});
+    short_step s;
+    s(comm, filled(first), filled(second), y.data());
+    CHECK((held == 0 || y[0] == (comm.device(0) == 0 ? 20.0 : 21.0)));
+  });
 }

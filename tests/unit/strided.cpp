@@ -541,6 +541,7 @@ TEST_CASE("results that interleave") {
   CHECK(shared(memory(0, {3, 4}, {8, 1}), memory(19, {3, 4}, {8, 1})));
   CHECK(!shared(memory(0, {3, 4}, {8, 1}), memory(20, {3, 4}, {8, 1})));
   CHECK(shared(memory(0, {3, 4}, {8, 1}), memory(1, {3, 4}, {7, 1})));  // cannot be told
+  CHECK(shared(memory(0, {1, 3}, {0, 1}), memory(0, {4, 3}, {0, 1})));  // strides of 0: nothing to divide by
   // by trying every pair
   for (std::int64_t from = 0; from < 40; ++from)
     for (const auto& strides : {detail::extents{8, 1}, {1, 8}, {9, 2}, {12, 3}, {2, 7}})

@@ -295,6 +295,9 @@ class ghosted_step {
   }
   /// Whether the layers around input `k` share elements with input `j`.
   [[nodiscard]] bool layers_meet(std::size_t k, std::size_t j) const {
+    detail::extents held = places_[k].shape;
+    for (int d = 0; d < held.count; ++d) held[d] -= in_place[k].low[d] + in_place[k].high[d];
+    if (detail::elements(held) == 0) return false;  // a device that holds nothing, whose layers nobody fills
     for (int d = 0; d < places_[k].shape.count; ++d)
       for (const bool is_high : {false, true}) {
         detail::strided_memory side = places_[k];
