@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: staggered: elementwise
+// expect: staggered: no slice, padding
 #include <gspmd/gspmd.hpp>
 #include <gspmd/staggered.hpp>
 
