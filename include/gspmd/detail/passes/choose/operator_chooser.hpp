@@ -190,24 +190,24 @@ class operator_chooser {
       const sharding& form = known_.book.layout_of(v);
       const axis_mask gathered = form.split_axes() & ~moved.result.split_axes() & known_.preferred_of(o).split_axes();
       if (gathered != 0 && !n.allow_replication && !known_.program.allow_replication) continue;  // it would be refused
-      for_each_near(form, moved.result, known_.shape_of(o).count, consider);
+      for (const auto& near : shardings_near(form, moved.result, known_.shape_of(o).count)) consider(near);
     }
   }
-  /// Calls `visit` for the shardings from which one movement to `result` may send less than from `form`: gathered over the axes that the
-  /// result has not, as a movement cannot begin otherwise, and with parts of what a device holds cut off for those that it has besides.
-  template <class Visit>
-  static constexpr void for_each_near(const sharding& form, const sharding& result, int rank, const Visit& visit) {
+  /// Returns the shardings from which one movement to `result` may send less than from `form`: gathered over the axes that the result has
+  /// not, as a movement cannot begin otherwise, and with parts of what a device holds cut off for those that it has besides.
+  static constexpr vec<sharding> shardings_near(const sharding& form, const sharding& result, int rank) {
+    vec<sharding> near;
     sharding fewer;
     for (const auto& use : form.splits)
       if ((result.split_axes() & axis_bit(use.axis)) != 0) fewer.splits.push_back(use);
-    if (fewer.splits.count != form.splits.count) visit(fewer);
-    if ((result.split_axes() & ~fewer.split_axes()) == 0) return;
-    for (int d = 0; d < rank; ++d) {
+    if (fewer.splits.count != form.splits.count) near.push_back(fewer);
+    for (int d = 0; d < rank && (result.split_axes() & ~fewer.split_axes()) != 0; ++d) {
       sharding finer = fewer;
       for (const auto& use : result.splits)
         if ((fewer.split_axes() & axis_bit(use.axis)) == 0) finer.add_split(use.axis, d);
-      visit(finer);
+      near.push_back(finer);
     }
+    return near;
   }
 
   /// Returns the time of the work beyond the time to begin it.
