@@ -19,7 +19,7 @@
 #include "../examples/npb/is.hpp"
 #include "gspmd/dynamic/native_code.hpp"
 #include "gspmd/dynamic/step.hpp"
-#include "race.hpp"
+#include "race_over_mpi.hpp"
 
 namespace {
 
@@ -33,25 +33,6 @@ void check(const char* what, double computed, double published, double tolerance
   if (std::fabs(computed - published) <= tolerance * std::fabs(published)) return;
   std::printf("WRONG: %s: %.15g, published %.15g\n", what, computed, published);
   MPI_Abort(MPI_COMM_WORLD, 1);
-}
-template <class Ours, class ByHand>
-void race(const char* what, int rounds, Ours ours, ByHand by_hand) {
-  bench::race_times t;
-  const auto timed = [](auto& f) {
-    MPI_Barrier(MPI_COMM_WORLD);
-    const double start = MPI_Wtime();
-    f();
-    double took = (MPI_Wtime() - start) * 1e3;
-    MPI_Allreduce(MPI_IN_PLACE, &took, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return took;
-  };
-  for (int round = -1; round < rounds; ++round) {
-    const double a = timed(ours), b = timed(by_hand);
-    if (round < 0) continue;
-    t.ours.push_back(a);
-    t.by_hand.push_back(b);
-  }
-  if (rank_here == 0) t.print(what, 1.05);
 }
 dynamic::mesh all_ranks() { return dynamic::mesh({{"devices", ranks}}); }
 dynamic::native_code native(const dynamic::program& program) {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "gspmd/comm/mpi.hpp"
-#include "race.hpp"
+#include "race_over_mpi.hpp"
 #include "sparse.hpp"
 
 namespace {
@@ -30,28 +30,6 @@ void check(PetscErrorCode code) {
   if (code != 0) throw error("PETSc fails");
 }
 
-/// Runs both in turns; the time of the slower rank counts.
-template <class Ours, class Theirs>
-void race(const char* what, int rounds, Ours ours, Theirs theirs) {
-  race_times t;
-  const auto timed = [](auto& f) {
-    MPI_Barrier(MPI_COMM_WORLD);
-    const double start = MPI_Wtime();
-    f();
-    double took = (MPI_Wtime() - start) * 1e3;
-    MPI_Allreduce(MPI_IN_PLACE, &took, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return took;
-  };
-  for (int round = -2; round < rounds; ++round) {
-    const double a = timed(ours), b = timed(theirs);
-    if (round < 0) continue;
-    t.ours.push_back(a);
-    t.by_hand.push_back(b);
-  }
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (rank == 0) t.print(what, 1.0, "PETSc");
-}
 void expect_equal(const char* what, const doubles& mine, Vec theirs, double relative) {
   const double* expected = nullptr;
   check(VecGetArrayRead(theirs, &expected));
@@ -211,7 +189,7 @@ void race_on_grid(int rounds) {
       check(DMDAVecRestoreArrayWrite(grid, theirs, &out));
       check(DMDAVecRestoreArrayRead(grid, with_ghosts, &in));
     };
-    race("5 points on a DMDA of 4096 x 2048", rounds, by_us, by_them);
+    race_over_mpi("5 points on a DMDA of 4096 x 2048", rounds, 1.0, "PETSc", by_us, by_them);
   });
   PetscBool are_equal = PETSC_FALSE;
   check(VecEqual(ours, theirs, &are_equal));
