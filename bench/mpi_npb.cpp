@@ -87,8 +87,8 @@ void race_ep(int rounds) {
     const void* const in[] = {&seed};
     void* const out[] = {&x, &y, counts};
     ep_sums hand;
-    race(
-        "ep W", rounds, [&] { session.run(comm, in, out); }, [&] { hand = ep_by_hand(p.log_pairs); });
+    bench::race_over_mpi(
+        "ep W", rounds, 1.05, "by hand", [&] { session.run(comm, in, out); }, [&] { hand = ep_by_hand(p.log_pairs); });
     for (const double sum : {x, hand.x}) check("ep's sum of x", sum, p.sum_x, 1e-8);
     for (const double sum : {y, hand.y}) check("ep's sum of y", sum, p.sum_y, 1e-8);
   });
@@ -150,8 +150,8 @@ void race_cg(int rounds) {
     in.push_back(ones.data());
     double zeta = 0, hand = 0;
     void* const out[] = {&zeta};
-    race(
-        "cg W", rounds, [&] { session.run(comm, in.data(), out); }, [&] { hand = cg_by_hand(p, rows); });
+    bench::race_over_mpi(
+        "cg W", rounds, 1.05, "by hand", [&] { session.run(comm, in.data(), out); }, [&] { hand = cg_by_hand(p, rows); });
     for (const double found : {zeta, hand}) check("cg's zeta", found, p.zeta, 1e-10);
   });
 }
@@ -194,8 +194,8 @@ void race_is(int rounds) {
               asked[k] == 0 ? 0 : counts[static_cast<std::size_t>(asked[k] - 1)];
       }
     };
-    race(
-        "is W", rounds, [&] { session.run(comm, in, out); }, by_hand);
+    bench::race_over_mpi(
+        "is W", rounds, 1.05, "by hand", [&] { session.run(comm, in, out); }, by_hand);
     const auto whole = gather(comm, found);
     for (std::size_t k = 0; k < ranks_by_hand.size(); ++k)
       check("a rank of is", static_cast<double>(whole[static_cast<int64_t>(k)]), ranks_by_hand[k], 0);

@@ -119,8 +119,8 @@ void race_with(const char* what, const compressed& all, int rounds, double relat
     check(VecGetArrayWrite(theirs.x, &to));
     std::copy(x.begin(), x.end(), to);
     check(VecRestoreArrayWrite(theirs.x, &to));
-    race(
-        what, rounds, [&] { step.run(comm, in.data(), out); }, [&] { work(theirs); });
+    race_over_mpi(
+        what, rounds, 1.0, "PETSc", [&] { step.run(comm, in.data(), out); }, [&] { work(theirs); });
     expect_equal(what, y, theirs.y, relative);
   });
 }
