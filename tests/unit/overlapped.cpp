@@ -15,6 +15,7 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/on_network.hpp>
 #include <gspmd/overlapped.hpp>
+#include <gspmd/pipeline.hpp>
 
 #include "support/equal_plans.hpp"
 
@@ -138,4 +139,42 @@ TEST_CASE("overlapped: rows that are gone through together hide a collective, an
   const auto expected = plain.run_pointers(simulated{}, given);
   CHECK(hiding.run_pointers(simulated{}, given)[0].bytes == expected[0].bytes);
   CHECK(hiding.run_pointers(threads{}, given)[0].bytes == expected[0].bytes);
+}
+
+TEST_CASE("overlapped: what a stage of a pipeline sends is under way beside the work of its tick") {
+  using namespace overlapped_programs;
+  const auto layer = [](value w, value x) { return tanh(einsum<"bd,df->bf">(x, w)); };
+  const auto train = [&](value w, value xs) {
+    const value y = pipeline<"stage">(layer, gpipe{.stages = 4, .microbatches = 6})(w, xs);
+    const value loss = mean(y * y);
+    return std::tuple{loss, w - 0.5 * grad(loss, w)};
+  };
+  const auto planned_on = [&](const dynamic::mesh& m) {
+    return dynamic::compile(train, m, dynamic::in<double>({4, 32, 32}, {"stage", "", ""}), dynamic::in<double>({6, 5, 32}));
+  };
+  const dynamic::mesh m({{"stage", 4}});
+  const auto plain = planned_on(m), hiding = planned_on(dynamic::overlapped(m));
+  CHECK(plain.traffic().bytes == hiding.traffic().bytes);
+  const places at(hiding.view());
+  // Going forward, beside the copies that the backward pass needs; there, beside the product that is computed again.
+  int started = 0, beside_products = 0;
+  for (std::size_t k = 0; k < at.started.size(); ++k) {
+    const auto begin = at.started[k], end = at.finished[k];
+    if (hiding.view().steps[static_cast<std::size_t>(begin)].collective != collective_kind::collective_permute) continue;
+    ++started;
+    for (int i = begin; i < end; ++i)
+      if (detail::is<detail::kernels::contract>(hiding.view().steps[static_cast<std::size_t>(i)])) ++beside_products;
+  }
+  CHECK(started == 2);
+  CHECK(beside_products == 1);
+  std::vector<double> w(4 * 32 * 32), x(6 * 5 * 32);
+  unsigned seed = 5;
+  for (auto* all : {&w, &x})
+    for (auto& e : *all) e = static_cast<double>((seed = seed * 1664525U + 1013904223U) >> 16) / 65536.0 - 0.5;
+  const std::vector<const void*> given{w.data(), x.data()};
+  const auto expected = plain.run_pointers(simulated{}, given);
+  for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
+    CHECK(hiding.run_pointers(simulated{}, given)[k].bytes == expected[k].bytes);
+    CHECK(hiding.run_pointers(threads{}, given)[k].bytes == expected[k].bytes);
+  }
 }

@@ -22,7 +22,7 @@ namespace gspmd::detail {
 ///
 /// One network carries everything, so collectives go one after the other, and nothing is started earlier than it must: what is under way takes
 /// memory. Steps of loops and conditionals stay where they are; what stands between two of them is ordered on its own. Margins of
-/// stencils have their own way (overlap_moves.hpp).
+/// stencils have their own way (overlap_moves.hpp), but not those as wide as a shard, from which stages of a pipeline get their microbatches.
 class collective_hider {
  public:
   /// `base`: by value, the one whose memory it shares.
@@ -88,8 +88,12 @@ class collective_hider {
       for (int k = 0; k < plan_.steps[i].results.count; ++k) f(base_of(plan_.slots[plan_.steps[i].results.begin + k]));
   }
   /// Whether a step is a collective that is worth to be started.
-  [[nodiscard]] constexpr bool is_hidden(const plan_step& s) const {
-    return may_be_started(s) && !(is_mapped(s) && table_of<index_map>(plan_)[s.spec].has_margins());
+  [[nodiscard]] constexpr bool is_hidden(const plan_step& s) const { return may_be_started(s) && !has_work_inside(s); }
+  /// Whether it brings margins of shards that reach further than these.
+  [[nodiscard]] constexpr bool has_work_inside(const plan_step& s) const {
+    if (!is_mapped(s)) return false;
+    const index_map& map = table_of<index_map>(plan_)[s.spec];
+    return map.has_margins() && map.low + map.high < plan_.values[operand(s, 0)].local[map.dims[0].dim];
   }
   [[nodiscard]] constexpr std::int64_t time_of(int unit) const {
     const plan_step& s = first(unit);
