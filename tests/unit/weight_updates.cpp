@@ -672,3 +672,33 @@ TEST_CASE("next values and updates by parts that are none are refused") {
                  }),
                  "shard_weight_update: all that is carried is split over data already; leave the pass out"));
 }
+
+TEST_CASE("updates by parts: a moment that a branch reads whole stays in parts, and is gathered in that branch") {
+  const auto build = [](auto& b) {  // a summary of some steps (Xu et al. 2020, 3.2)
+    const value w = b.input(dynamic::in<double>({12, 8}, {"", ""})), m = b.input(dynamic::in<double>({12, 8}, {"", ""}));
+    const value x = b.input(dynamic::in<double>({64, 12}, {"data", ""}));
+    const value y = tanh(einsum("bi,io->bo", x, w));
+    const value next = next_value(m, 0.9 * m + grad(mean(y * y), w));
+    b.output(next_value(w, w - 0.1 * next));
+    b.output(next);
+    const auto summary = [](value of) { return sum(abs(einsum("ac,bc->ab", of, of))); };
+    const auto none = [](value of) { return 0.0 * sum(of); };
+    b.output(cond(sum(w) < 100.0, summary, none, next));
+  };
+  std::string said;
+  std::vector<collective> sent;
+  CHECK(difference_of(build, said, sent) < 1e-14);
+  CHECK(contains(said, "1 state stays split"));
+  dynamic::builder b(dynamic::mesh({{"data", 4}}));
+  build(b);
+  shard_weight_update(b, {"data"});
+  const auto p = b.compile();
+  int gathered[2] = {0, 0};
+  bool inside = false;
+  for (const auto& s : p.view().steps) {
+    inside = inside || detail::facts_of(s).role >= detail::step_role::hands_on;
+    if (s.bytes_sent > 0 && s.collective == collective_kind::all_gather) ++gathered[inside ? 1 : 0];
+  }
+  CHECK(gathered[0] == 1);  // the weight
+  CHECK(gathered[1] == 1);  // the moment
+}
