@@ -88,7 +88,8 @@ class operator_chooser {
           ++refused;
       return refused + (gives_up_parts(i, n, p) ? 1 : 0);
     };
-    search.know(tensors_of(i, n, rule));
+    // What works on whole lines best leaves their dim, with every axis that splits it, for one or several others.
+    search.know(tensors_of(i, n, rule), facts_of(n.op).has_collectives);
     const later_preferences later(known_, readers_, i, n);
     least.refused += refusals(best);
     least.time = add_times(least.time, add_times(work_time(work.of(best.uses)), later.left_after(best)));
