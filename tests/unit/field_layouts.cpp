@@ -181,11 +181,8 @@ TEST_CASE("sequence parallel: the tokens are gathered for all heads at once, and
                              {"data", "model", ""}, is_of_matrices);
         const auto tokens = 4 * s.batch * s.sequence * s.width, weights = 4 * 12 * s.width * s.width;
         const auto closed_form = 8 * tokens * (model - 1) / model + 2 * (weights / model) * (data - 1) / data;
-        // A view of batches and tokens that are both split brings a device whole batches, before they are gathered.
-        // Views of split tokens move some.
-        CHECK(p.traffic().bytes <= closed_form + (!is_of_matrices ? 0
-                                                  : data == 2     ? 3 * (tokens / 4) * 3 / 4
-                                                                  : closed_form / 256));
+        // A view of batches and tokens that are both split cannot keep the tokens, which are gathered for what reads it anyway.
+        CHECK(p.traffic().bytes <= closed_form);
       }
   const layer_sizes tiny{2, 16, 16, 4};
   const auto sizes = std::vector<std::int64_t>{512, 512, 256, 256, 256, 256, 1024, 1024};
@@ -204,7 +201,7 @@ TEST_CASE("fully sharded and tensor parallel, 8 by 8: weights are gathered once,
                              {"data", by_sequence ? "model" : "", ""}, is_of_matrices, "data");
         const auto tokens = 4 * s.batch * s.sequence * s.width, weights = 4 * 12 * s.width * s.width;
         const auto closed_form = 8 * tokens * 7 / 8 + 2 * (weights / 8) * 7 / 8;
-        CHECK(p.traffic().bytes <= closed_form + (is_of_matrices && by_sequence ? closed_form / 256 : 0));
+        CHECK(p.traffic().bytes <= closed_form);
       }
   const layer_sizes tiny{4, 16, 16, 4};
   for (const char* const along : {"", "model"})

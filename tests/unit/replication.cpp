@@ -51,6 +51,25 @@ TEST_CASE("replication: what can be kept, and what the user resharded, is no mis
   CHECK(error_of([](auto x) { return einsum<"ab,cb->ac">(x, x); }, {8, 64}, {"x", ""}) == "");
 }
 
+TEST_CASE("replication: a view gathers what is whole behind it anyway, and nothing else") {
+  const auto view = [](auto x) { return reshape(x, {3, 2}); };
+  const auto whole = compiled([&](auto x) { return replicate(view(x)); }, {2, 3}, {"x", ""});
+  CHECK(whole.traffic().collectives == 1);
+  CHECK(whole.traffic().bytes == 3 * 4);
+  // "x" splits the columns of the weight, so all rows are read.
+  const auto columns = dynamic::compile([&](auto x, auto w) { return einsum<"ab,bc->ac">(view(x), w); }, pod(),
+                                        dynamic::in<float>({2, 3}, {"x", ""}), dynamic::in<float>({2, 8}, {"", "x"}));
+  CHECK(columns.traffic().collectives == 1);
+  CHECK(columns.traffic().bytes == 3 * 4);
+  CHECK(error_of([&](auto x) { return relu(view(x)); }, {2, 3}, {"x", ""}) != "");
+  CHECK(error_of([&](auto x) { return einsum<"ab,cb->ac">(view(x), view(x)); }, {2, 3}, {"x", ""}) != "");
+
+  array<float> x({2, 3});
+  for (int i = 0; i < 6; ++i) x[i] = static_cast<float>(i);
+  const auto y = whole.run(simulated{}, x);
+  for (int i = 0; i < 6; ++i) CHECK(y[0].data<float>()[i] == static_cast<float>(i));
+}
+
 TEST_CASE("replication: allowed for one operator and its gradient, and for no other one") {
   const auto allowed = [](auto x) { return allow_replication(reshape(x, {3, 2})); };
   const auto p = compiled(allowed, {2, 3}, {"x", ""});

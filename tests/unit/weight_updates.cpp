@@ -542,6 +542,26 @@ TEST_CASE("updates by parts: what is said of a weight that is cut in another sha
   CHECK(contains(said, "input 0 bf16[3,3,5,7]: updated as [data] of its elements as [315] and gathered, 3 states stay split"));
 }
 
+TEST_CASE("updates by parts: parameters that are wide already, and kept as floats twice") {
+  const optimizer::with_master_weights<optimizer::adam> mixed{};
+  const auto train = [&](value w, auto state, value x) {
+    const value y = tanh(einsum<"bi,io->bo">(x, w));
+    return mixed.update(w, grad(mean(y * y), w), state);
+  };
+  dynamic::builder b(dynamic::mesh({{"data", 8}}));
+  const value w = b.input(dynamic::in<float>({24, 8}, splits(2)));
+  const auto state = optimizer::state_inputs(b, mixed, w);
+  dynamic::outputs(b, train(w, state, b.input(dynamic::in<float>({4096, 24}, {"data", ""}))));
+  shard_weight_update(b, {"data"});
+  const auto said = explain_weight_updates(b);
+  INFO(said);
+  CHECK(contains(said, "3 states stay split"));
+  const auto p = b.compile();
+  CHECK(p.input(1).local_shape() == shape{3, 8});  // the floats
+  CHECK(p.traffic().in(collective_kind::all_gather).bytes == 7 * 4 * 3 * 8);
+  CHECK(p.traffic().in(collective_kind::reduce_scatter).bytes == 7 * 4 * 3 * 8);
+}
+
 TEST_CASE("reformatted: a parameter that completion splits is to be annotated, and the mistake says so") {
   const auto words = [](bool is_annotated) {
     return error_of([&] {

@@ -130,8 +130,10 @@ class weight_updates {
     mark.keep(at(m));
     return true;
   }
-  /// The value that is cut: the new weight, or the one of which it is a view (optimizer/reformatted.hpp), if that has smaller parts.
+  /// The value that is cut: the new weight, or the one of which it is a view (optimizer/reformatted.hpp), if that has smaller parts. What is
+  /// the next value of a state as well (floats of wide parameters, optimizer/master_weights.hpp) is cut before it is marked as that.
   [[nodiscard]] constexpr int updated_value(int next) const {
+    while (next_value_mark::is_on(at(next))) next = at(next).operands[0];
     int best = next;
     std::int64_t least = part_of(next);
     for (int i = next; is_operand_reshaped(at(i)) && !at(i).annotated;) {

@@ -201,7 +201,7 @@ class chooser {
     for (int k = 0; k < n.operands.count; ++k) {
       state_.table.wanted.push_back(use.wanted[k]);
       if (is_any_kept && breaks_policy(known, n, k, use.wanted[k], held[k])) ++state_.forced;
-      const axis_mask lost = axes_lost(known, n, rule, k, use.wanted[k]);
+      const axis_mask lost = axes_lost(known, i, rule, k, use.wanted[k]);
       if (lost == 0) continue;
       choice.lost |= lost;
       choice.forced |= std::uint32_t{1} << k;

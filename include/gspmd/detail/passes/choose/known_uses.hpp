@@ -30,6 +30,7 @@ class known_uses {
     for (int r = 0; r < n.results; ++r) take(known_.preferred_of(i + r));
     for (int r = 0; r < n.results; ++r) take(known_.wanted_of(i + r));
     for (int r = 0; r < n.results && facts_of(n.op).has_collectives; ++r) take(known_.is_read(i + r) ? 1 : 0);
+    take(std::uint64_t{axes_gathered_anyway(known_, i)});
     for (int k = 0; k < n.operands.count; ++k) take_operand(i, n, k, held[k]);
     const shared_sum sum = shared_sum_of(known_, i);
     if (known_.net().is_named)  // what lies in memory counts

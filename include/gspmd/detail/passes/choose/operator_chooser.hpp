@@ -81,14 +81,17 @@ class operator_chooser {
     if (!known_.program.allow_replication && !n.allow_replication)
       for (int k = 0; k < n.operands.count; ++k)
         if (must_lose_a_split(known_, n, rule, k) || is_looked_into(known_, n, rule, k)) held_fast |= std::uint32_t{1} << k;
+    const axis_mask anyway = held_fast != 0 ? axes_gathered_anyway(known_, i) : 0;
     const auto refusals = [&](const operator_use& p) {
       int refused = 0;
       for (int k = 0; k < n.operands.count && held_fast != 0; ++k)
-        if ((held_fast >> k & 1U) != 0 && (known_.preferred_of(n.operands[k]).split_axes() & ~p.wanted[k].split_axes()) != 0)
+        if ((held_fast >> k & 1U) != 0 &&
+            (known_.preferred_of(n.operands[k]).split_axes() & ~p.wanted[k].split_axes() & ~anyway) != 0)
           ++refused;
       return refused + (gives_up_parts(i, n, p) ? 1 : 0);
     };
-    search.know(tensors_of(i, n, rule));
+    // What works on whole lines best leaves their dim, with every axis that splits it, for one or several others.
+    search.know(tensors_of(i, n, rule), facts_of(n.op).has_collectives);
     const later_preferences later(known_, readers_, i, n);
     least.refused += refusals(best);
     least.time = add_times(least.time, add_times(work_time(work.of(best.uses)), later.left_after(best)));
@@ -186,26 +189,39 @@ class operator_chooser {
     const int o = n.operands[0];
     consider(known_.preferred_of(o));
     for (int v = known_.book.first_of(o); v >= 0; v = known_.book.values[v].next) consider(known_.book.layout_of(v));
+    const axis_mask anyway = least.bytes > 0 ? axes_gathered_anyway(known_, i) : 0;
     for (int v = least.bytes > 0 ? known_.book.first_of(o) : -1; v >= 0; v = known_.book.values[v].next) {
       const sharding& form = known_.book.layout_of(v);
-      const axis_mask gathered = form.split_axes() & ~moved.result.split_axes() & known_.preferred_of(o).split_axes();
+      const axis_mask gathered = form.split_axes() & ~moved.result.split_axes() & known_.preferred_of(o).split_axes() & ~anyway;
       if (gathered != 0 && !n.allow_replication && !known_.program.allow_replication) continue;  // it would be refused
       for (const auto& near : shardings_near(form, moved.result, known_.shape_of(o).count)) consider(near);
     }
   }
   /// Returns the shardings from which one movement to `result` may send less than from `form`: gathered over the axes that the result has
-  /// not, as a movement cannot begin otherwise, and with parts of what a device holds cut off for those that it has besides.
+  /// not, as a movement cannot begin otherwise; with parts of what a device holds cut off for those that it has besides; and with all
+  /// axes, or one of them, on another dim, as the result splits the elements.
   static constexpr vec<sharding> shardings_near(const sharding& form, const sharding& result, int rank) {
     vec<sharding> near;
     sharding fewer;
     for (const auto& use : form.splits)
       if ((result.split_axes() & axis_bit(use.axis)) != 0) fewer.splits.push_back(use);
     if (fewer.splits.count != form.splits.count) near.push_back(fewer);
-    for (int d = 0; d < rank && (result.split_axes() & ~fewer.split_axes()) != 0; ++d) {
-      sharding finer = fewer;
-      for (const auto& use : result.splits)
+    for (int d = 0; d < rank; ++d) {
+      sharding finer = fewer, together;
+      for (const auto& use : result.splits) {
         if ((fewer.split_axes() & axis_bit(use.axis)) == 0) finer.add_split(use.axis, d);
-      near.push_back(finer);
+        together.add_split(use.axis, d);
+      }
+      if (finer.splits.count != fewer.splits.count) near.push_back(finer);
+      if (result.splits.count > 1) near.push_back(together);
+      for (const auto& moved : fewer.splits) {
+        if (moved.dim == d) continue;
+        sharding other;
+        for (const auto& use : fewer.splits)
+          if (use.axis != moved.axis) other.splits.push_back(use);
+        other.add_split(moved.axis, d);
+        near.push_back(other);
+      }
     }
     return near;
   }

@@ -142,12 +142,46 @@ constexpr bool must_lose_a_split(const form_prices& known, const node& n, const 
   const sharding& had = known.preferred_of(n.operands[k]);
   return !rule.uniform && !had.splits.empty() && !can_keep(known, rule, k, had);
 }
-/// Returns the axes that split operand `k` no more because the operator cannot keep them beside those that it keeps; not what it might
-/// keep, and gathers where that sends less.
-constexpr axis_mask axes_lost(const form_prices& known, const node& n, const op_rule& rule, int k, const sharding& wanted) {
+/// Returns the axes along which a value is read whole wherever it is read: the user asked for it so, or they split something else of the
+/// reader's result.
+constexpr axis_mask axes_read_whole(const form_prices& known, int i) {
+  const auto asked_whole = [&](int v) {
+    const node& n = known.at(v);
+    return n.annotated && n.annotation.open == 0 ? ~known.preferred_of(v).split_axes() : 0;
+  };
+  axis_mask whole = ~axis_mask{0};
+  for (const int reader : known.readers_of(i)) {
+    const node& n = known.at(reader);
+    if (reader == i || facts_of(n.op).uniform) {
+      whole &= asked_whole(reader);
+      continue;
+    }
+    op_rule rule;
+    rule_of(known.program, n, rule);
+    axis_mask used_else = 0;
+    for (int k = 0; k < n.operands.count; ++k)
+      if (n.operands[k] == i)
+        for (const auto& use : to_factors(known.mesh, rule, rule.result(), known.preferred_of(reader).splits))
+          if (!rule.operand(k).holds(use.dim)) used_else |= axis_bit(use.axis);
+    whole &= used_else;
+  }
+  return whole | asked_whole(i);
+}
+/// Returns the axes over which an operator may gather though it is not said to: what a view is made of has as many elements as the view,
+/// and is no larger gathered before than after it.
+constexpr axis_mask axes_gathered_anyway(const form_prices& known, int i) {
+  const node& n = known.at(i);
+  if (!may_be_moved(known.program, n) || known.preferred_of(n.operands[0]).splits.empty()) return 0;
+  return axes_read_whole(known, i);
+}
+/// Returns the axes that split operand `k` of node `i` no more because the operator cannot keep them beside those that it keeps; not what it
+/// might keep, and gathers where that sends less, nor what is gathered anyway.
+constexpr axis_mask axes_lost(const form_prices& known, int i, const op_rule& rule, int k, const sharding& wanted) {
+  const node& n = known.at(i);
   const sharding& had = known.preferred_of(n.operands[k]);
   axis_mask lost = had.split_axes() & ~wanted.split_axes();
   if (lost == 0 || !must_lose_a_split(known, n, rule, k)) return 0;
+  lost &= ~axes_gathered_anyway(known, i);
   sharding kept = wanted;
   for (const auto& use : had.splits) {
     int first = 0;

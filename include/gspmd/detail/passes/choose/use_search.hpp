@@ -44,9 +44,10 @@ class use_search {
   constexpr use_search(const mesh_shape& mesh, const network_rates& net, const op_rule& rule, const preferences& asked)
       : mesh_(mesh), rule_(rule), asked_(asked), fastest_per_kib_(net.fastest_per_kib()) {}
 
-  /// Makes known what the tensors are: before `run` and `memory_of`.
-  constexpr void know(const use_tensors& tensors) {
+  /// Makes known what the tensors are, and whether factors that none of them asks for are all worth a try: before `run` and `memory_of`.
+  constexpr void know(const use_tensors& tensors, bool tries_all) {
     tensors_ = tensors;
+    tries_all_ = tries_all;
     for (int f = 0; f < rule_.factors.count; ++f) {
       std::uint32_t in = 0;
       for (int t = 0; t < tensors.count; ++t) {
@@ -132,7 +133,7 @@ class use_search {
 
  private:
   /// The factors that may be split: those that a tensor asks for, and of those that the same tensors hold one more, the
-  /// largest.
+  /// largest, or all.
   [[nodiscard]] constexpr inline_vec<std::int8_t, 2 * max_rank> candidates() const {
     dim_mask asked = 0;
     for (const auto& splits : asked_)
@@ -142,7 +143,7 @@ class use_search {
       if (rule_.factors[f].kind == factor_kind::whole) continue;
       if ((asked & dim_bit(f)) == 0) {
         bool best = rule_.factors[f].size > 1;
-        for (int g = 0; g < rule_.factors.count && best; ++g)
+        for (int g = 0; g < rule_.factors.count && best && !tries_all_; ++g)
           if (g != f && in_[g] == in_[f] && (asked & dim_bit(g)) == 0 && rule_.factors[g].kind == rule_.factors[f].kind)
             best = rule_.factors[g].size < rule_.factors[f].size || (rule_.factors[g].size == rule_.factors[f].size && f < g);
         if (!best) continue;
@@ -295,6 +296,7 @@ class use_search {
   use_tensors tensors_;
   inline_vec<std::uint32_t, 2 * max_rank> in_;  // by factor: the tensors that have it, a bit each
   bool simple_ = false;                         // no dim has several factors
+  bool tries_all_ = false;
   std::int64_t best_ = 0;
 
   // The proposal under way.
