@@ -182,3 +182,63 @@ TEST_CASE("two operators, or three, in one instruction give the bits of one afte
       }
   CHECK(joined == 2 * static_cast<int>(fused_pair_count) + 2);
 }
+
+TEST_CASE("two pairs in one instruction give the bits of one after the other, with operands that are one element too") {
+  for (const auto& chain : fused_chains)
+    for (const dtype type : {f32, f64})
+      for (int way = 0; way < 16;
+           ++way) {  // bit 0: operands of a sum or product change places; the others: which operands are one element
+        std::mt19937 random(5);
+        const std::int64_t n = 700;
+        const int firsts = operands_of(chain.first), loads = firsts + operands_of(chain.second) - 1;
+        const auto pool = samples(type, random);
+        std::vector<std::vector<std::byte>> inputs;
+        std::vector<const void*> in;
+        std::vector<scalar_op> ops;
+        for (int k = 0; k < loads; ++k) {
+          std::vector<value> values;
+          for (std::int64_t i = 0; i < n; ++i) values.push_back(pool[random() % pool.size()]);
+          inputs.push_back(pack(values));
+          ops.push_back(load(type, k, dims({(way >> (1 + k % 3) & 1) != 0 ? 0 : 1})));
+        }
+        for (const auto& bytes : inputs) in.push_back(bytes.data());
+        const auto add_op = [&](opcode code, int a, int b) {
+          ops.push_back(op(code, type, {a, b}));
+          return static_cast<int>(ops.size()) - 1;
+        };
+        const auto add_pair = [&](const fused_pair& p, const std::vector<int>& from, bool turns) {
+          const int first = turns ? add_op(p.first, from[1], from[0]) : add_op(p.first, from[0], from[1]);
+          const int other = p.other == opcode::parameter ? from[2] : add_op(p.other, from[2], from[3]);
+          return p.place == 0 ? add_op(p.second, first, other) : add_op(p.second, other, first);
+        };
+        const int middle = add_pair(chain.first, {0, 1, 2, 3}, false);
+        std::vector<int> from = {firsts, firsts + 1};
+        from.insert(from.begin() + chain.place, middle);
+        const int last = add_pair(chain.second, from, (way & 1) != 0);
+        std::vector<std::byte> together(static_cast<std::size_t>(n * 8)), apart = together, between = together;
+        void* out[] = {together.data()};
+        void* out_apart[] = {apart.data(), between.data()};
+        const fused_store one[] = {to(last, 0)};
+        const fused_store both[] = {to(last, 0), to(middle, 1)};
+        CHECK(fused_code({dims({n}), ops, one}).instructions.size() == 1);
+        CHECK(fused_code({dims({n}), ops, both}).instructions.size() == 2);
+        run_dynamic({dims({n}), ops, one}, in.data(), out);
+        run_dynamic({dims({n}), ops, both}, in.data(), out_apart);
+        // What the operators give one by one, each stored, so that none is joined with another.
+        std::vector<fused_store> each;
+        std::vector<std::vector<std::byte>> results;
+        std::vector<void*> out_each;
+        for (int k = loads; k <= last; ++k) {
+          each.push_back(to(k, k - loads));
+          results.emplace_back(static_cast<std::size_t>(n * 8));
+        }
+        for (auto& bytes : results) out_each.push_back(bytes.data());
+        run_dynamic({dims({n}), ops, each}, in.data(), out_each.data());
+        for (std::int64_t i = 0; i < n; ++i) {
+          const auto wanted = read(type, results.back().data(), i);
+          if (same(read(type, together.data(), i), wanted, 0) && same(read(type, apart.data(), i), wanted, 0)) continue;
+          FAIL_CHECK("chain ", &chain - fused_chains, " way ", way, " differs at ", i);
+          break;
+        }
+      }
+}

@@ -25,7 +25,7 @@ struct given_rows {
 // GSPMD_LOOP_FUNCTION stands before the functions that the loops end in. GCC compiles them with three options of their own:
 //   fp-contract=off    whether two operators meet in one loop must not show in the bits (Clang fuses only what stands in one
 //                      expression of the source)
-//   no-trapping-math   else GCC moves what only one side of a select needs into a branch and cannot get it out again
+//   no-trapping-math   else GCC makes branches of more selects than it can vectorise; for what it does all the same see apply<select>
 //   no-math-errno      see square_root
 // GCC inlines into such a function only what is always_inline, so groups with a user's map do without.
 

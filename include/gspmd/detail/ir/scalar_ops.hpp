@@ -316,9 +316,10 @@ template <opcode Op, class Out, class In>
   }
 }
 
-/// The choice between two values. GCC would move what only one of them needs into a branch and not vectorise the loop: x > 0 ? 2x : y takes 34
-/// times as long with SSE2, and NPB's EP 7 times with AVX-512. The mask is a choice here, and not 0 - which as in `choose`, since that
-/// takes 1.4 times as long where little else is computed (of `exponential` it is the other way round, 1.12).
+/// The choice between two values. GCC moves what only one of them needs into a branch and does not vectorise the loop. `no-trapping-math`
+/// (GSPMD_LOOP_FUNCTION) keeps it from that where nothing is computed for either value; where something is, x > 0 ? 2x : y takes 34 times
+/// as long with SSE2, and NPB's EP 7 times with AVX-512, so floats are chosen by masks. The mask is a choice here, and not 0 - which as in
+/// `choose`, since that takes 1.4 times as long where little else is computed (of `exponential` it is the other way round, 1.12).
 template <opcode Op, class Out, class In>
 [[gnu::always_inline]] inline Out apply(bool which, In on_true, In on_false) {
   static_assert(Op == opcode::select);

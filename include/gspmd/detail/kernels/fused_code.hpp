@@ -95,8 +95,8 @@ struct fused_code {
   fused_blocks blocks;
   std::vector<source> dense, once, each;  // read in place; filled once per run; per block
   std::vector<fused_instruction> instructions;
-  std::vector<std::int32_t> block;  // of an op; -1: none
-  std::int64_t block_bytes = 0;
+  std::vector<char> repeats;       // of an op: whether for_each_index_step elements of it are all that there is
+  std::vector<std::int64_t> home;  // of an op: where its block is in what run_fused has for itself; 0: nowhere
   std::int64_t tables_bytes = 0;   // what run_fused keeps before the blocks
   std::int64_t scratch_bytes = 0;  // that run_fused needs
 
@@ -174,6 +174,21 @@ struct fused_code {
         for (const auto a : o.args) made.from.push_back(a);
         if (swapped(o.op) != o.op) std::swap(made.from[0], made.from[1]);
       }
+      for (int n = 0; n < made.from.count; ++n) {
+        const auto a = static_cast<std::size_t>(made.from[n]);
+        if (at[a] == none || uses[a] != 1) continue;
+        auto& other = instructions[static_cast<std::size_t>(at[a])];
+        const auto chain = fused_kernels<>::find_chain(other.kernel, made.kernel, n);
+        if (chain == nullptr) continue;
+        auto from = other.from;
+        for (int m = 0; m < made.from.count; ++m)
+          if (m != n) from.push_back(made.from[m]);
+        made.kernel = chain;
+        made.from = from;
+        other.kernel = nullptr;
+        at[a] = none;
+        break;
+      }
       at[k] = static_cast<std::int32_t>(instructions.size());
       instructions.push_back(made);
     }
@@ -183,6 +198,22 @@ struct fused_code {
     instructions.resize(kept);
   }
 
+  /// What is the same everywhere, and read by kernels that know it, is one step of a loop.
+  void find_repeated() {
+    repeats.assign(group.ops.size(), 0);
+    for (std::size_t k = 0; k < group.ops.size(); ++k) {
+      const scalar_op& o = group.ops[k];
+      repeats[k] = o.op == opcode::constant || (o.op == opcode::parameter && kind_of_load(group.loop, o) == load_kind::scalar);
+    }
+    for (const auto& s : group.stores) repeats[static_cast<std::size_t>(s.op)] = 0;
+    for (const auto& i : instructions)
+      if (i.function != nullptr)
+        for (const auto a : i.from) repeats[static_cast<std::size_t>(a)] = 0;
+    for (auto& i : instructions)
+      for (int n = 0; n < i.from.count; ++n)
+        if (repeats[static_cast<std::size_t>(i.from[n])] != 0) i.repeats |= 1U << n;
+  }
+
   void assign_blocks() {
     const auto count = op_count();
     std::vector<std::int16_t> last_use(group.ops.size(), -1);
@@ -190,10 +221,11 @@ struct fused_code {
       for (const auto a : i.from) last_use[static_cast<std::size_t>(a)] = i.result;
     for (const auto& s : group.stores) last_use[static_cast<std::size_t>(s.op)] = static_cast<std::int16_t>(count);
 
-    block.assign(group.ops.size(), -1);
+    find_repeated();
+    std::vector<std::int32_t> block(group.ops.size(), -1);
     std::vector<bool> lasts(group.ops.size());
     std::vector<std::int32_t> free;
-    std::int32_t made = 0;
+    std::int32_t made = 0, made_short = 0;
     const auto take = [&] {
       if (free.empty()) return made++;
       const auto b = free.back();
@@ -213,11 +245,15 @@ struct fused_code {
         if (s.last_use == count) block[static_cast<std::size_t>(k)] = made++;
         continue;
       }
-      const bool repeats = o.op == opcode::constant || (is_load && s.kind == load_kind::scalar) ||
-                           (blocks.has_whole_rows && (is_load ? s.kind == load_kind::periodic : o.dim == group.loop.count - 1));
-      lasts[static_cast<std::size_t>(k)] = repeats && once.size() < most_lasting_blocks;
-      (lasts[static_cast<std::size_t>(k)] ? once : each).push_back(s);
-      block[static_cast<std::size_t>(k)] = made++;
+      const bool is_short = repeats[static_cast<std::size_t>(k)] != 0;
+      const bool is_equal_in_blocks =
+          o.op == opcode::constant || (is_load && s.kind == load_kind::scalar) ||
+          (blocks.has_whole_rows && (is_load ? s.kind == load_kind::periodic : o.dim == group.loop.count - 1));
+      const bool stays =
+          is_short || (is_equal_in_blocks && once.size() < most_lasting_blocks + static_cast<std::size_t>(made_short));
+      lasts[static_cast<std::size_t>(k)] = stays;
+      (stays ? once : each).push_back(s);
+      block[static_cast<std::size_t>(k)] = is_short ? made_short++ : made++;
     }
     for (const auto& i : instructions) {
       const auto k = static_cast<std::size_t>(i.result);
@@ -233,12 +269,18 @@ struct fused_code {
     }
     std::int64_t widest = 1;
     for (const auto& o : group.ops) widest = bytes_of(o.type) > widest ? bytes_of(o.type) : widest;
-    // a lane more than needed: see splat_rows
-    block_bytes = align_up(widest * blocks.elems, fused_alignment) + fused_alignment;
+    // a lane more than needed: see splat
+    const std::int64_t block_bytes = align_up(widest * blocks.elems, fused_alignment) + fused_alignment;
+    const std::int64_t short_bytes = align_up(widest * for_each_index_step, fused_alignment);
     tables_bytes =
         align_up(count * static_cast<std::int64_t>(sizeof(std::byte*)), fused_alignment) +
         align_up(static_cast<std::int64_t>((dense.size() + group.stores.size()) * sizeof(fused_stream)), fused_alignment);
-    scratch_bytes = fused_alignment + tables_bytes + made * block_bytes;
+    const auto blocks_begin = tables_bytes + made_short * short_bytes;
+    for (std::size_t k = 0; k < block.size(); ++k)
+      home.push_back(block[k] < 0      ? 0
+                     : repeats[k] != 0 ? tables_bytes + block[k] * short_bytes
+                                       : blocks_begin + block[k] * block_bytes);
+    scratch_bytes = fused_alignment + blocks_begin + made * block_bytes;
   }
 };
 

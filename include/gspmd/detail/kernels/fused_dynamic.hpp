@@ -75,17 +75,19 @@ struct block_part {
 /// Copies them to where the block has them; its rows are `row_bytes` apart.
 inline void copy_part(const block_part& part, std::int64_t size, std::byte* to, std::int64_t row_bytes) {
   const auto* from = part.from;
+  if (part.stride != 0 && (part.stride != 1 || part.columns < 16))
+    return with_bits(size, [&](auto bits) {
+      for (std::int64_t k = 0; k < part.rows; ++k, from += part.step * size, to += row_bytes)
+        for (std::int64_t i = 0; i < part.columns; ++i) std::memcpy(to + i * size, from + i * part.stride * size, sizeof bits);
+    });
   for (std::int64_t k = 0; k < part.rows; ++k, from += part.step * size, to += row_bytes) {
     if (part.stride == 0) splat(from, size, to, part.columns);
-    else if (part.stride == 1 && part.columns >= 16) std::memcpy(to, from, static_cast<std::size_t>(part.columns * size));
-    else
-      with_bits(size, [&](auto bits) {
-        for (std::int64_t i = 0; i < part.columns; ++i) std::memcpy(to + i * size, from + i * part.stride * size, sizeof bits);
-      });
+    else std::memcpy(to, from, static_cast<std::size_t>(part.columns * size));
   }
 }
 
 /// Calls visit(part, at) for the parts of the block that a load at an offset finds in one place; they come to element `at` of the block.
+/// Of the same rows the longer part comes first.
 template <class Visit>
 inline void for_each_part(const fused_code& code, std::int16_t load, const void* const* inputs, const fused_block& b,
                           Visit visit) {
@@ -107,18 +109,33 @@ inline void for_each_part(const fused_code& code, std::int16_t load, const void*
     };
     for (std::int64_t r = 0, rows = 0; r < all; r += rows) {
       rows = until(last - 1, all - r);
-      for (std::int64_t column = 0, columns = 0; column < b.columns; column += columns) {
+      const auto visit_columns = [&](std::int64_t column, std::int64_t columns) {
         index[last] = first_column + column;
-        columns = until(last, b.columns - column);
         const auto found = find_load(o, margin, loop, index);
         const auto* const from = static_cast<const std::byte*>(inputs[found.slot]);
         visit(block_part{from + (found.offset + offset_at(index, *found.strides)) * bytes_of(o.type), rows,
                          step_of_rows(*found.strides), columns, 1},
               (first + r) * b.columns + column);
-      }
+      };
+      index[last] = first_column;
+      const auto columns = until(last, b.columns), others = b.columns - columns;  // one end of a row lies in a margin, or none
+      if (columns > others) visit_columns(0, columns);
+      if (others > 0) visit_columns(columns, others);
+      if (columns <= others) visit_columns(0, columns);
       if (last > 0) index[last - 1] += rows;
     }
   });
+}
+
+/// Whether what a load at an offset reads for a block, none of it in a margin, lies one after the other.
+inline bool is_in_one_piece(const fused_code& code, const scalar_op& o, const fused_block& b) {
+  const int last = code.whole.count - 1;
+  for (const auto& along : o.offsets) {
+    const auto n = along.dim == last ? b.columns : along.dim == last - 1 ? b.rows : 1;
+    const auto first = code.begin[along.dim] + b.index[along.dim] + along.by;
+    if (first < 0 || first + n > code.whole[along.dim]) return false;
+  }
+  return b.rows == 1 || (step_of_rows(o.strides) == b.columns && b.index[last - 1] + b.rows <= code.group.loop[last - 1]);
 }
 
 /// Loads the elements of a block into `out`.
@@ -181,22 +198,33 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
                               const std::int64_t* iota_offsets, const fused_block& b, std::byte* home) {
   const scalar_op& o = code.op(s.op);
   const extents& loop = code.group.loop;
+  const auto n = code.repeats[static_cast<std::size_t>(s.op)] != 0 ? for_each_index_step : b.rows * b.columns;
   if (o.op == opcode::constant) {
-    fill(o, home, b.rows * b.columns);
+    fill(o, home, n);
   } else if (o.op == opcode::iota) {
     count_up(loop, o, iota_offsets[o.slot] + code.begin[o.dim], b, home);
   } else if (s.kind == load_kind::at_offset) {
     std::byte* at = home;
     const auto bytes = bytes_of(o.type);
+    if (s.last_use < code.op_count() && is_in_one_piece(code, o, b)) {
+      auto from = code.begin_at(o.strides) + offset_at(b.index, o.strides);
+      for (const auto& along : o.offsets) from += along.by * o.strides[along.dim];
+      return static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])) + from * bytes;
+    }
     for_each_part(code, s.op, inputs, b, [&](const block_part& part, std::int64_t to) {
-      if (part.columns == b.columns && b.rows == 1 && s.last_use < code.op_count()) at = const_cast<std::byte*>(part.from);
+      const bool follow_each_other = part.rows == 1 || part.step == b.columns;  // the rows, in memory
+      if (part.columns == b.columns && part.rows == b.rows && follow_each_other && s.last_use < code.op_count())
+        at = const_cast<std::byte*>(part.from);
+      else if (2 * part.columns > b.columns &&
+               follow_each_other)  // what it writes between its rows is another part, which comes later
+        std::memcpy(home + to * bytes, part.from, static_cast<std::size_t>(((part.rows - 1) * b.columns + part.columns) * bytes));
       else copy_part(part, bytes, home + to * bytes, b.columns * bytes);
     });
     return at;
   } else {
     const auto bytes = bytes_of(o.type);
     auto* const from = static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])) + code.begin_at(o.strides) * bytes;
-    if (s.kind == load_kind::scalar) gather(loop, extents(loop.count, 0), bytes, from, b, home);
+    if (s.kind == load_kind::scalar) splat(from, bytes, home, n);
     // In one row. Where an output lies over it, what is read here is not looked at any more.
     else if (!code.blocks.has_whole_rows && o.strides[loop.count - 1] == 1 && s.last_use < code.op_count())
       return from + offset_at(b.index, o.strides) * bytes;
@@ -219,9 +247,7 @@ template <class = void>
   auto* const streams = reinterpret_cast<fused_stream*>(
       memory + align_up(code.op_count() * static_cast<std::int64_t>(sizeof(std::byte*)), fused_alignment));
   int stream_count = 0;
-  const auto home = [&](std::int64_t k) {
-    return memory + code.tables_bytes + code.block[static_cast<std::size_t>(k)] * code.block_bytes;
-  };
+  const auto home = [&](std::int64_t k) { return memory + code.home[static_cast<std::size_t>(k)]; };
 
   const auto begin_of = [&code](const void* buffer, dtype type, const extents& strides) {
     return static_cast<std::byte*>(const_cast<void*>(buffer)) + code.begin_at(strides) * bytes_of(type);

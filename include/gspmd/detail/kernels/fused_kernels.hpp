@@ -31,7 +31,31 @@ struct fused_instruction {
   std::int16_t result = 0;  // register
   inline_vec<std::int16_t, max_map_arity> from;
   const map_function* function = nullptr;
+  unsigned repeats = 0;  // bit k: operand k is the same everywhere, and only for_each_index_step elements of it lie in memory
 };
+
+/// Where an operand of an instruction lies.
+struct fused_operand {
+  const void* at;
+  std::int64_t moves;  // 0 if it repeats
+
+  fused_operand(const fused_instruction& i, const std::byte* const* registers, int k)
+      : at(registers[i.from[k]]), moves((i.repeats >> k & 1) == 0 ? 1 : 0) {}
+  template <class T>
+  [[gnu::always_inline]] T load(std::int64_t begin, std::int64_t i) const {
+    return load_element<T>(at, begin * moves + i);
+  }
+};
+/// Calls body(begin, i) for the elements begin + i < n, i less than for_each_index_step.
+template <class Body>
+[[gnu::always_inline]] inline void for_each_in_steps(std::int64_t n, Body body) {
+  const auto rest = n % for_each_index_step, end = n - rest;
+  for (std::int64_t begin = 0; begin < end; begin += for_each_index_step)
+    for_each_index(
+        for_each_index_step, 0, [=](std::int64_t i) __attribute__((always_inline)) { body(begin, i); });
+  for_each_index(
+      rest, rest, [=](std::int64_t i) __attribute__((always_inline)) { body(end, i); });
+}
 
 /// `second` on the result of `first` and on operands of its own.
 ///
@@ -42,6 +66,7 @@ struct fused_pair {
   opcode first, second;
   int place;  // of the result of `first` among the operands of `second`
   opcode other = opcode::parameter;
+  friend constexpr bool operator==(const fused_pair&, const fused_pair&) = default;
 };
 /// The pairs of operators that have a kernel together: on f32 and f64, all operands and results but those of comparisons. Each costs every
 /// program that interprets 15 ms of compile time per type.
@@ -59,6 +84,26 @@ inline constexpr fused_pair fused_pairs[] = {{opcode::multiply, opcode::add, 0},
                                              {opcode::compare_gt, opcode::select, 0},
                                              {opcode::compare_eq, opcode::convert, 0}};
 inline constexpr std::size_t fused_pair_count = std::size(fused_pairs);
+constexpr int operands_of(const fused_pair& p) {
+  return is_unary(p.second) ? 2 : p.second == opcode::select || p.other != opcode::parameter ? 4 : 3;
+}
+
+/// Pairs of arithmetic that have a kernel together: the result of `first` is operand `place` of `second`; the others follow its own.
+///
+///   a + b + c + d + e    (a + b + c + d) e    a b + c d - e f    d - (a b + c) e    (c - a b) d + e
+struct fused_chain {
+  fused_pair first, second;
+  int place;
+};
+inline constexpr fused_pair sum_of_three{opcode::add, opcode::add, 0}, sum_times{opcode::add, opcode::multiply, 0},
+    product_added{opcode::multiply, opcode::add, 0}, less_product{opcode::multiply, opcode::subtract, 1},
+    sum_of_products{opcode::multiply, opcode::add, 0, opcode::multiply};
+inline constexpr fused_chain fused_chains[] = {{sum_of_three, sum_of_three, 0},
+                                               {sum_of_three, sum_times, 0},
+                                               {sum_of_products, less_product, 2},
+                                               {product_added, less_product, 0},
+                                               {less_product, product_added, 0}};
+inline constexpr std::size_t fused_chain_count = std::size(fused_chains);
 
 /// Whether the bits of integers do not depend on the sign, so that the kernel is that of the signed type.
 constexpr bool ignores_sign(opcode op) {
@@ -88,51 +133,78 @@ constexpr opcode swapped(opcode op) {
 template <opcode Op, class Out, class In>
 GSPMD_LOOP_FUNCTION void fused_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out,
                                          std::int64_t n) {
-  const void* const a = registers[o.from[0]];
+  const fused_operand a(o, registers, 0);
   if constexpr (is_unary(Op)) {
-    for_each_index(
-        n, [=](std::int64_t i)
-               __attribute__((always_inline)) { store_element(out, i, apply<Op, Out, In>(load_element<In>(a, i))); });
+    for_each_in_steps(
+        n, [=](std::int64_t begin, std::int64_t i) __attribute__((always_inline)) {
+          store_element(out, begin + i, apply<Op, Out, In>(a.template load<In>(begin, i)));
+        });
   } else {
-    const void* const b = registers[o.from[1]];
+    const fused_operand b(o, registers, 1);
     if constexpr (Op == opcode::select) {
-      const void* const c = registers[o.from[2]];
-      for_each_index(
-          n, [=](std::int64_t i) __attribute__((always_inline)) {
-            store_element(out, i, apply<Op, Out, In>(load_element<bool>(a, i), load_element<In>(b, i), load_element<In>(c, i)));
+      const fused_operand c(o, registers, 2);
+      for_each_in_steps(
+          n, [=](std::int64_t begin, std::int64_t i) __attribute__((always_inline)) {
+            store_element(out, begin + i,
+                          apply<Op, Out, In>(a.template load<bool>(begin, i), b.template load<In>(begin, i),
+                                             c.template load<In>(begin, i)));
           });
     } else {
-      for_each_index(
-          n, [=](std::int64_t i) __attribute__((always_inline)) {
-            store_element(out, i, apply<Op, Out, In>(load_element<In>(a, i), load_element<In>(b, i)));
+      for_each_in_steps(
+          n, [=](std::int64_t begin, std::int64_t i) __attribute__((always_inline)) {
+            store_element(out, begin + i, apply<Op, Out, In>(a.template load<In>(begin, i), b.template load<In>(begin, i)));
           });
     }
   }
+}
+
+/// A pair of arithmetic on its operands; `d` counts where there are four.
+template <fused_pair Pair, class Out, class In>
+[[gnu::always_inline]] inline Out apply_pair(In a, In b, In c, In d) {
+  const auto first = apply<Pair.first, In, In>(a, b);
+  if constexpr (Pair.other != opcode::parameter) c = apply<Pair.other, In, In>(c, d);
+  return Pair.place == 0 ? apply<Pair.second, Out, In>(first, c) : apply<Pair.second, Out, In>(c, first);
 }
 
 template <std::size_t Pair, class Out, class In>
 GSPMD_LOOP_FUNCTION void fused_pair_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out,
                                               std::int64_t n) {
   constexpr fused_pair p = fused_pairs[Pair];
-  constexpr opcode first = p.first, second = p.second, third = p.other;
-  using middle = std::conditional_t<is_compare(first), bool, In>;
-  constexpr int count = is_unary(second) ? 2 : second == opcode::select || third != opcode::parameter ? 4 : 3;
-  const void* const a = registers[o.from[0]];
-  const void* const b = registers[o.from[1]];
-  const void* const c = registers[o.from[count > 2 ? 2 : 0]];
-  const void* const d = registers[o.from[count > 3 ? 3 : 0]];
-  for_each_index(
-      n, [=](std::int64_t i) __attribute__((always_inline)) {
-        const auto m = apply<first, middle, In>(load_element<In>(a, i), load_element<In>(b, i));
-        if constexpr (is_unary(second)) {
-          store_element(out, i, apply<second, Out, middle>(m));
-        } else if constexpr (second == opcode::select) {
-          store_element(out, i, apply<second, Out, Out>(m, load_element<Out>(c, i), load_element<Out>(d, i)));
+  constexpr int count = operands_of(p);
+  const fused_operand a(o, registers, 0), b(o, registers, 1), c(o, registers, count > 2 ? 2 : 0),
+      d(o, registers, count > 3 ? 3 : 0);
+  for_each_in_steps(
+      n, [=](std::int64_t begin, std::int64_t i) __attribute__((always_inline)) {
+        const In x = a.template load<In>(begin, i), y = b.template load<In>(begin, i);
+        if constexpr (is_unary(p.second)) {
+          using middle = std::conditional_t<is_compare(p.first), bool, In>;
+          store_element(out, begin + i, apply<p.second, Out, middle>(apply<p.first, middle, In>(x, y)));
+        } else if constexpr (p.second == opcode::select) {
+          store_element(out, begin + i,
+                        apply<p.second, Out, Out>(apply<p.first, bool, In>(x, y), c.template load<Out>(begin, i),
+                                                  d.template load<Out>(begin, i)));
         } else {
-          In other = load_element<In>(c, i);
-          if constexpr (count == 4) other = apply<third, In, In>(other, load_element<In>(d, i));
-          store_element(out, i, p.place == 0 ? apply<second, Out, In>(m, other) : apply<second, Out, In>(other, m));
+          store_element(out, begin + i,
+                        apply_pair<p, Out, In>(x, y, c.template load<In>(begin, i), d.template load<In>(begin, i)));
         }
+      });
+}
+
+template <std::size_t Chain, class T>
+GSPMD_LOOP_FUNCTION void fused_chain_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out,
+                                               std::int64_t n) {
+  constexpr fused_chain chain = fused_chains[Chain];
+  constexpr int next = operands_of(chain.first);
+  const fused_operand a(o, registers, 0), b(o, registers, 1), c(o, registers, 2), d(o, registers, next > 3 ? 3 : 0),
+      e(o, registers, next), f(o, registers, next + 1);
+  static_assert(operands_of(chain.second) == 3);
+  for_each_in_steps(
+      n, [=](std::int64_t begin, std::int64_t i) __attribute__((always_inline)) {
+        const T m = apply_pair<chain.first, T, T>(a.template load<T>(begin, i), b.template load<T>(begin, i),
+                                                  c.template load<T>(begin, i), d.template load<T>(begin, i));
+        const T x = e.template load<T>(begin, i), y = f.template load<T>(begin, i);
+        store_element(out, begin + i,
+                      chain.place == 0 ? apply_pair<chain.second, T, T>(m, x, y, m) : apply_pair<chain.second, T, T>(x, y, m, m));
       });
 }
 #if defined(__clang__)
@@ -205,6 +277,14 @@ struct fused_kernels {
     });
     return table;
   }();
+  /// And of fused_chains.
+  static constexpr std::array<std::array<fused_kernel, 2>, fused_chain_count> chain = [] {
+    std::array<std::array<fused_kernel, 2>, fused_chain_count> table{};
+    boost::mp11::mp_for_each<boost::mp11::mp_iota_c<fused_chain_count>>([&]<class C>(C) {
+      table[C::value] = {fused_chain_kernel_of<C::value, float>, fused_chain_kernel_of<C::value, double>};
+    });
+    return table;
+  }();
   /// convert(a == b) of s32 to a float, as one_hot has it.
   static constexpr std::array<fused_kernel, 2> one_hot = {fused_pair_kernel_of<fused_pair_count - 1, float, std::int32_t>,
                                                           fused_pair_kernel_of<fused_pair_count - 1, double, std::int32_t>};
@@ -225,6 +305,23 @@ struct fused_kernels {
       if (known.first != first.op || known.second != second.op || known.place != place || known.other != other) continue;
       if (first.operand_type == second.type) return pair[p][to];
       if (second.op == opcode::convert && first.operand_type == dtype::s32) return one_hot[to];
+    }
+    return nullptr;
+  }
+
+  /// The kernel of two pairs, of which the first makes operand `place` of the second; null if there is none.
+  static fused_kernel find_chain(fused_kernel first, fused_kernel second, int place) {
+    const auto is_pair = [](fused_kernel kernel, const fused_pair& wanted, std::size_t type) {
+      for (std::size_t p = 0; p < fused_pair_count; ++p)
+        if (fused_pairs[p] == wanted) return kernel == pair[p][type];
+      return false;
+    };
+    for (std::size_t c = 0; c < fused_chain_count; ++c) {
+      const auto& known = fused_chains[c];
+      const bool changes_places = known.second.first == opcode::add || known.second.first == opcode::multiply;
+      if (known.place != (changes_places && place == 1 ? 0 : place)) continue;
+      for (std::size_t type = 0; type < 2; ++type)
+        if (is_pair(first, known.first, type) && is_pair(second, known.second, type)) return chain[c][type];
     }
     return nullptr;
   }
