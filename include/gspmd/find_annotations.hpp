@@ -86,7 +86,7 @@ class annotation_finder {
       const auto& best = m->search->best();
       return (best && best->price.fits ? ++fitting : ++others) > most_searched_further;
     });
-    search(order, all - kept_for_values, most_descents);
+    search(order, all - kept_for_values, input_search<priced_plans>::usual_descents);
     sort_in_order(order, [](const one_mesh* a, const one_mesh* b) { return is_better(*a, *b); });
     one_mesh& best = *order.front();
     check(best);
@@ -99,11 +99,10 @@ class annotation_finder {
   struct one_mesh {
     dynamic::builder program;
     std::optional<priced_plans> plans;
-    std::optional<input_search> search;
+    std::optional<input_search<priced_plans>> search;
     bool is_done = false;  // the search ended before its plans
   };
   static constexpr int most_searched_further = 3;
-  static constexpr std::size_t most_descents = 6;
 
   void add_mesh(const dynamic::mesh& given) {
     dynamic::mesh m = asked_.connected ? given.on(*asked_.connected) : given;
@@ -224,7 +223,7 @@ class annotation_finder {
       rows.emplace_back(price, row(m, "found", price));
     }
     for (const auto& s : best.search->starts())
-      if (!s.name.empty() && s.price) rows.emplace_back(*s.price, row(best, s.name, *s.price));
+      if (!s.name.empty() && s.price) rows.emplace_back(*s.price, row(best, std::string(s.name.view()), *s.price));
     sort_in_order(rows, [](const auto& a, const auto& b) { return a.first < b.first; });
     r.compared.push_back(row(best, "found", best.search->best()->price));
     for (auto& [price, one] : rows) r.compared.push_back(std::move(one));

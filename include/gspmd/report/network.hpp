@@ -65,9 +65,8 @@ constexpr axis_times step_times(const network_rates& net, const plan_view& p, co
   return times_of_collective(mesh, net, s.collective, axes, s.bytes_sent);
 }
 
-constexpr time_estimate estimate_plan(const plan_view& p, const mesh_info& mesh, const network& net) {
+constexpr time_estimate estimate_plan(const plan_view& p, const mesh_info& mesh, const network_rates& rates) {
   time_estimate result;
-  const network_rates rates = rates_on(net, mesh);
   result.computation = seconds_of(total_of_nodes(p, [&](const planned_node& n) { return rates.time_of(n.work); }));
   struct time_sum {
     axis_seconds over;
@@ -92,6 +91,9 @@ constexpr time_estimate estimate_plan(const plan_view& p, const mesh_info& mesh,
   result.over = sum.over;
   result.communication = sum.total;
   return result;
+}
+constexpr time_estimate estimate_plan(const plan_view& p, const mesh_info& mesh, const network& net) {
+  return estimate_plan(p, mesh, rates_on(net, mesh));
 }
 
 constexpr timed_collective time_step(const plan_view& p, const mesh_info& mesh, const network& net, const plan_step& s) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/mesh_info.hpp"
+#include "gspmd/detail/support/inline_vec.hpp"
 
 /// Annotations that a search tries for an input.
 namespace gspmd::detail {
@@ -18,31 +19,31 @@ namespace gspmd::detail {
 ///
 ///     {0, -1}    [x, _] on a mesh of x and y          {1, 1}    [_, x,y], or from the last axis on [_, y,x]          {}    none
 struct input_layout {
-  std::vector<int> dims;
+  inline_vec<int, max_axes> dims;
   bool from_last = false;  // of the axes that split one dim the last one of the mesh is the major one
 
-  input_layout() = default;
-  input_layout(std::size_t axes, int dim) : dims(axes, dim) {}
-  friend bool operator==(const input_layout&, const input_layout&) = default;
+  constexpr input_layout() = default;
+  constexpr input_layout(int axes, int dim) : dims(axes, dim) {}
+  friend constexpr bool operator==(const input_layout&, const input_layout&) = default;
 
-  [[nodiscard]] bool empty() const { return dims.empty(); }
-  [[nodiscard]] std::size_t size() const { return dims.size(); }
-  int& operator[](std::size_t axis) { return dims[axis]; }
-  int operator[](std::size_t axis) const { return dims[axis]; }
+  [[nodiscard]] constexpr bool empty() const { return dims.empty(); }
+  [[nodiscard]] constexpr int size() const { return dims.count; }
+  constexpr int& operator[](int axis) { return dims[axis]; }
+  constexpr int operator[](int axis) const { return dims[axis]; }
   /// Whether the order of the axes counts.
-  [[nodiscard]] bool has_order() const {
-    for (std::size_t a = 0; a < dims.size(); ++a)
-      for (std::size_t b = a + 1; b < dims.size(); ++b)
+  [[nodiscard]] constexpr bool has_order() const {
+    for (int a = 0; a < dims.count; ++a)
+      for (int b = a + 1; b < dims.count; ++b)
         if (dims[a] >= 0 && dims[a] == dims[b]) return true;
     return false;
   }
 };
 
-inline sharding sharding_of(const input_layout& l) {
+constexpr sharding sharding_of(const input_layout& l) {
   sharding s;
-  for (std::size_t k = 0; k < l.size(); ++k) {
-    const auto a = l.from_last ? l.size() - 1 - k : k;
-    if (l[a] >= 0) s.add_split(static_cast<int>(a), l[a]);
+  for (int k = 0; k < l.size(); ++k) {
+    const int a = l.from_last ? l.size() - 1 - k : k;
+    if (l[a] >= 0) s.add_split(a, l[a]);
   }
   return s;
 }
@@ -59,16 +60,16 @@ inline std::vector<std::string> dims_of(const mesh_info& mesh, const sharding& s
 }
 
 /// Whether a dim is worth splitting in so many parts: padding is at most an eighth of it.
-inline bool divides_well(std::int64_t extent, std::int64_t parts) {
+constexpr bool divides_well(std::int64_t extent, std::int64_t parts) {
   if (parts <= 1) return true;
   if (extent < parts) return false;
   return (extent + parts - 1) / parts * parts - extent <= extent / 8;
 }
-inline bool divides_well(const mesh_shape& mesh, const extents& shape, const input_layout& l) {
+constexpr bool divides_well(const mesh_shape& mesh, const extents& shape, const input_layout& l) {
   for (int d = 0; d < shape.count; ++d) {
     std::int64_t parts = 1;
-    for (std::size_t a = 0; a < l.size(); ++a)
-      if (l[a] == d) parts *= mesh.sizes[static_cast<int>(a)];
+    for (int a = 0; a < l.size(); ++a)
+      if (l[a] == d) parts *= mesh.sizes[a];
     if (!divides_well(shape[d], parts)) return false;
   }
   return true;
@@ -76,9 +77,9 @@ inline bool divides_well(const mesh_shape& mesh, const extents& shape, const inp
 
 /// The annotations to try in the place of `now`: all of the input, each axis over each dim or none, where these are few; else those that
 /// differ in one axis. Axes of one device split nothing.
-inline std::vector<input_layout> candidates(const mesh_shape& mesh, const extents& shape, const input_layout& now) {
+constexpr std::vector<input_layout> candidates(const mesh_shape& mesh, const extents& shape, const input_layout& now) {
   constexpr std::size_t few = 64;
-  const auto axes = static_cast<std::size_t>(mesh.axis_count());
+  const int axes = mesh.axis_count();
   std::vector<input_layout> found{{}, input_layout(axes, -1)};
   const auto add = [&](input_layout l) {
     l.from_last = false;
@@ -88,14 +89,14 @@ inline std::vector<input_layout> candidates(const mesh_shape& mesh, const extent
     if (l.from_last) found.push_back(l);
   };
   std::size_t all = 1;
-  for (std::size_t a = 0; a < axes && all <= few; ++a)
-    if (mesh.sizes[static_cast<int>(a)] > 1) all *= static_cast<std::size_t>(shape.count) + 1;
+  for (int a = 0; a < axes && all <= few; ++a)
+    if (mesh.sizes[a] > 1) all *= static_cast<std::size_t>(shape.count) + 1;
   const input_layout from = now.empty() ? input_layout(axes, -1) : now;
   if (all > few) {
-    for (std::size_t a = 0; a < axes; ++a)
+    for (int a = 0; a < axes; ++a)
       for (int d = -1; d < shape.count; ++d) {
         input_layout l = from;
-        if (mesh.sizes[static_cast<int>(a)] > 1) l[a] = d;
+        if (mesh.sizes[a] > 1) l[a] = d;
         add(l);
       }
     return found;
@@ -103,9 +104,9 @@ inline std::vector<input_layout> candidates(const mesh_shape& mesh, const extent
   input_layout l(axes, -1);
   while (true) {
     add(l);
-    std::size_t a = 0;
+    int a = 0;
     for (; a < axes; ++a) {
-      if (mesh.sizes[static_cast<int>(a)] == 1) continue;
+      if (mesh.sizes[a] == 1) continue;
       if (++l[a] < shape.count) break;
       l[a] = -1;
     }
@@ -115,27 +116,27 @@ inline std::vector<input_layout> candidates(const mesh_shape& mesh, const extent
 
 /// One dim over all axes: `dim`, or if that is -1 the largest that they divide, which holds least; where they divide none, as many axes as
 /// one can take.
-inline input_layout split_over_all(const mesh_shape& mesh, const extents& shape, int dim = -1) {
-  const auto axes = static_cast<std::size_t>(mesh.axis_count());
+constexpr input_layout split_over_all(const mesh_shape& mesh, const extents& shape, int dim = -1) {
+  const int axes = mesh.axis_count();
   input_layout l(axes, -1);
   const auto with = [&](int d) {
     input_layout other = l;
-    for (std::size_t a = 0; a < axes; ++a)
-      if (mesh.sizes[static_cast<int>(a)] > 1) other[a] = d;
+    for (int a = 0; a < axes; ++a)
+      if (mesh.sizes[a] > 1) other[a] = d;
     return other;
   };
   int best = -1;
   for (int d = 0; d < shape.count; ++d)
     if ((dim < 0 || d == dim) && divides_well(mesh, shape, with(d)) && (best < 0 || shape[d] > shape[best])) best = d;
   if (best >= 0) return with(best);
-  for (std::size_t a = 0; a < axes; ++a) {
+  for (int a = 0; a < axes; ++a) {
     int taken = -1;
     for (int d = 0; d < shape.count; ++d) {
       input_layout other = l;
-      if (mesh.sizes[static_cast<int>(a)] > 1) other[a] = d;
+      if (mesh.sizes[a] > 1) other[a] = d;
       if ((dim < 0 || d == dim) && divides_well(mesh, shape, other) && (taken < 0 || shape[d] > shape[taken])) taken = d;
     }
-    if (mesh.sizes[static_cast<int>(a)] > 1) l[a] = taken;
+    if (mesh.sizes[a] > 1) l[a] = taken;
   }
   return l;
 }

@@ -4,16 +4,16 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "gspmd/detail/search/input_groups.hpp"
 #include "gspmd/detail/search/input_layout.hpp"
-#include "gspmd/detail/search/priced_plans.hpp"
+#include "gspmd/detail/search/plan_price.hpp"
+#include "gspmd/detail/search/planned_layouts.hpp"
 #include "gspmd/detail/support/sort_in_order.hpp"
+#include "gspmd/detail/support/text.hpp"
 
 namespace gspmd::detail {
 
@@ -26,10 +26,17 @@ namespace gspmd::detail {
 ///   4. every other  of the members of a group: two layers of one shape that are split the one by columns, the other by rows
 ///
 /// With a larger budget the same search goes further, for what was planned before is known.
+///
+/// `Plans` gives prices: `of(groups, layouts)` of a program so annotated, or nothing where it is refused or the budget is spent; `known` the
+/// price if there is one already; `lies` how the planner lays the inputs of such a program; `shape` the mesh; `is_waiting` that what the
+/// search still does counts for nothing.
+template <class Plans>
 class input_search {
  public:
+  static constexpr std::size_t usual_descents = 6;  // of a search on one mesh
+
   struct start {
-    std::string name;
+    text name;
     group_layouts layouts;
     std::optional<plan_price> price;
   };
@@ -39,11 +46,12 @@ class input_search {
     plan_price price;
   };
 
-  input_search(std::vector<input_group> groups, priced_plans& plans) : first_{std::move(groups), {}, {}}, plans_(plans) {}
+  constexpr input_search(std::vector<input_group> groups, Plans& plans) : first_{std::move(groups), {}, {}}, plans_(plans) {}
 
   /// Goes as far as the budget lets it. Descends from so many starts.
-  void run(std::size_t most_descents) {
+  constexpr void run(std::size_t most_descents) {
     begin();
+    if (plans_.is_waiting()) return;
     std::vector<const start*> order;
     for (const auto& s : starts_)
       if (s.price) order.push_back(&s);
@@ -60,15 +68,15 @@ class input_search {
     keep(f);
   }
   /// Writes down how inputs without an annotation lie, where the plan is as good with that.
-  void say_explicitly() {
+  constexpr void say_explicitly() {
     if (best_) write_found(*best_);
   }
 
-  [[nodiscard]] const std::deque<start>& starts() const { return starts_; }
-  [[nodiscard]] const std::optional<found_layouts>& best() const { return best_; }
+  [[nodiscard]] constexpr const std::vector<start>& starts() const { return starts_; }
+  [[nodiscard]] constexpr const std::optional<found_layouts>& best() const { return best_; }
 
   /// The cheapest other annotation of group k that was looked at while the others lay as in the best plan.
-  [[nodiscard]] std::optional<std::pair<input_layout, plan_price>> next_best(std::size_t k) const {
+  [[nodiscard]] constexpr std::optional<std::pair<input_layout, plan_price>> next_best(std::size_t k) const {
     std::optional<std::pair<input_layout, plan_price>> found;
     auto layouts = best_->layouts;
     for (const auto& l : candidates(plans_.shape(), best_->groups[k].shape, best_->layouts[k])) {
@@ -80,22 +88,21 @@ class input_search {
   }
 
  private:
-  void keep(const found_layouts& f) {
+  constexpr void keep(const found_layouts& f) {
     if (!best_ || f.price < best_->price) best_ = f;
   }
-  const start& add_start(const std::string& name, group_layouts layouts) {
+  /// The next call may move it.
+  constexpr const start& add_start(const text& name, group_layouts layouts) {
     for (const auto& s : starts_)
       if (s.layouts == layouts) return s;
     starts_.push_back({name, std::move(layouts), {}});
     auto& s = starts_.back();
-    s.price = plans_.of(first_.groups, s.layouts);
+    if (!plans_.is_waiting()) s.price = plans_.of(first_.groups, s.layouts);
     return s;
   }
-  [[nodiscard]] input_layout replicated() const {
-    return input_layout(static_cast<std::size_t>(plans_.shape().axis_count()), -1);
-  }
+  [[nodiscard]] constexpr input_layout replicated() const { return input_layout(plans_.shape().axis_count(), -1); }
 
-  void begin() {
+  constexpr void begin() {
     starts_.clear();
     const auto& groups = first_.groups;
     const auto n = groups.size();
@@ -112,14 +119,14 @@ class input_search {
       if (rows == replicated()) continue;
       group_layouts layouts(n, replicated());
       layouts[k] = rows;
-      const auto& s = add_start(input_name(k) + " along dim 0, all else replicated", std::move(layouts));
+      const auto& s = add_start(input_name(k) << " along dim 0, all else replicated", std::move(layouts));
       if (s.price && (!batch || *s.price < batch->second)) batch = {k, *s.price};
     }
     if (!batch) return;
     const auto b = batch->first;
     auto fsdp = all_split;
     fsdp[b] = split_over_all(plans_.shape(), groups[b].shape, 0);
-    add_start(input_name(b) + " along dim 0, all else split over all devices", std::move(fsdp));
+    add_start(input_name(b) << " along dim 0, all else split over all devices", std::move(fsdp));
     for (const auto& l : candidates(plans_.shape(), groups[b].shape, {})) {
       if (l.empty()) continue;
       group_layouts layouts(n);
@@ -127,15 +134,14 @@ class input_search {
       add_start("", layouts);
     }
   }
-  [[nodiscard]] std::string input_name(std::size_t k) const {
-    return "input " + std::to_string(first_.groups[k].members.front());
-  }
+  [[nodiscard]] constexpr text input_name(std::size_t k) const { return text("input ") << first_.groups[k].members.front(); }
 
   /// One group at a time, then two axes.
-  void descend(found_layouts& f) {
+  constexpr void descend(found_layouts& f) {
     for (bool is_better = true; is_better;) {
       is_better = false;
       for (std::size_t k = 0; k < f.groups.size(); ++k) {
+        if (plans_.is_waiting()) return;
         auto layouts = f.layouts;
         for (auto& l : candidates(plans_.shape(), f.groups[k].shape, f.layouts[k])) {
           layouts[k] = std::move(l);
@@ -146,10 +152,10 @@ class input_search {
     }
   }
   /// Two axes in each other's place in all groups.
-  bool exchange_axes(found_layouts& f) {
-    const auto axes = static_cast<std::size_t>(plans_.shape().axis_count());
-    for (std::size_t a = 0; a < axes; ++a)
-      for (std::size_t b = a + 1; b < axes; ++b) {
+  constexpr bool exchange_axes(found_layouts& f) {
+    const int axes = plans_.shape().axis_count();
+    for (int a = 0; a < axes; ++a)
+      for (int b = a + 1; b < axes; ++b) {
         auto layouts = f.layouts;
         bool is_even = true;
         for (std::size_t k = 0; k < layouts.size(); ++k) {
@@ -163,16 +169,16 @@ class input_search {
     return false;
   }
   /// Two groups at once, along one axis.
-  bool improve_pair(found_layouts& f) {
+  constexpr bool improve_pair(found_layouts& f) {
     for (std::size_t i = 0; i < f.groups.size(); ++i)
       for (std::size_t j = i + 1; j < f.groups.size(); ++j)
         if (improve_two(f, f.groups, f.layouts, i, j)) return true;
     return false;
   }
   /// Every other member of a group as a group of its own.
-  bool improve_every_other(found_layouts& f) {
+  constexpr bool improve_every_other(found_layouts& f) {
     for (std::size_t k = 0; k < f.groups.size(); ++k) {
-      if (f.groups[k].members.size() < 2) continue;
+      if (f.groups[k].members.size() < 2 || plans_.is_waiting()) continue;
       auto groups = f.groups;
       groups.push_back(groups[k]);
       for (auto* half : {&groups[k], &groups.back()}) half->members.clear();
@@ -184,15 +190,15 @@ class input_search {
     }
     return false;
   }
-  bool improve_two(found_layouts& f, std::vector<input_group> groups, group_layouts now, std::size_t i, std::size_t j) {
+  constexpr bool improve_two(found_layouts& f, std::vector<input_group> groups, group_layouts now, std::size_t i, std::size_t j) {
     bool is_better = false;
     for (int a = 0; a < plans_.shape().axis_count(); ++a)
       for (int d = -1; d < groups[i].shape.count && plans_.shape().sizes[a] > 1; ++d)
-        for (int e = -1; e < groups[j].shape.count; ++e) {
+        for (int e = -1; e < groups[j].shape.count && !plans_.is_waiting(); ++e) {
           auto layouts = now;
           for (const auto& [k, dim] : {std::pair(i, d), std::pair(j, e)}) {
             if (layouts[k].empty()) layouts[k] = replicated();
-            layouts[k][static_cast<std::size_t>(a)] = dim;
+            layouts[k][a] = dim;
             layouts[k].from_last = layouts[k].from_last && layouts[k].has_order();
           }
           if (divides_well(plans_.shape(), groups[i].shape, layouts[i]) &&
@@ -201,37 +207,24 @@ class input_search {
         }
     return is_better;
   }
-  bool take_if_better(found_layouts& f, const std::vector<input_group>& groups, const group_layouts& layouts) {
+  constexpr bool take_if_better(found_layouts& f, const std::vector<input_group>& groups, const group_layouts& layouts) {
     const auto price = plans_.of(groups, layouts);
     if (!price || !(*price < f.price)) return false;
     f = {std::vector<input_group>(groups), group_layouts(layouts), *price};
     return true;
   }
-  void write_found(found_layouts& f) {
+  constexpr void write_found(found_layouts& f) {
     if (std::none_of(f.layouts.begin(), f.layouts.end(), [](const auto& l) { return l.empty(); })) return;
-    std::optional<dynamic::program> p;
-    try {
-      p = plans_.planned(plans_.annotated(f.groups, f.layouts));
-    } catch (const error&) {
-      return;
-    }
-    if (p->mesh_info().shape.axis_count() != plans_.shape().axis_count()) return;  // an axis was cut, which inputs may lie along
-    auto layouts = f.layouts;
-    for (std::size_t k = 0; k < f.groups.size(); ++k) {
-      if (!layouts[k].empty()) continue;
-      const auto& view = p->view();
-      const auto& lies = view.value(view.inputs[static_cast<std::size_t>(f.groups[k].members.front())]).layout;
-      layouts[k] = replicated();
-      for (const auto& use : lies.splits) layouts[k][static_cast<std::size_t>(use.axis)] = use.dim;
-    }
-    const auto price = plans_.of(f.groups, layouts);
-    if (price && !(f.price < *price)) f = {f.groups, layouts, *price};
+    const auto layouts = plans_.lies(f.groups, f.layouts);
+    if (!layouts) return;
+    const auto price = plans_.of(f.groups, *layouts);
+    if (price && !(f.price < *price)) f = {f.groups, *layouts, *price};
   }
 
   static constexpr std::size_t most_batches = 8;
   found_layouts first_;  // its groups
-  priced_plans& plans_;
-  std::deque<start> starts_;
+  Plans& plans_;
+  std::vector<start> starts_;
   std::optional<found_layouts> best_;
 };
 

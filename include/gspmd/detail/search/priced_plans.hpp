@@ -1,54 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "gspmd/detail/passes/list/program_to_plan.hpp"
 #include "gspmd/detail/search/input_groups.hpp"
 #include "gspmd/detail/search/input_layout.hpp"
+#include "gspmd/detail/search/plan_price.hpp"
+#include "gspmd/detail/search/planned_layouts.hpp"
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/report/network.hpp"
 
 /// Plans of one program with other annotations, and what each takes.
 namespace gspmd::detail {
 
-/// The price of a plan. The smaller one is better: a plan that fits into the memory of a device, then the faster one, by picoseconds, then
-/// the one that sends less, then the one that holds less. Of two that do not fit it is the one that holds less.
-struct plan_price {
-  bool fits = true;
-  std::int64_t picoseconds = 0;  // of a step
-  std::int64_t bytes = 0;        // that a device sends
-  std::int64_t memory = 0;       // that it holds
-  double communication = 0, computation = 0;
-
-  [[nodiscard]] double seconds() const { return communication + computation; }
-  friend bool operator<(const plan_price& a, const plan_price& b) {
-    if (a.fits != b.fits) return a.fits;
-    if (!a.fits) return std::tuple(a.memory, a.picoseconds) < std::tuple(b.memory, b.picoseconds);
-    return std::tuple(a.picoseconds, a.bytes, a.memory) < std::tuple(b.picoseconds, b.bytes, b.memory);
-  }
-};
-
 inline plan_price price_of(const dynamic::program& p, const network& net) {
-  const auto time = estimate(p, net);
-  return {true,
-          static_cast<std::int64_t>(std::llround(time.total() * 1e12)),
-          p.traffic().bytes,
-          p.peak_bytes_per_device(),
-          time.communication,
-          time.computation};
+  return price_of(p.view(), p.mesh_info(), rates_on(net, p.mesh_info()));
 }
 
 /// How much more a search may do. With the same number of plans, and time enough, it finds the same again.
@@ -84,18 +59,22 @@ class search_budget {
   clock::time_point begin_;
 };
 
-/// Annotations of all groups of inputs of a program, in their order.
-using group_layouts = std::vector<input_layout>;
-
 /// Plans a program on one mesh with annotations of its inputs; remembers what each took.
 class priced_plans {
  public:
   priced_plans(const dynamic::builder& program, const network& net, search_budget& budget)
-      : program_(program), mesh_(program.mesh()), net_(net), most_memory_(mesh_.info().request.most_memory), budget_(budget) {}
+      : program_(program),
+        mesh_(program.mesh()),
+        net_(net),
+        most_memory_(mesh_.info().request.most_memory),
+        budget_(budget),
+        trials_(most_memory_) {}
 
   [[nodiscard]] const dynamic::mesh& mesh() const { return mesh_; }
   [[nodiscard]] std::int64_t most_memory() const { return most_memory_; }
   [[nodiscard]] const mesh_shape& shape() const { return mesh_.info().shape; }
+
+  [[nodiscard]] static constexpr bool is_waiting() { return false; }
 
   /// The price of the program so annotated; nothing: it is refused, or the budget is spent.
   std::optional<plan_price> of(const std::vector<input_group>& groups, const group_layouts& layouts) {
@@ -131,6 +110,16 @@ class priced_plans {
   /// The plan of such a program that is the fastest one, whatever it holds, and the one that is made for the memory of a device.
   [[nodiscard]] dynamic::program fastest(const graph& g) const { return {mesh_.within(most_bytes), g, program_.functions()}; }
   [[nodiscard]] dynamic::program planned(const graph& g) const { return {mesh_, g, program_.functions()}; }
+  /// How the planner lays the inputs of a program so annotated, by group; nothing: it is refused, or cuts an axis, which inputs may lie along.
+  [[nodiscard]] std::optional<group_layouts> lies(const std::vector<input_group>& groups, const group_layouts& layouts) const {
+    try {
+      const auto p = planned(annotated(groups, layouts));
+      if (p.mesh_info().shape.axis_count() != shape().axis_count()) return {};
+      return planned_layouts(p.view(), shape(), groups, layouts);
+    } catch (const error&) {
+      return {};
+    }
+  }
   /// Why the first program that was refused was.
   [[nodiscard]] const std::string& refused() const { return refused_; }
   /// Why the one that holds least does not fit.
@@ -148,42 +137,29 @@ class priced_plans {
     }
     return key;
   }
-  /// The fastest plan, or if that does not fit the one within the memory. That takes many plans, and is made only where it may help: it is
-  /// no faster than the fastest one, holds the inputs, and where others did not fit, needs less to begin with.
+  /// The fastest plan, or if that does not fit the one within the memory.
   plan_price priced(const graph& g) {
     const auto p = fastest(g);
     auto price = price_of(p, net_);
-    price.fits = most_memory_ <= 0 || price.memory <= most_memory_;
-    const auto inputs = price.fits ? 0 : bytes_of_inputs(p);
-    if (!price.fits && price.picoseconds < best_fitting_ && inputs <= most_memory_ &&
-        (price.memory < least_memory_ || inputs < least_inputs_)) {
+    const auto inputs = bytes_of_inputs(p.view());
+    if (trials_.is_worth_trying(price, inputs)) {
       try {
         price = price_of(planned(g), net_);
       } catch (const error& e) {
-        if (price.memory < least_memory_) too_large_ = e.text();
-        least_memory_ = std::min(least_memory_, price.memory);
-        least_inputs_ = std::min(least_inputs_, inputs);
+        if (trials_.failed(price, inputs)) too_large_ = e.text();
       }
     }
-    if (price.fits && price.picoseconds < best_fitting_) best_fitting_ = price.picoseconds;
+    trials_.add(price);
     return price;
   }
-  [[nodiscard]] static std::int64_t bytes_of_inputs(const dynamic::program& p) {
-    std::int64_t bytes = 0;
-    for (std::size_t k = 0; k < p.input_count(); ++k) bytes += p.input(k).local_bytes();
-    return bytes;
-  }
-
   const dynamic::builder& program_;
   dynamic::mesh mesh_;
   const network& net_;
   std::int64_t most_memory_;
   search_budget& budget_;
+  memory_trials trials_;
   std::map<std::string, std::optional<plan_price>> known_;
   std::string refused_, too_large_;
-  static constexpr auto any = std::numeric_limits<std::int64_t>::max();
-  std::int64_t best_fitting_ = any;                       // picoseconds
-  std::int64_t least_memory_ = any, least_inputs_ = any;  // bytes of what did not fit
 };
 
 }  // namespace gspmd::detail

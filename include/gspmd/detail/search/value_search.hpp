@@ -122,8 +122,9 @@ class value_search {
   [[nodiscard]] std::string line_of(int i) const {
     const auto& n = at(i);
     std::string line = n.at.line > 0 ? std::string(n.at.file) + ':' + std::to_string(n.at.line)
-                                     : name_pattern(n.at.file == nullptr ? "" : n.at.file);
-    for (int s = n.scope; s >= 0; s = graph_.scopes[s].outer) line += '\n' + name_pattern(graph_.scopes[s].name);
+                                     : std::string(name_pattern(n.at.file == nullptr ? "" : n.at.file).view());
+    for (int s = n.scope; s >= 0; s = graph_.scopes[s].outer)
+      line += '\n' + std::string(name_pattern(graph_.scopes[s].name).view());
     return line;
   }
   dynamic::mesh mesh_;

@@ -10,7 +10,7 @@ namespace gspmd::detail {
 
 /// Sorts a list; those of which none is less stay in their order. (std::stable_sort of libstdc++ 12 calls a function that Clang 19 warns of.)
 template <class T, class Less>
-void sort_in_order(std::vector<T>& list, Less less) {
+constexpr void sort_in_order(std::vector<T>& list, Less less) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < list.size(); ++i) order.push_back(i);
   std::sort(order.begin(), order.end(),

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "gspmd/detail/search/input_groups.hpp"
+#include "gspmd/detail/search/input_layout.hpp"
+#include "gspmd/detail/search/plan_price.hpp"
+#include "gspmd/detail/search/planned_layouts.hpp"
+
+/// The plans of a search that the compiler makes. No evaluation can instantiate a plan: so the search is run again after each one, with the
+/// prices of all before it, until it asks for one that is not there. That one is instantiated next.
+namespace gspmd::detail {
+
+inline constexpr std::size_t most_searched_inputs = 16;
+using layouts_by_input = std::array<input_layout, most_searched_inputs>;
+
+/// What a search asked for, and what the plan took.
+struct answered_plan {
+  layouts_by_input asked;
+  bool is_refused = true;
+  plan_price fastest, price;  // of the fastest plan, and where that does not fit, of the one within the memory of a device
+  std::int64_t input_bytes = 0;
+  bool is_cut = false;  // an axis, along which inputs may lie
+  layouts_by_input lies;
+};
+
+/// The plans that there are, as input_search wants them, and the one that is not there.
+class answered_plans {
+ public:
+  constexpr answered_plans(const mesh_shape& mesh, const answered_plan* const* plans, std::size_t count, std::size_t most)
+      : mesh_(mesh), plans_(plans), count_(count), most_(most) {}
+
+  [[nodiscard]] constexpr const mesh_shape& shape() const { return mesh_; }
+  constexpr std::optional<plan_price> of(const std::vector<input_group>& groups, const group_layouts& layouts) {
+    if (is_waiting_) return {};
+    const auto inputs = by_input(groups, layouts);
+    if (const auto* p = find(inputs)) return price_of(*p);
+    is_spent_ = count_ >= most_;
+    is_waiting_ = !is_spent_;
+    if (is_waiting_) asked_ = inputs;
+    return {};
+  }
+  [[nodiscard]] constexpr std::optional<plan_price> known(const std::vector<input_group>& groups,
+                                                          const group_layouts& layouts) const {
+    const auto* p = find(by_input(groups, layouts));
+    return p == nullptr ? std::nullopt : price_of(*p);
+  }
+  [[nodiscard]] constexpr std::optional<group_layouts> lies(const std::vector<input_group>& groups, group_layouts layouts) const {
+    const auto* p = find(by_input(groups, layouts));
+    if (p == nullptr || p->is_cut || p->is_refused) return {};
+    for (std::size_t k = 0; k < groups.size(); ++k)
+      if (layouts[k].empty()) layouts[k] = p->lies[static_cast<std::size_t>(groups[k].members.front())];
+    return layouts;
+  }
+  /// Lets one plan more be asked for.
+  constexpr void allow_one_more() { ++most_; }
+  /// Whether one was asked for that is not there.
+  [[nodiscard]] constexpr bool is_waiting() const { return is_waiting_; }
+  [[nodiscard]] constexpr bool is_spent() const { return is_spent_; }
+  [[nodiscard]] constexpr const layouts_by_input& asked() const { return asked_; }
+
+  static constexpr layouts_by_input by_input(const std::vector<input_group>& groups, const group_layouts& layouts) {
+    layouts_by_input inputs;
+    for (std::size_t k = 0; k < groups.size(); ++k)
+      for (const int i : groups[k].members) inputs[static_cast<std::size_t>(i)] = layouts[k];
+    return inputs;
+  }
+
+ private:
+  static constexpr std::optional<plan_price> price_of(const answered_plan& p) {
+    return p.is_refused ? std::nullopt : std::optional(p.price);
+  }
+  [[nodiscard]] constexpr const answered_plan* find(const layouts_by_input& asked) const {
+    for (std::size_t k = 0; k < count_ && k < most_; ++k)
+      if (plans_[k]->asked == asked) return plans_[k];
+    return nullptr;
+  }
+  const mesh_shape& mesh_;
+  const answered_plan* const* plans_;
+  std::size_t count_, most_;
+  bool is_waiting_ = false, is_spent_ = false;
+  layouts_by_input asked_;
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <tuple>
+
+#include "gspmd/budget.hpp"
+#include "gspmd/report/network.hpp"
+
+/// What plans take, and which of two is better. The same when compiling and at run time.
+namespace gspmd::detail {
+
+/// The price of a plan. The smaller one is better: a plan that fits into the memory of a device, then the faster one, by picoseconds, then
+/// the one that sends less, then the one that holds less. Of two that do not fit it is the one that holds less.
+struct plan_price {
+  bool fits = true;
+  std::int64_t picoseconds = 0;  // of a step
+  std::int64_t bytes = 0;        // that a device sends
+  std::int64_t memory = 0;       // that it holds
+  double communication = 0, computation = 0;
+
+  [[nodiscard]] constexpr double seconds() const { return communication + computation; }
+  friend constexpr bool operator<(const plan_price& a, const plan_price& b) {
+    if (a.fits != b.fits) return a.fits;
+    if (!a.fits) return std::tuple(a.memory, a.picoseconds) < std::tuple(b.memory, b.picoseconds);
+    return std::tuple(a.picoseconds, a.bytes, a.memory) < std::tuple(b.picoseconds, b.bytes, b.memory);
+  }
+};
+
+constexpr plan_price price_of(const plan_view& plan, const mesh_info& mesh, const network_rates& rates) {
+  const auto time = estimate_plan(plan, mesh, rates);
+  return {true,
+          static_cast<std::int64_t>(time.total() * 1e12 + 0.5),
+          traffic(plan, mesh).bytes,
+          peak_bytes(plan),
+          time.communication,
+          time.computation};
+}
+
+/// Which programs are planned once more, within the memory of a device. That takes many plans, and is done only where it may help: such a
+/// plan is no faster than the fastest one, holds the inputs, and where others did not fit, needs less to begin with.
+class memory_trials {
+ public:
+  constexpr explicit memory_trials(std::int64_t most_memory) : most_memory_(most_memory) {}
+
+  /// Whether the fastest plan fits, as its price then says; and if not, whether one within the memory is to be tried.
+  constexpr bool is_worth_trying(plan_price& fastest, std::int64_t input_bytes) const {
+    fastest.fits = most_memory_ <= 0 || fastest.memory <= most_memory_;
+    return !fastest.fits && fastest.picoseconds < best_fitting_ && input_bytes <= most_memory_ &&
+           (fastest.memory < least_memory_ || input_bytes < least_inputs_);
+  }
+  /// None fitted. Returns whether the fastest one held least of those so far.
+  constexpr bool failed(const plan_price& fastest, std::int64_t input_bytes) {
+    const bool is_least = fastest.memory < least_memory_;
+    least_memory_ = std::min(least_memory_, fastest.memory);
+    least_inputs_ = std::min(least_inputs_, input_bytes);
+    return is_least;
+  }
+  constexpr void add(const plan_price& price) {
+    if (price.fits && price.picoseconds < best_fitting_) best_fitting_ = price.picoseconds;
+  }
+
+ private:
+  static constexpr auto any = std::numeric_limits<std::int64_t>::max();
+  std::int64_t most_memory_;
+  std::int64_t best_fitting_ = any;                       // picoseconds
+  std::int64_t least_memory_ = any, least_inputs_ = any;  // bytes of what did not fit
+};
+
+}  // namespace gspmd::detail
