@@ -86,12 +86,11 @@ class lu_on_grid {
     const auto [strip, order, touched] = factor_strip(by_rows(first));
     const value places = places_of(width, p);
     const value square = in_order(take(strip, places, 0, out_of_range::clip, 0, at_));
-    const value from = concatenate(
-        {take(order, places, 0, out_of_range::clip, 0, at_), take(order, touched, 0, out_of_range::clip, 0, at_)}, 0, at_);
-    const value moved = grid_.split_as(take(others, from, 0, out_of_range::clip, 0, at_), -1, 1);
-    const value beside = solved(square, slice(moved, {0, 0, 0}, {width, columns_, q - wide}, {}, at_), true);
-    const value exchanged =
-        with_rows(by_rows(others), touched, slice(moved, {width, 0, 0}, {2 * width, columns_, q - wide}, {}, at_));
+    // The strip's rows of u, each device some columns; and the rows that go where these come from, which may be on any row of devices.
+    const value own = take(others, take(order, places, 0, out_of_range::clip, 0, at_), 0, out_of_range::clip, 0, at_);
+    const value beside = solved(square, own, true);
+    const value displaced = take(others, take(order, touched, 0, out_of_range::clip, 0, at_), 0, out_of_range::clip, 0, at_);
+    const value exchanged = with_rows(by_rows(others), touched, grid_.split_as(displaced, -1, 1));
     const auto below = [&](value x, std::int64_t c) {
       return slice(reshape(x, {rows_, p, columns_, c}, at_), {0, top, 0, 0}, {rows_, p, columns_, c}, {}, at_);
     };
@@ -161,11 +160,16 @@ class lu_on_grid {
     const extents s = panel.shape();
     const std::int64_t n = s[0], p = n / rows_, b = block_;
     const value flipped = reverse(reshape(panel, {rows_, p, b}, at_), {1}, at_);
-    const value found = slice(order_of(grid_.split_as(flipped, 0, -1)), {0, 0}, {rows_, b}, {}, at_);
-    const value place = iota<std::int64_t>(panel, {rows_, b}, 0, at_) * p + (p - 1) - convert<std::int64_t>(found);
+    const value found = convert<std::int64_t>(slice(order_of(grid_.split_as(flipped, 0, -1)), {0, 0}, {rows_, b}, {}, at_));
+    const value own_rows =
+        take_along(flipped, broadcast_in_dim(found, {rows_, b, b}, {0, 1}, at_), 1, out_of_range::clip, 0, at_);
+    const value own_places = iota<std::int64_t>(panel, {rows_, b}, 0, at_) * p + (p - 1) - found;
     const value turn = (iota<std::int64_t>(panel, {rows_}, 0, at_) + first) % rows_;
-    const value candidates = reshape(take(grid_.split_as(place, -1, -1), turn, 0, out_of_range::clip, 0, at_), {rows_ * b}, at_);
-    const value rows = grid_.split_as(take(panel, candidates, 0, out_of_range::clip, 0, at_), -1, -1);
+    const auto meet = [&](value x, std::int64_t columns) {
+      const value all = take(grid_.split_as(x, -1, -1), turn, 0, out_of_range::clip, 0, at_);
+      return columns == 0 ? reshape(all, {rows_ * b}, at_) : reshape(all, {rows_ * b, columns}, at_);
+    };
+    const value candidates = meet(own_places, 0), rows = meet(grid_.split_as(own_rows, 0, -1), b);
     const value best = convert<std::int64_t>(slice(order_of(rows), {0}, {b}, {}, at_));
     const auto [factors, order] = lu(take(rows, best, 0, out_of_range::clip, 0, at_), at_);
     const value pivots =
@@ -183,7 +187,7 @@ class lu_on_grid {
   /// x [w, C, v] by the square's lower factor, whose diagonal is ones, or by the upper one.
   [[nodiscard]] constexpr value solved(value square, value x, bool lower) const {
     const extents s = x.shape();
-    const value flat = grid_.split_as(reshape(x, {s[0], s[1] * s[2]}, at_), -1, 1);
+    const value flat = reshape(x, {s[0], s[1] * s[2]}, at_);
     return reshape(triangular_solve(square, flat, {.lower = lower, .unit_diagonal = lower}, at_), {s[0], s[1], s[2]}, at_);
   }
   /// [w, C, v] times rows [C v, C, k], which are whole on every device before they are dealt.
