@@ -17,15 +17,9 @@
 #include "gspmd/detail/kernels/blas_threads.hpp"
 #include "gspmd/gspmd.hpp"
 #include "race.hpp"
+#include "scalapack.hpp"
 
 extern "C" {
-void Cblacs_get(int context, int what, int* value);
-void Cblacs_gridinit(int* context, const char* order, int rows, int columns);
-void Cblacs_gridinfo(int context, int* rows, int* columns, int* row, int* column);
-void Cblacs_gridexit(int context);
-int numroc_(const int* n, const int* block, const int* process, const int* first, const int* processes);
-void descinit_(int* desc, const int* m, const int* n, const int* mb, const int* nb, const int* row, const int* column,
-               const int* context, const int* leading, int* info);
 void pdgemm_(const char* ta, const char* tb, const int* m, const int* n, const int* k, const double* alpha, const double* a,
              const int* ia, const int* ja, const int* desca, const double* b, const int* ib, const int* jb, const int* descb,
              const double* beta, double* c, const int* ic, const int* jc, const int* descc);
@@ -47,56 +41,32 @@ double sum_of_all(double mine) {
   return all;
 }
 
-/// pdgemm's operands and result in square blocks, dealt out over the processes; columns first in memory.
+/// pdgemm's operands and result.
 class scalapack_product {
  public:
-  scalapack_product(int n, int block, int grid_rows, int grid_columns) : n_(n), block_(block) {
-    Cblacs_get(-1, 0, &context_);
-    Cblacs_gridinit(&context_, "Row", grid_rows, grid_columns);
-    Cblacs_gridinfo(context_, &grid_rows_, &grid_columns_, &row_, &column_);
-    const int zero = 0;
-    rows_ = numroc_(&n, &block, &row_, &zero, &grid_rows_);
-    columns_ = numroc_(&n, &block, &column_, &zero, &grid_columns_);
-    const int leading = std::max(rows_, 1);
-    int info = 0;
-    descinit_(desc_.data(), &n, &n, &block, &block, &zero, &zero, &context_, &leading, &info);
-    for (auto* v : {&a_, &b_, &c_}) v->resize(static_cast<std::size_t>(rows_) * static_cast<std::size_t>(columns_));
-    for_each([&](std::size_t at, std::int64_t i, std::int64_t k) {
-      a_[at] = a_at(i, k);
-      b_[at] = b_at(i, k);
-    });
+  scalapack_product(int n, int block, int grid_rows, int grid_columns)
+      : n_(n), grid_(grid_rows, grid_columns), a_(grid_, n, n, block), b_(grid_, n, n, block), c_(grid_, n, n, block) {
+    a_.fill(a_at);
+    b_.fill(b_at);
   }
-  scalapack_product(const scalapack_product&) = delete;
-  scalapack_product& operator=(const scalapack_product&) = delete;
-  ~scalapack_product() { Cblacs_gridexit(context_); }
 
   void operator()() {
     const double one = 1;
     const double zero = 0;
     const int first = 1;
-    pdgemm_("N", "N", &n_, &n_, &n_, &one, a_.data(), &first, &first, desc_.data(), b_.data(), &first, &first, desc_.data(),
-            &zero, c_.data(), &first, &first, desc_.data());
+    pdgemm_("N", "N", &n_, &n_, &n_, &one, a_.local.data(), &first, &first, a_.desc.data(), b_.local.data(), &first, &first,
+            b_.desc.data(), &zero, c_.local.data(), &first, &first, c_.desc.data());
   }
   double checksum() {
     double sum = 0;
-    for_each([&](std::size_t at, std::int64_t i, std::int64_t k) { sum += c_[at] * weight(i, k); });
+    c_.for_each([&](double x, std::int64_t i, std::int64_t k) { sum += x * weight(i, k); });
     return sum_of_all(sum);
   }
 
  private:
-  int n_, block_, context_ = 0, grid_rows_ = 0, grid_columns_ = 0, row_ = 0, column_ = 0, rows_ = 0, columns_ = 0;
-  std::array<int, 9> desc_{};
-  std::vector<double> a_, b_, c_;
-
-  template <class F>
-  void for_each(F f) const {
-    const auto global = [this](int local, int process, int processes) {
-      return static_cast<std::int64_t>((local / block_ * processes + process) * block_ + local % block_);
-    };
-    std::size_t at = 0;
-    for (int k = 0; k < columns_; ++k)
-      for (int i = 0; i < rows_; ++i) f(at++, global(i, row_, grid_rows_), global(k, column_, grid_columns_));
-  }
+  int n_;
+  bench::scalapack_grid grid_;
+  bench::scalapack_matrix a_, b_, c_;
 };
 
 template <class Split>

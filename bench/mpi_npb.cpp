@@ -6,6 +6,7 @@
 #include "gspmd/comm/mpi.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -16,9 +17,12 @@
 
 #include "../examples/npb/cg.hpp"
 #include "../examples/npb/ep.hpp"
+#include "../examples/npb/ft.hpp"
 #include "../examples/npb/is.hpp"
+#include "../examples/npb/mg.hpp"
 #include "gspmd/dynamic/native_code.hpp"
 #include "gspmd/dynamic/step.hpp"
+#include "npb_by_hand.hpp"
 #include "race_over_mpi.hpp"
 
 namespace {
@@ -204,6 +208,60 @@ void race_is(int rounds) {
   });
 }
 
+// ---- mg, ft: npb_by_hand.hpp ----
+
+void race_mg(int rounds) {
+  const auto p = npb::mg::of_class('W');
+  const auto n = p.n, planes = n / ranks;
+  const auto program = dynamic::compile(npb::mg::program, all_ranks(), dynamic::in<double>({n, n, n}, {"devices", "", ""}));
+  const auto code = native(program);
+  const auto charges = npb::mg::charges(n);
+  launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
+    auto session = code.make_session();
+    const double* const own = charges.data() + planes * rank_here * n * n;
+    double norm = 0, by_hand = 0;
+    const void* const in[] = {own};
+    void* const out[] = {&norm};
+    bench::mg_by_hand hand(static_cast<int>(n), ranks, rank_here);
+    bench::race_over_mpi(
+        "mg W", rounds, 1.05, "by hand", [&] { session.run(comm, in, out); },
+        [&] { by_hand = hand.run(own, static_cast<int>(npb::mg::cycles)); });
+    for (const double found : {norm, by_hand}) check("mg's residual", found, p.residual, 1e-8);
+  });
+}
+void race_ft(int rounds) {
+  const auto p = npb::ft::of_class('W');
+  const auto program = dynamic::compile(npb::ft::program(p), all_ranks(), dynamic::in<std::uint64_t>({}));
+  const auto code = native(program);
+  launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
+    auto session = code.make_session();
+    constexpr std::uint64_t seed = 314'159'265;
+    std::array<npb::ft::number, npb::ft::times> sums{}, by_hand{};
+    const void* const in[] = {&seed};
+    void* const out[] = {sums.data()};
+    bench::ft_by_hand hand(static_cast<int>(p.z), static_cast<int>(p.y), static_cast<int>(p.x), ranks, rank_here);
+    const auto initial = [&](npb::ft::number* u) {
+      const int64_t own = p.z * p.y * p.x / ranks;
+      std::uint64_t x = seed * npb::power_of_multiplier(static_cast<std::uint64_t>(2 * own * rank_here)) % npb::modulus;
+      const auto next = [&] {
+        x = x * npb::multiplier % npb::modulus;
+        return static_cast<double>(x) / static_cast<double>(npb::modulus);
+      };
+      for (int64_t i = 0; i < own; ++i) {
+        const double re = next();
+        u[i] = {re, next()};
+      }
+    };
+    bench::race_over_mpi(
+        "ft W", rounds, 1.05, "by hand", [&] { session.run(comm, in, out); }, [&] { hand.run(initial, by_hand); });
+    for (std::size_t t = 0; t < p.sums.size(); ++t)
+      for (const auto found : {sums[t], by_hand[t]}) {
+        check("a sum of ft", found.real(), p.sums[t].real(), 1e-12);
+        check("a sum of ft", found.imag(), p.sums[t].imag(), 1e-12);
+      }
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -214,6 +272,12 @@ int main(int argc, char** argv) {
   race_ep(rounds);
   race_cg(rounds);
   race_is(rounds);
+  if (ranks <= 2) {  // the coarsest grid of mg has two planes
+    race_mg(rounds);
+    race_ft(rounds);
+  } else if (rank_here == 0) {
+    std::puts("mg, ft: on one or two ranks");
+  }
   if (rank_here == 0) bench::all_targets.print();
   MPI_Finalize();
   return 0;

@@ -17,11 +17,11 @@ struct triangular {
   bool unit_diagonal = false;  // the diagonal is ones, and is not read
 };
 
-/// The lower triangle l of l l^T = (a + a^T) / 2, with zeros above: a is [..., n, n], float or double, symmetric and positive definite. A matrix
-/// that is not gives NaNs, as in JAX; the others are what they are.
+/// The lower triangle l of l l^H = (a + a^H) / 2, with zeros above: a is [..., n, n], float, double, c64 or c128, symmetric or Hermitian and positive
+/// definite. A matrix that is not gives NaNs, as in JAX; the others are what they are.
 ///
 /// Global and local: matrices are whole on a device, and the dims before them may be split; then nothing is communicated. A split of the last two dims
-/// moves to another dim, or is an error that says so unless the call stands in allow_replication(...). n^3 / 3 flops a matrix, by matrix products.
+/// moves to another dim, or is an error that says so unless the call stands in allow_replication(...). n^3 / 3 flops a matrix, by matrix products, and 4 times as many of complex ones, here and below.
 /// Gradients (Murray 2016). Errors: other elements, another shape, more than 8 dims. Source: Golub and Van Loan, 4.2.
 ///
 ///     const auto l = cholesky(a);
@@ -30,11 +30,11 @@ constexpr value cholesky(value a, location at = location::current()) {
   auto& g = *a.graph();
   const detail::one_call call(&g, "cholesky", {a.id()});
   if (!detail::has_matrices(g, g.nodes[static_cast<std::size_t>(a.id())], "cholesky", at)) return detail::made(-1, a);
-  const value other{&g, detail::matrix_terms(g, at).transposed(a.id())};
+  const value other{&g, detail::matrix_terms(g, at).adjoint(a.id())};
   return detail::made(detail::add_cholesky(g, (0.5 * (a + other)).id(), at), a);
 }
 
-/// x of op(a) x = b, with a triangle of a: a is [..., n, n] and b [..., n, k]; or b is [..., n], with a rank less, and so is x. A zero on the
+/// x of op(a) x = b, with a triangle of a (for the conjugate transpose give conj(a), transposed): a is [..., n, n] and b [..., n, k]; or b is [..., n], with a rank less, and so is x. A zero on the
 /// diagonal gives infinities and NaNs.
 ///
 /// Global and local: as cholesky; the columns of b may be split too, and nothing is communicated then either. n^2 flops a column. Gradients.
@@ -52,12 +52,15 @@ constexpr value triangular_solve(value a, value b, triangular how = {}, location
 ///     const auto x = solve(a, b);
 constexpr value solve(value a, value b, location at = location::current());
 
-/// x of a x = b for symmetric, positive definite a: half of solve's flops. Everything else is as of cholesky and triangular_solve.
+/// x of a x = b for symmetric (Hermitian), positive definite a: half of solve's flops. Everything else is as of cholesky and triangular_solve.
 ///
 ///     const auto x = solve_positive(a, b);
 constexpr value solve_positive(value a, value b, location at = location::current()) {
   const value l = cholesky(a, at);
-  return triangular_solve(l, triangular_solve(l, b, {}, at), {.transposed = true}, at);
+  const value y = triangular_solve(l, b, {}, at);
+  if (!l.is_valid()) return y;
+  const value other = detail::made(detail::matrix_terms(*l.graph(), at).conjugated(l.id()), l);
+  return triangular_solve(other, y, {.transposed = true}, at);
 }
 
 namespace detail {

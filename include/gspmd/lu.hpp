@@ -12,7 +12,7 @@
 namespace gspmd {
 
 /// The factors of a with its rows in another order, by elimination with partial pivoting: l below the diagonal, whose own is ones, and u,
-/// [..., n, n]; and that order, [..., n], std::int32_t: row i of l u is row order[i] of a. a is [..., n, n], float or double. Of a singular matrix u
+/// [..., n, n]; and that order, [..., n], std::int32_t: row i of l u is row order[i] of a. a is [..., n, n], float, double, c64 or c128. Of a singular matrix u
 /// has zeros on its diagonal; what depends on a NaN is NaN.
 ///
 /// Global and local: matrices are whole on a device, and the dims before them may be split; then nothing is communicated. A split of the last two dims
@@ -31,8 +31,9 @@ constexpr std::pair<value, value> lu(value a, location at = location::current())
   return {detail::made(-1, a), detail::made(g, -1, dtype::s32, rows)};
 }
 
-/// The sign of the determinant, -1, 0 or 1, and the logarithm of its absolute value, both [...]: 0 and minus infinity of a singular
-/// matrix. Of a large matrix the determinant itself overflows.
+/// The sign of the determinant, -1, 0 or 1, of a complex one det / |det|, and the logarithm of its absolute value, both [...]: 0 and minus
+/// infinity of a singular matrix, also beside an infinity; 1 or -1 and infinity where a pivot is infinite (NaN as a complex sign). Of a large
+/// matrix the determinant itself overflows.
 ///
 /// Global and local, errors: as lu. 2 n^3 / 3 flops and scratch for one matrix. The gradient of the logarithm is the inverse, transposed, by elimination
 /// again: NaN of a singular matrix.
@@ -75,7 +76,7 @@ constexpr std::pair<value, value> slogdet(value a, location at) {
   const auto type = a.type();
   const detail::extents shape = a.shape();
   const int id = detail::add_slogdet(g, a.id(), "slogdet", at);
-  return {detail::of_determinants(g, id, 0, type, shape), detail::of_determinants(g, id, 1, type, shape)};
+  return {detail::of_determinants(g, id, 0, type, shape), detail::of_determinants(g, id, 1, detail::part_of(type), shape)};
 }
 constexpr value det(value a, location at) {
   if (!a.is_valid()) return {};

@@ -342,7 +342,8 @@ TEST_CASE("block_cyclic: mistakes have words") {
   says(refusal([&](value a) { return cholesky(a, grid); }, f64({3, 8, 8})), "cholesky",
        "is given [3,8,8]; over a grid it takes one matrix, of two dims");
   says(refusal([&](value a) { return cholesky(a, grid); }, f64({8, 6})), "cholesky", "the last two dims, a matrix, are equal");
-  says(refusal([&](value a) { return cholesky(a, grid); }, dynamic::in<int>({8, 8})), "cholesky", "it takes float and double");
+  says(refusal([&](value a) { return cholesky(a, grid); }, dynamic::in<int>({8, 8})), "cholesky",
+       "it takes float, double and complex numbers");
   says(refusal([&](value a, value b) { return solve_positive(a, b, grid); }, f64({8, 8}), f64({8})), "solve_positive",
        "is given matrices f64[8,8] and right-hand sides f64[8]");
 }

@@ -370,7 +370,7 @@ TEST_CASE("linalg: mistakes have words") {
   const auto f64 = [](std::vector<std::int64_t> s) { return dynamic::in<double>(s); };
   const auto says = [&](const std::string& got, const std::string& words) { return got.find(words) != std::string::npos; };
   CHECK(says(refusal(factor, dynamic::in<std::int32_t>({3, 3})),
-             "is given s32; it takes float and double: convert before and after it"));
+             "is given s32; it takes float, double and complex numbers of these: convert before and after it"));
   CHECK(says(refusal(factor, f64({3})), ": is given [3]; it takes 2 to 8 dims, of which the last two are those of a matrix"));
   CHECK(says(refusal(factor, f64({2, 3, 4})), "cholesky"));
   CHECK(says(refusal(factor, f64({2, 3, 4})), ": is given [2,3,4]; the last two dims, a matrix, are equal"));

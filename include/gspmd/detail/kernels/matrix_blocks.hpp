@@ -40,9 +40,9 @@ void run_cholesky(int rank, const erased_block* blocks) {
   for_each_matrix<T, T>(rank, blocks, [&](const T* a, T* l) {
     for (std::int64_t i = 0; i < n; ++i)
       for (std::int64_t j = 0; j < n; ++j) l[i * to + j] = a[i * from + j];
-    if (!factor_cholesky(n, l, to)) fill_rows(n, n, std::numeric_limits<T>::quiet_NaN(), l, to);
+    if (!factor_cholesky(n, l, to)) fill_rows(n, n, std::numeric_limits<part_t<T>>::quiet_NaN(), l, to);
     for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t j = i + 1; j < n; ++j) l[i * to + j] = 0;
+      for (std::int64_t j = i + 1; j < n; ++j) l[i * to + j] = T(0);
   });
 }
 template <class T>
@@ -67,7 +67,7 @@ void run_solve(int rank, const void* object, const erased_block* blocks) {
       for (std::int64_t j = 0; j < n; ++j) own[transposed ? j * n + i : i * n + j] = a[i * lda + j];
     for (std::int64_t i = 0; i < n; ++i)
       for (std::int64_t j = 0; j < k; ++j) x[i * to + j] = b[i * from + j];
-    if (!pivoting<T>{own, n, n, x, k, to}.solve()) fill_rows(n, k, std::numeric_limits<T>::quiet_NaN(), x, to);
+    if (!pivoting<T>{own, n, n, x, k, to}.solve()) fill_rows(n, k, std::numeric_limits<part_t<T>>::quiet_NaN(), x, to);
   });
 }
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "gspmd/detail/ir/matrix_functions.hpp"
-#include "gspmd/detail/kernels/gemm.hpp"
+#include "gspmd/detail/kernels/matrix_elements.hpp"
 #include "gspmd/detail/support/target.hpp"
 
 /// Factors of matrices, and systems with them, row-major and in place: halves of halves, so that nearly all is matrix products (Elmroth,
@@ -17,20 +17,7 @@ inline namespace GSPMD_TARGET {
 inline constexpr std::int64_t matrix_leaf =
     16;  // rows; a system of 64 with 64 columns takes 0.48 of LAPACK's time, with 8 0.45, with 32 0.52
 
-template <class T>
-void negate_rows(std::int64_t rows, std::int64_t columns, T* x, std::int64_t ldx) {
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) x[i * ldx + j] = -x[i * ldx + j];
-}
-/// c -= op(a) op(b).
-template <class T>
-void subtract_product(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
-                      std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc) {
-  negate_rows(m, n, c, ldc);
-  gemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, c, ldc, true);
-  negate_rows(m, n, c, ldc);
-}
-/// The lower triangle of c -= a a^T, and some of what is above it.
+/// The lower triangle of c -= a a^H, and some of what is above it.
 template <class T>
 void subtract_square(std::int64_t n, std::int64_t k, const T* a, std::int64_t lda, T* c, std::int64_t ldc) {
   if (n <= 4 * matrix_leaf) return subtract_product(false, true, n, n, k, a, lda, a, lda, c, ldc);
@@ -65,14 +52,14 @@ void solve_triangle(matrix_way t, std::int64_t n, std::int64_t k, const T* a, st
     for (std::int64_t known = 0; known < step; ++known) {
       const std::int64_t j = t.forwards() ? known : n - 1 - known;
       const T factor = t.transposed ? a[j * lda + i] : a[i * lda + j];
-      for (std::int64_t c = 0; c < k; ++c) row[c] -= factor * x[j * ldx + c];
+      for (std::int64_t c = 0; c < k; ++c) row[c] = row[c] - factor * x[j * ldx + c];
     }
     if (t.unit) continue;
     const T pivot = a[i * lda + i];
-    for (std::int64_t c = 0; c < k; ++c) row[c] /= pivot;
+    for (std::int64_t c = 0; c < k; ++c) row[c] = row[c] / pivot;
   }
 }
-/// x = x (l^T)^-1: l is n x n, lower; x has m rows.
+/// x = x (l^H)^-1: l is n x n, lower, with a real diagonal; x has m rows.
 template <class T>
 void solve_from_right(std::int64_t m, std::int64_t n, const T* l, std::int64_t ldl, T* x, std::int64_t ldx) {
   if (n > matrix_leaf) {
@@ -84,17 +71,17 @@ void solve_from_right(std::int64_t m, std::int64_t n, const T* l, std::int64_t l
   }
   T columns[matrix_leaf][matrix_leaf];  // of l, one after the other, so that rows of x are vectors
   for (std::int64_t j = 0; j < n; ++j)
-    for (std::int64_t i = j; i < n; ++i) columns[j][i] = l[i * ldl + j];
+    for (std::int64_t i = j; i < n; ++i) columns[j][i] = conjugate_of(l[i * ldl + j]);
   for (std::int64_t r = 0; r < m; ++r) {
     T* const row = x + r * ldx;
     for (std::int64_t j = 0; j < n; ++j) {
-      row[j] /= columns[j][j];
-      for (std::int64_t i = j + 1; i < n; ++i) row[i] -= row[j] * columns[j][i];
+      row[j] = divided(row[j], real_of(columns[j][j]));
+      for (std::int64_t i = j + 1; i < n; ++i) row[i] = row[i] - row[j] * columns[j][i];
     }
   }
 }
 
-/// a = l with a = l l^T, of the lower triangle; nothing above it is read, and something is written there. False: a is not positive definite.
+/// a = l with a = l l^H, of the lower triangle; nothing above it is read, and something is written there. False: a is not positive definite.
 template <class T>
 bool factor_cholesky(std::int64_t n, T* a, std::int64_t lda) {
   if (n > matrix_leaf) {
@@ -107,11 +94,14 @@ bool factor_cholesky(std::int64_t n, T* a, std::int64_t lda) {
   }
   T column[matrix_leaf];
   for (std::int64_t j = 0; j < n; ++j) {
-    if (!(a[j * lda + j] > 0)) return false;  // or no number
-    const T root = a[j * lda + j] = std::sqrt(a[j * lda + j]);
+    const part_t<T> square = real_of(a[j * lda + j]);
+    if (!(square > 0)) return false;  // or no number
+    const part_t<T> root = std::sqrt(square);
+    a[j * lda + j] = T(root);
     for (std::int64_t i = j + 1; i < n; ++i) {
-      column[i] = a[i * lda + j] /= root;
-      for (std::int64_t p = j + 1; p <= i; ++p) a[i * lda + p] -= column[i] * column[p];
+      column[i] = conjugate_of(a[i * lda + j] = divided(a[i * lda + j], root));
+      const T own = a[i * lda + j];
+      for (std::int64_t p = j + 1; p <= i; ++p) a[i * lda + p] = a[i * lda + p] - own * column[p];
     }
   }
   return true;
@@ -125,6 +115,7 @@ struct pivoting {
   T* x;
   std::int64_t k, ldx;
   std::int32_t* order = nullptr;  // the numbers of the rows, which are exchanged too
+  std::int64_t columns = n;       // at most n: a panel has less
   bool is_odd = false;            // how often rows were exchanged
 
   /// Columns from `begin` to `end`, rows from `begin` on: l below the diagonal, whose own is ones, and u. False: a pivot is 0, and so is all below it.
@@ -146,8 +137,8 @@ struct pivoting {
         continue;
       }
       for (std::int64_t i = j + 1; i < n; ++i) {
-        const T factor = *at(i, j) /= *at(j, j);
-        for (std::int64_t c = j + 1; c < end; ++c) *at(i, c) -= factor * *at(j, c);
+        const T factor = *at(i, j) = *at(i, j) / *at(j, j);
+        for (std::int64_t c = j + 1; c < end; ++c) *at(i, c) = *at(i, c) - factor * *at(j, c);
       }
     }
     return has_pivots;
@@ -165,9 +156,9 @@ struct pivoting {
   /// From the diagonal on. A NaN is the largest, so that whatever depends on it is NaN.
   [[nodiscard]] std::int64_t largest_of_column(std::int64_t j) const {
     std::int64_t largest = j;
-    auto size = std::fabs(*at(j, j));
+    auto size = pivot_size(*at(j, j));
     for (std::int64_t i = j + 1; i < n && size == size; ++i) {
-      const auto other = std::fabs(*at(i, j));
+      const auto other = pivot_size(*at(i, j));
       if (other <= size) continue;
       largest = i;
       size = other;
@@ -176,16 +167,16 @@ struct pivoting {
   }
   void exchange(std::int64_t i, std::int64_t j) {
     is_odd = !is_odd;
-    for (std::int64_t c = 0; c < n; ++c) std::swap(*at(i, c), *at(j, c));
+    for (std::int64_t c = 0; c < columns; ++c) std::swap(*at(i, c), *at(j, c));
     for (std::int64_t c = 0; c < k; ++c) std::swap(x[i * ldx + c], x[j * ldx + c]);
     if (order != nullptr) std::swap(order[i], order[j]);
   }
 };
 
 template <class T>
-void fill_rows(std::int64_t rows, std::int64_t columns, T number, T* x, std::int64_t ldx) {
+void fill_rows(std::int64_t rows, std::int64_t columns, part_t<T> number, T* x, std::int64_t ldx) {
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) x[i * ldx + j] = number;
+    for (std::int64_t j = 0; j < columns; ++j) x[i * ldx + j] = T(number);
 }
 
 }  // namespace GSPMD_TARGET

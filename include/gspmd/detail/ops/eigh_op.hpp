@@ -10,16 +10,16 @@
 namespace gspmd::detail {
 
 /// Blocks of a and the vectors, the values, which have a dim less, and scratch.
-template <int Rank>
+template <int Rank, bool IsComplex>
 inline constexpr local_function eigh_function = [] {
   local_function f = matrix_function<Rank>(4, 1, nullptr);
   f.rule.tensors[2].pop_back();
-  f.entries[0].run = [](const void*, const erased_block* b) { run_eigh<float>(Rank, b); };
-  f.entries[1].run = [](const void*, const erased_block* b) { run_eigh<double>(Rank, b); };
+  f.entries[0].run = [](const void*, const erased_block* b) { run_eigh<narrow_element<IsComplex>>(Rank, b); };
+  f.entries[1].run = [](const void*, const erased_block* b) { run_eigh<wide_element<IsComplex>>(Rank, b); };
   return f;
 }();
 
-/// Eigenvectors, the columns of the first result, and eigenvalues of a symmetric matrix.
+/// Eigenvectors, the columns of the first result, and eigenvalues of a symmetric or Hermitian matrix.
 struct eigh_op : matrix_operator {
   static constexpr const char* name = "eigh";
 
@@ -28,7 +28,7 @@ struct eigh_op : matrix_operator {
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
     return flops_of(p, op, 28, 0);
   }
-  /// a = v diag(w) v^T: da = v (diag(dw) + (v^T dv) / (w_j - w_i)) v^T (Giles, An extended collection of matrix derivative results, 2008,
+  /// a = v diag(w) v^H: da = conj(v) (diag(dw) + (v^T dv) / (w_j - w_i)) v^T (Giles, An extended collection of matrix derivative results, 2008,
   /// 3.1). Where two values are equal the quotient is not finite: no vectors belong to them that a change of a would not turn.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
@@ -39,7 +39,8 @@ struct eigh_op : matrix_operator {
       dim_places dims;
       for (int d = 0; d < n.shape.count; ++d)
         if (d != without) dims.push_back(static_cast<std::int8_t>(d));
-      return term(g, add_broadcast(g, x, n.shape, dims, n.at), n.at);
+      const term wide(g, add_broadcast(g, x, n.shape, dims, n.at), n.at);
+      return is_complex(n.type) ? term::of(opcode::complex, wide, wide.number(0)) : wide;
     };
     const auto index = [&](int dim) { return term(g, add_iota(g, dtype::s32, n.shape, dim, n.at), n.at); };
     const term on_diagonal = term::of(opcode::compare_eq, index(row), index(column));
@@ -47,7 +48,7 @@ struct eigh_op : matrix_operator {
     term by_vectors = by_values.number(0);
     if (dv >= 0) by_vectors = term(g, m.product(v, true, dv, false), n.at) / (along(w, row) - along(w, column));
     const int inner = term::of(opcode::select, on_diagonal, by_values, by_vectors).id();
-    b.send(0, m.product(m.product(v, false, inner, false), false, v, true));
+    b.send(0, m.product(m.product(m.conjugated(v), false, inner, false), false, v, true));
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
@@ -55,7 +56,7 @@ struct eigh_op : matrix_operator {
     const std::int64_t rows = n.shape[n.shape.count - 1];
     add_step<kernels::local>(l, op, entry_of(n), {op.operands[0]},
                              {op.result, op.further_results[0], add_scratch(l, op, rows + 2, rows)})
-        .local = of_rank(n.shape.count, []<int Rank>() { return &eigh_function<Rank>; });
+        .local = of_matrices(n.shape.count, n.type, []<int Rank, bool IsComplex>() { return &eigh_function<Rank, IsComplex>; });
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
@@ -70,7 +71,7 @@ constexpr int add_eigh(graph& g, int a, location at) {
   const int id = g.add(n);
   extents values = of.shape;
   values.pop_back();
-  return id < 0 || g.add_result(of.type, values) < 0 ? -1 : id;
+  return id < 0 || g.add_result(part_of(of.type), values) < 0 ? -1 : id;
 }
 
 }  // namespace gspmd::detail

@@ -11,22 +11,22 @@
 namespace gspmd::detail {
 
 /// Blocks of a, its factors, and the order of its rows, which has a dim less.
-template <int Rank>
+template <int Rank, bool IsComplex>
 inline constexpr local_function lu_function = [] {
   local_function f = matrix_function<Rank>(3, 1, nullptr);
   f.rule.tensors[2].pop_back();
-  f.entries[0].run = [](const void*, const erased_block* b) { run_lu<float>(Rank, b); };
-  f.entries[1].run = [](const void*, const erased_block* b) { run_lu<double>(Rank, b); };
+  f.entries[0].run = [](const void*, const erased_block* b) { run_lu<narrow_element<IsComplex>>(Rank, b); };
+  f.entries[1].run = [](const void*, const erased_block* b) { run_lu<wide_element<IsComplex>>(Rank, b); };
   return f;
 }();
 /// Blocks of a, three numbers for each matrix, and scratch.
-template <int Rank>
+template <int Rank, bool IsComplex>
 inline constexpr local_function slogdet_function = [] {
   local_function f = matrix_function<Rank>(5, 1, nullptr);
   for (int number = 1; number < 4; ++number)
     for (int dim = 0; dim < 2; ++dim) f.rule.tensors[number].pop_back();
-  f.entries[0].run = [](const void*, const erased_block* b) { run_slogdet<float>(Rank, b); };
-  f.entries[1].run = [](const void*, const erased_block* b) { run_slogdet<double>(Rank, b); };
+  f.entries[0].run = [](const void*, const erased_block* b) { run_slogdet<narrow_element<IsComplex>>(Rank, b); };
+  f.entries[1].run = [](const void*, const erased_block* b) { run_slogdet<wide_element<IsComplex>>(Rank, b); };
   return f;
 }();
 
@@ -75,7 +75,7 @@ struct lu_op : matrix_operator {
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
     add_step<kernels::local>(l, op, entry_of(n), {op.operands[0]}, {op.result, op.further_results[0]}).local =
-        of_rank(n.shape.count, []<int Rank>() { return &lu_function<Rank>; });
+        of_matrices(n.shape.count, n.type, []<int Rank, bool IsComplex>() { return &lu_function<Rank, IsComplex>; });
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
@@ -91,37 +91,44 @@ struct slogdet_op : matrix_operator {
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
     return flops_of(p, op, 2, 0);
   }
-  /// Jacobi's formula: d det = det tr(a^-1 da). The sign has none.
+  /// Jacobi's formula: d det = det tr(a^-1 da), so that of the logarithm it is the real part of the trace, and of a complex sign i times its
+  /// imaginary part, times the sign. A real sign has none.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
-    const int log_size = b.visited() + 1, determinant = b.visited() + 2, by_log = b.slot(log_size), by_det = b.slot(determinant);
-    if (by_log < 0 && by_det < 0) return;
-    int factor = by_log;
-    if (by_det >= 0) {
-      const term of_det = b.as_term(by_det) * b.as_term(determinant);
-      factor = by_log < 0 ? of_det.id() : (of_det + b.as_term(by_log)).id();
+    const int sign = b.visited(), log_size = sign + 1, determinant = sign + 2;
+    term factor(g, -1, n.at);
+    const auto add = [&](term t) { factor = factor.id() < 0 ? t : factor + t; };
+    if (const int by = b.slot(log_size); by >= 0)
+      add(is_complex(n.type) ? term::of(opcode::complex, b.as_term(by), b.as_term(by).number(0)) : b.as_term(by));
+    if (const int by = b.slot(determinant); by >= 0) add(b.as_term(by) * b.as_term(determinant));
+    if (const int by = b.slot(sign); by >= 0 && is_complex(n.type)) {
+      const term turn = term::of(opcode::imag, b.as_term(by) * b.as_term(sign));
+      add(term::of(opcode::complex, turn.number(0), turn));
     }
+    if (factor.id() < 0) return;
     const extents shape = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
-    b.send(0, add_solve(g, n.operands[0], where_equal(g, n.type, shape, -1, factor, n.at).id(), true, n.at));
+    b.send(0, add_solve(g, n.operands[0], where_equal(g, n.type, shape, -1, factor.id(), n.at).id(), true, n.at));
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
-    const extents& shape = l.value(op.operands[0]).global;
+    const extents shape = l.value(op.operands[0]).global;  // values move as scratch is added
     const std::int64_t rows = shape[shape.count - 1];
     const int scratch = add_scratch(l, op, rows, rows);
     add_step<kernels::local>(l, op, entry_of(l.node_of(op)), {op.operands[0]},
                              {op.result, op.further_results[0], op.further_results[1], scratch})
-        .local = of_rank(l.value(op.operands[0]).local.count, []<int Rank>() { return &slogdet_function<Rank>; });
+        .local = of_matrices(shape.count, l.node_of(op).type,
+                             []<int Rank, bool IsComplex>() { return &slogdet_function<Rank, IsComplex>; });
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
-/// The node of the factors; that of the order is the next one.
-constexpr int add_lu(graph& g, int a, location at) {
+/// The node of the factors; that of the order is the next one. Panels have more rows than columns, and of them only the order has a meaning
+/// for gradients: it has none.
+constexpr int add_lu(graph& g, int a, location at, bool of_panels = false) {
   if (a < 0) return -1;
   const node of = g.nodes[static_cast<std::size_t>(a)];
-  if (!has_matrices(g, of, lu_op::name, at)) return -1;
+  if (!of_panels && !has_matrices(g, of, lu_op::name, at)) return -1;
   node n = source(code_of<lu_op>, of.type, of.shape, at);
   n.operands.push_back(a);
   const int id = g.add(n);
@@ -140,7 +147,7 @@ constexpr int add_slogdet(graph& g, int a, const char* op, location at) {
   node n = source(code_of<slogdet_op>, of.type, numbers, at);
   n.operands.push_back(a);
   const int id = g.add(n);
-  return id < 0 || g.add_result(of.type, numbers) < 0 || g.add_result(of.type, numbers) < 0 ? -1 : id;
+  return id < 0 || g.add_result(part_of(of.type), numbers) < 0 || g.add_result(of.type, numbers) < 0 ? -1 : id;
 }
 
 }  // namespace gspmd::detail

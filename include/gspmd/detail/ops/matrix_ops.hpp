@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "gspmd/detail/ir/local_function.hpp"
@@ -42,28 +43,36 @@ constexpr local_function matrix_function(int blocks, int operands, const matrix_
   }
   f.rule.results = static_cast<std::int8_t>(blocks - operands);
   f.object = way;
-  f.entry_count = 2;
+  f.entry_count = 2;  // the narrower type first
   return f;
 }
-template <int Rank>
+/// The elements of matrices by number: of real ones, and of complex ones, which are functions apart, so that a program has those it calls.
+template <bool IsComplex>
+using narrow_element = std::conditional_t<IsComplex, c64, float>;
+template <bool IsComplex>
+using wide_element = std::conditional_t<IsComplex, c128, double>;
+
+template <int Rank, bool IsComplex>
 inline constexpr local_function cholesky_function = [] {
   local_function f = matrix_function<Rank>(2, 1, nullptr);
-  f.entries[0].run = [](const void*, const erased_block* b) { run_cholesky<float>(Rank, b); };
-  f.entries[1].run = [](const void*, const erased_block* b) { run_cholesky<double>(Rank, b); };
+  f.entries[0].run = [](const void*, const erased_block* b) { run_cholesky<narrow_element<IsComplex>>(Rank, b); };
+  f.entries[1].run = [](const void*, const erased_block* b) { run_cholesky<wide_element<IsComplex>>(Rank, b); };
   return f;
 }();
-template <int Rank, int Way>
+template <int Rank, bool IsComplex, int Way>
 inline constexpr local_function triangular_solve_function = [] {
   local_function f = matrix_function<Rank>(3, 2, matrix_ways + Way);
-  f.entries[0].run = [](const void* way, const erased_block* b) { run_triangular_solve<float>(Rank, way, b); };
-  f.entries[1].run = [](const void* way, const erased_block* b) { run_triangular_solve<double>(Rank, way, b); };
+  f.entries[0].run = [](const void* way, const erased_block* b) {
+    run_triangular_solve<narrow_element<IsComplex>>(Rank, way, b);
+  };
+  f.entries[1].run = [](const void* way, const erased_block* b) { run_triangular_solve<wide_element<IsComplex>>(Rank, way, b); };
   return f;
 }();
-template <int Rank, int Way>
+template <int Rank, bool IsComplex, int Way>
 inline constexpr local_function solve_function = [] {
   local_function f = matrix_function<Rank>(4, 2, matrix_ways + Way);
-  f.entries[0].run = [](const void* way, const erased_block* b) { run_solve<float>(Rank, way, b); };
-  f.entries[1].run = [](const void* way, const erased_block* b) { run_solve<double>(Rank, way, b); };
+  f.entries[0].run = [](const void* way, const erased_block* b) { run_solve<narrow_element<IsComplex>>(Rank, way, b); };
+  f.entries[1].run = [](const void* way, const erased_block* b) { run_solve<wide_element<IsComplex>>(Rank, way, b); };
   return f;
 }();
 /// Of all ranks from 2 on.
@@ -74,11 +83,17 @@ constexpr const local_function* of_rank(int rank, Of of) {
     return all[rank - 2];
   }(std::make_integer_sequence<int, most_matrix_dims - 1>{});
 }
+/// And of both kinds of elements.
 template <class Of>
-constexpr const local_function* of_rank_and_way(int rank, int way, Of of) {
-  return of_rank(rank, [&]<int Rank>() {
+constexpr const local_function* of_matrices(int rank, dtype type, Of of) {
+  return is_complex(type) ? of_rank(rank, [&]<int Rank>() { return of.template operator()<Rank, true>(); })
+                          : of_rank(rank, [&]<int Rank>() { return of.template operator()<Rank, false>(); });
+}
+template <class Of>
+constexpr const local_function* of_matrices_and_way(int rank, dtype type, int way, Of of) {
+  return of_matrices(rank, type, [&]<int Rank, bool IsComplex>() {
     return [&]<int... W>(std::integer_sequence<int, W...>) {
-      const local_function* const all[] = {of.template operator()<Rank, W>()...};
+      const local_function* const all[] = {of.template operator()<Rank, IsComplex, W>()...};
       return all[way];
     }(std::make_integer_sequence<int, 8>{});
   });
@@ -123,6 +138,11 @@ class matrix_terms {
     order.push_back(static_cast<std::int8_t>(rank - 2));
     return add_transpose(g_, a, order, at_);
   }
+  /// a itself where it is real.
+  [[nodiscard]] constexpr int conjugated(int a) const {
+    return a < 0 || !is_complex(g_.nodes[static_cast<std::size_t>(a)].type) ? a : conjugate(g_, a, at_);
+  }
+  [[nodiscard]] constexpr int adjoint(int a) const { return conjugated(transposed(a)); }
   /// a in a triangle, the diagonal times a number, and zeros elsewhere.
   [[nodiscard]] constexpr int in_triangle(int a, bool lower, double of_diagonal) const {
     if (a < 0) return -1;
@@ -207,11 +227,12 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
                                          std::int64_t sides) {
     const extents& a = p.value(op.operands[0]).local;
     const std::int64_t n = a[a.count - 1];
-    const std::int64_t all = saturating_multiply(saturating_elements(a), factors * n) / 3;
+    const std::int64_t of_product = is_complex(p.value(op.operands[0]).type) ? 4 : 1;  // of real ones
+    const std::int64_t all = saturating_multiply(saturating_elements(a), of_product * factors * n) / 3;
     if (op.operands.count == 1) return all;
-    return all + saturating_multiply(saturating_elements(p.value(op.operands[1]).local), sides * n);
+    return all + saturating_multiply(saturating_elements(p.value(op.operands[1]).local), of_product * sides * n);
   }
-  static constexpr int entry_of(const node& n) { return n.type == dtype::f64 ? 1 : 0; }
+  static constexpr int entry_of(const node& n) { return part_of(n.type) == dtype::f64 ? 1 : 0; }
   /// Adds a value for one matrix of a device, of the type and rank of the operator's first operand.
   template <class Lowering>
   static constexpr int add_scratch(Lowering& l, const instruction& op, std::int64_t rows, std::int64_t columns) {
@@ -226,7 +247,7 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
   }
 };
 
-/// The lower triangle l of l l^T = a, of which the lower triangle is read (Golub and Van Loan, 4.2).
+/// The lower triangle l of l l^H = a, of which the lower triangle is read (Golub and Van Loan, 4.2).
 struct cholesky_op : matrix_operator {
   static constexpr const char* name = "cholesky";
 
@@ -234,20 +255,21 @@ struct cholesky_op : matrix_operator {
     return flops_of(p, op, 1, 0);
   }
   /// Murray, Differentiation of the Cholesky decomposition (2016), 10: with the lower triangle of l^T dl, its diagonal halved, as p it is
-  /// l^-T p l^-1, whose two triangles together are meant. dl above the diagonal, where l is 0 whatever a is, does not count.
+  /// l^-T p conj(l)^-1, whose two triangles together are meant. dl above the diagonal, where l is 0 whatever a is, does not count.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const matrix_terms m(b.program(), n.at);
     const int l = b.visited(), dl = m.in_triangle(b.dy().id(), true, 1);
     const int p = m.in_triangle(m.product(l, true, dl, false), true, 0.5);
     const int half = add_triangular_solve(b.program(), l, p, {true, true, false}, n.at);
-    b.send(0, m.transposed(add_triangular_solve(b.program(), l, m.transposed(half), {true, true, false}, n.at)));
+    const int other = add_triangular_solve(b.program(), m.conjugated(l), m.transposed(half), {true, true, false}, n.at);
+    b.send(0, m.transposed(other));
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
     add_step<kernels::local>(l, op, entry_of(n), {op.operands[0]}, {op.result}).local =
-        of_rank(n.shape.count, []<int Rank>() { return &cholesky_function<Rank>; });
+        of_matrices(n.shape.count, n.type, []<int Rank, bool IsComplex>() { return &cholesky_function<Rank, IsComplex>; });
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
@@ -271,8 +293,9 @@ struct triangular_solve_op : matrix_operator {
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
-    add_step<kernels::local>(l, op, entry_of(n), {op.operands[0], op.operands[1]}, {op.result}).local = of_rank_and_way(
-        n.shape.count, number_of(way_of(n)), []<int Rank, int Way>() { return &triangular_solve_function<Rank, Way>; });
+    add_step<kernels::local>(l, op, entry_of(n), {op.operands[0], op.operands[1]}, {op.result}).local =
+        of_matrices_and_way(n.shape.count, n.type, number_of(way_of(n)),
+                            []<int Rank, bool IsComplex, int Way>() { return &triangular_solve_function<Rank, IsComplex, Way>; });
   }
   static void describe(std::string& t, const plan_view&, const plan_step* step) {
     if (step == nullptr || step->local == nullptr) return;
@@ -302,8 +325,8 @@ struct solve_op : matrix_operator {
     const node& n = l.node_of(op);
     const std::int64_t rows = n.shape[n.shape.count - 2];
     add_step<kernels::local>(l, op, entry_of(n), {op.operands[0], op.operands[1]}, {op.result, add_scratch(l, op, rows, rows)})
-        .local =
-        of_rank_and_way(n.shape.count, number_of(way_of(n)), []<int Rank, int Way>() { return &solve_function<Rank, Way>; });
+        .local = of_matrices_and_way(n.shape.count, n.type, number_of(way_of(n)),
+                                     []<int Rank, bool IsComplex, int Way>() { return &solve_function<Rank, IsComplex, Way>; });
   }
   static void describe(std::string& t, const plan_view&, const plan_step* step) {
     if (step != nullptr && step->local != nullptr && static_cast<const matrix_way*>(step->local->object)->transposed)
@@ -311,14 +334,13 @@ struct solve_op : matrix_operator {
   }
 };
 
-/// Whether `a` has square matrices of floats or doubles.
+/// Whether `a` has square matrices of floats or doubles, or of complex numbers of these.
 constexpr bool has_matrices(graph& g, const node& a, const char* op, location at) {
   const int rank = a.shape.count;
-  if (a.type != dtype::f32 && a.type != dtype::f64)
+  if (part_of(a.type) != dtype::f32 && part_of(a.type) != dtype::f64)
     g.fail(at, op, mistake::type,
-           text("is given ") << name_of(a.type) << "; it takes float and double: "
-                             << (is_complex(a.type) ? "write a complex matrix as [re, -im; im, re], of twice the size"
-                                                    : "convert before and after it"));
+           text("is given ") << name_of(a.type)
+                             << "; it takes float, double and complex numbers of these: convert before and after it");
   else if (rank < 2 || rank > most_matrix_dims)
     g.fail(at, op, mistake::rank,
            text("is given ") << shape_text(a.shape) << "; it takes 2 to " << most_matrix_dims

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "gspmd/block_cyclic/deal.hpp"
+#include "gspmd/index/gather.hpp"
+#include "gspmd/ops/loops.hpp"
+
+/// Cholesky's factor of one large matrix on a grid of devices, and systems with it.
+namespace gspmd {
+
+/// The lower triangle l of l l^H = a, of dealt blocks, and dealt as they are: a is symmetric and positive definite, and what is above the
+/// diagonal is not read. Of a matrix that is not positive definite the columns are NaN from the block on that has the first one without a root.
+///
+/// Nothing is gathered: a device holds n^2 / P elements of a, as many of l and panels of n * block / R and n * n / (strips * C). For each block
+/// column it sends its part of the block row before it and of the column below it, as ScaLAPACK's pdpotrf, which broadcasts where this
+/// all_reduces: about n^2 / 2 (1 / C + 1 / R) elements, times 2 (R - 1) / R and 2 (C - 1) / C. With s strips (1 / 3 + 2 / (3 s) + ...) n^3 / P
+/// flops, at most. Source: Golub and Van Loan, 4.2.9 (left-looking). Gradients store l for each block column: n^3 / (block P) elements.
+///
+///     const auto l = dealt_cholesky(deal_matrix(a, grid), grid);
+constexpr value dealt_cholesky(value t, matrix_grid grid, location at = location::current());
+
+/// x of l l^H x = b for dealt blocks of a lower triangle l, by two loops over block rows: b and x are [n, k], and whole on every device before,
+/// between and after the loops, for which n k elements are gathered twice. For each block row block * (block + k) elements are all_reduced; l may
+/// move once for each loop, an all_to_all of its shard, so that all devices take part in every row. Errors: those of deal_matrix, and a b that does
+/// not fit.
+///
+///     const auto x = dealt_solve(l, b, grid);
+constexpr value dealt_solve(value l, value b, matrix_grid grid, location at = location::current());
+
+/// cholesky (linalg.hpp) of one matrix over many devices: it is dealt, factored and collected, and may have any extent: it is padded with ones on
+/// the diagonal up to whole rounds of blocks. [n, n], float, double, c64 or c128; what is above the diagonal is not read. Costs: those of deal_matrix,
+/// dealt_cholesky and collect_matrix.
+///
+///     const auto l = cholesky(a, {.rows = "x", .columns = "y"});
+constexpr value cholesky(value a, matrix_grid grid, location at = location::current());
+
+/// x of a x = b for a symmetric, positive definite a, [n, n], over many devices; b and x are [n, k]. As dealt_cholesky and dealt_solve.
+///
+///     const auto x = solve_positive(a, b, {.rows = "x", .columns = "y"});
+constexpr value solve_positive(value a, value b, matrix_grid grid, location at = location::current());
+
+namespace detail {
+
+/// The steps on a grid.
+class cholesky_on_grid {
+ public:
+  constexpr cholesky_on_grid(const dealt_blocks_of& grid, location at) : grid_(grid), at_(at) {}
+
+  [[nodiscard]] constexpr value factor(value t) const {
+    const extents s = t.shape();
+    const std::int64_t n = s[2] * grid_.rows(), rounds = n / grid_.round(),
+                       count = rounds < grid_.strips() ? rounds : grid_.strips();
+    if (count == 0) return t;
+    value known;  // columns to the left of a strip, and its rows and those below
+    std::vector<value> all;
+    for (std::int64_t k = 0; k < count; ++k) {
+      const std::int64_t begin = rounds * k / count * grid_.round(), end = rounds * (k + 1) / count * grid_.round();
+      const std::int64_t top = begin / grid_.rows(), left = begin / grid_.columns(), right = end / grid_.columns();
+      value strip = slice(t, {0, 0, top, left}, {grid_.rows(), grid_.columns(), s[2], right}, {}, at_);
+      if (k > 0) {
+        const value across =
+            slice(known, {0, 0, 0, 0}, {grid_.rows(), grid_.columns(), (end - begin) / grid_.rows(), left}, {}, at_);
+        strip = strip - product(known, across);
+      }
+      // The loop reads rows across the diagonal, and of a NaN times 0 the sum is NaN: what is above it is zeros first.
+      const extents whole = strip.shape();
+      strip = select(grid_.global_index(whole, 0, 2) < grid_.global_index(whole, 1, 3), 0.0, strip);
+      const value factored = factor_strip(strip);
+      all.push_back(top == 0 ? factored : pad(factored, {0, 0, top, 0}, {0, 0, 0, 0}, 0, {}, at_));
+      if (k + 1 == count) break;
+      const value both = known.is_valid() ? concatenate({known, factored}, 3, at_) : factored;
+      known = slice(both, {0, 0, (end - begin) / grid_.rows(), 0}, {grid_.rows(), grid_.columns(), s[2] - top, right}, {}, at_);
+    }
+    return all.size() == 1 ? all[0] : concatenate(span<const value>(all.data(), all.size()), 3, at_);
+  }
+  [[nodiscard]] constexpr value solve_both(value l, value b) const {
+    if (b.shape()[0] == 0) return b;
+    const value x = grid_.collect_rows(solve_forward(l, grid_.deal_rows(b, grid_.columns(), false)), false);
+    return grid_.collect_rows(solve_backward(l, grid_.deal_rows(x, grid_.rows(), false)), false);
+  }
+
+ private:
+  /// a b^H for blocks that are dealt to rows and columns: rows of b become columns.
+  [[nodiscard]] constexpr value product(value a, value b) const {
+    const extents s = b.shape();
+    const value rows_of_b = reshape(einsum<"rcjk->rjck">(grid_.conjugated(b)), {s[0], s[2], s[1] * s[3]}, at_);
+    const value as_columns =
+        grid_.rows() == grid_.columns() ? rows_of_b : grid_.deal_rows(grid_.collect_rows(rows_of_b, true), grid_.columns(), true);
+    const value cut = reshape(as_columns, {grid_.columns(), s[0] * s[2] / grid_.columns(), s[1], s[3]}, at_);
+    return einsum<"rxik,cjxk->rcij">(a, cut);
+  }
+  /// Of all rows from the strip's first one on.
+  [[nodiscard]] constexpr value factor_strip(value strip) const {
+    const extents s = strip.shape();
+    const std::int64_t count = s[3] * grid_.columns() / grid_.block(), m = s[2], width = s[3], b = grid_.block();
+    const auto body = [&](value k, value l) {
+      const value zero = k * std::int64_t{0};
+      const dealt_blocks_of::place row = grid_.place_of(k, grid_.rows()), column = grid_.place_of(k, grid_.columns());
+      const value across = dynamic_slice(l, std::array{row.part, zero, row.first, zero}, {1, grid_.columns(), b, width}, at_);
+      const value known = select(grid_.global_index({1, grid_.columns(), b, width}, 1, 3) < k * b, across, 0.0);
+      const value below = dynamic_slice(l, std::array{zero, column.part, zero, column.first}, {grid_.rows(), 1, m, b}, at_);
+      const value panel = reshape(below, {grid_.rows(), m, b}, at_) - einsum<"rcik,xcjk->rij">(l, grid_.conjugated(known));
+      const value corner = reshape(dynamic_slice(panel, std::array{row.part, row.first, zero}, {1, b, b}, at_), {b, b}, at_);
+      // cholesky takes (a + a^H) / 2: of the lower triangle and its mirror image that is the triangle.
+      const value is_upper = iota<std::int64_t>(grid_.like(), {b, b}, 0, at_) < iota<std::int64_t>(grid_.like(), {b, b}, 1, at_);
+      const value mirrored = select(is_upper, grid_.conjugated(einsum<"ij->ji">(corner)), corner);
+      const value sides = einsum<"nj->jn">(reshape(panel, {grid_.rows() * m, b}, at_));
+      const value solved = einsum<"jn->nj">(triangular_solve(grid_.conjugated(cholesky(mirrored, at_)), sides, {}, at_));
+      const value is_above =
+          grid_.global_index({grid_.rows(), m, b}, 0, 1) < k * b + iota<std::int64_t>(grid_.like(), {grid_.rows(), m, b}, 2, at_);
+      const value next = select(is_above, 0.0, reshape(solved, {grid_.rows(), m, b}, at_));
+      return dynamic_update_slice(l, reshape(next, {grid_.rows(), 1, m, b}, at_),
+                                  std::array{zero, column.part, zero, column.first}, at_);
+    };
+    return fori_loop(trip_count(count, at_), body, strip);
+  }
+  /// l x = b, x and b dealt as the columns of l.
+  [[nodiscard]] constexpr value solve_forward(value l, value b) const {
+    const extents s = b.shape();
+    const std::int64_t width = s[1], size = grid_.block();
+    const auto body = [&](value k, value x) {
+      const value zero = k * std::int64_t{0};
+      const dealt_blocks_of::place row = grid_.place_of(k, grid_.rows()), column = grid_.place_of(k, grid_.columns());
+      const value across =
+          reshape(dynamic_slice(l, std::array{row.part, zero, row.first, zero}, {1, grid_.columns(), size, width}, at_),
+                  {grid_.columns(), size, width}, at_);
+      const value known = select(grid_.global_index({grid_.columns(), size, width}, 0, 2) < k * size, across, 0.0);
+      return solved_block(l, x, einsum<"cjk,ckn->jn">(known, x), row, column, column, false);
+    };
+    return fori_loop(trip_count(width * grid_.columns() / size, at_), body, b);
+  }
+  /// l^H x = b, x and b dealt as the rows of l, from the last block on.
+  [[nodiscard]] constexpr value solve_backward(value l, value b) const {
+    const extents s = b.shape();
+    const std::int64_t height = s[1], size = grid_.block(), count = height * grid_.rows() / size;
+    const auto body = [&](value trip, value x) {
+      const value k = (count - 1) - trip, zero = trip * std::int64_t{0};
+      const dealt_blocks_of::place row = grid_.place_of(k, grid_.rows()), column = grid_.place_of(k, grid_.columns());
+      const value below =
+          reshape(dynamic_slice(l, std::array{zero, column.part, zero, column.first}, {grid_.rows(), 1, height, size}, at_),
+                  {grid_.rows(), height, size}, at_);
+      const value known =
+          select(grid_.global_index({grid_.rows(), height, size}, 0, 1) < k * size + size, 0.0, grid_.conjugated(below));
+      return solved_block(l, x, einsum<"rij,rin->jn">(known, x), row, column, row, true);
+    };
+    return fori_loop(trip_count(count, at_), body, b);
+  }
+  /// x with block `own` replaced by the solution of the block on the diagonal.
+  [[nodiscard]] constexpr value solved_block(value l, value x, value sum, dealt_blocks_of::place row,
+                                             dealt_blocks_of::place column, dealt_blocks_of::place own, bool is_adjoint) const {
+    const std::int64_t b = grid_.block(), k = x.shape()[2];
+    const value zero = row.part * std::int64_t{0};
+    const value corner =
+        reshape(dynamic_slice(l, std::array{row.part, column.part, row.first, column.first}, {1, 1, b, b}, at_), {b, b}, at_);
+    const value sides = reshape(dynamic_slice(x, std::array{own.part, own.first, zero}, {1, b, k}, at_), {b, k}, at_) - sum;
+    const value solved = triangular_solve(is_adjoint ? grid_.conjugated(corner) : corner, sides, {.transposed = is_adjoint}, at_);
+    return dynamic_update_slice(x, reshape(solved, {1, b, k}, at_), std::array{own.part, own.first, zero}, at_);
+  }
+
+  const dealt_blocks_of& grid_;
+  location at_;
+};
+
+}  // namespace detail
+
+constexpr value dealt_cholesky(value t, matrix_grid grid, location at) {
+  constexpr const char* op = "dealt_cholesky";
+  if (!t.is_valid()) return {};
+  const detail::one_call call(t.graph(), op, {t.id()});
+  const detail::dealt_blocks_of blocks(t, grid, at);
+  return blocks.are_blocks(t, true, op) ? detail::cholesky_on_grid(blocks, at).factor(blocks.on_grid(t)) : detail::made(-1, t);
+}
+constexpr value dealt_solve(value l, value b, matrix_grid grid, location at) {
+  constexpr const char* op = "dealt_solve";
+  if (!l.is_valid() || !b.is_valid()) return {};
+  const detail::one_call call(l.graph(), op, {l.id(), b.id()});
+  const detail::dealt_blocks_of blocks(l, grid, at);
+  if (!blocks.are_blocks(l, true, op) || !blocks.fits_rows(l, b, op)) return detail::made(-1, b);
+  return detail::cholesky_on_grid(blocks, at).solve_both(blocks.on_grid(l), b);
+}
+
+constexpr value cholesky(value a, matrix_grid grid, location at) {
+  if (!a.is_valid()) return {};
+  const std::int64_t n = a.shape().count > 0 ? a.shape()[0] : 0;
+  return detail::padded_to_rounds(a, grid, "cholesky", at, [&](value t, const matrix_grid& fitting, std::int64_t padded) {
+    const value l = collect_matrix(dealt_cholesky(t, fitting, at), fitting, at);
+    return padded == n ? l : slice(l, {0, 0}, {n, n}, {}, at);
+  });
+}
+constexpr value solve_positive(value a, value b, matrix_grid grid, location at) {
+  if (!a.is_valid() || !b.is_valid()) return {};
+  auto& g = *a.graph();
+  if (!detail::fits_matrices(g, g.nodes[static_cast<std::size_t>(a.id())], g.nodes[static_cast<std::size_t>(b.id())],
+                             "solve_positive", at))
+    return detail::made(-1, b);
+  const std::int64_t n = b.shape()[0], k = b.shape()[1];
+  return detail::padded_to_rounds(a, grid, "solve_positive", at, [&](value t, const matrix_grid& fitting, std::int64_t padded) {
+    const value sides = padded == n ? b : pad(b, {0, 0}, {padded - n, 0}, 0, {}, at);
+    const value x = dealt_solve(dealt_cholesky(t, fitting, at), sides, fitting, at);
+    return padded == n ? x : slice(x, {0, 0}, {n, k}, {}, at);
+  });
+}
+
+}  // namespace gspmd
