@@ -364,7 +364,7 @@ TEST_CASE("loops among the caller's ghost layers are compiled too") {
   constexpr auto program = [](value u, value k) {
     const auto next =
         u + 0.25 * (shift(u, 0, -1) + shift(u, 0, 1) + shift(u, 1, -1) + shift(u, 1, 1, boundary::edge()) - 4.0 * u);
-    return std::tuple{next + k, sum(u * k, 1)};
+    return std::tuple{next + k, sum(u + k, 1)};
   };
   const dynamic::mesh m({{"x", 3}});
   const auto in = dynamic::in<double>({8, 70}, {"x", ""});
