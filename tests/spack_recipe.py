@@ -95,7 +95,7 @@ for name in options:
 
 # What it depends on is what CMakeLists.txt looks for, and as old.
 depends = {re.match(r"\w+", a[0]).group(0): a[0] for a, _ in arguments_of("depends_on")}
-for package_name, found in {"boost": "Boost", "eigen": "Eigen3", "openblas": "CBLAS", "mpi": "MPI", "onednn": "OneDNN"}.items():
+for package_name, found in {"boost": "Boost", "eigen": "Eigen3", "openblas": "CBLAS", "mpi": "MPI", "onednn": "OneDNN", "hdf5": "HDF5C"}.items():
     check(package_name in depends, f"the recipe does not depend on {package_name}")
     wanted = re.search(rf"find_package\({found}( [0-9.]+)?", cmake)
     check(wanted is not None, f"CMakeLists.txt does not look for {found}")

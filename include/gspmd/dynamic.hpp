@@ -14,14 +14,9 @@
 /// `compile`; what is a compile error there is a gspmd::error with the same words here, thrown before anything runs.
 namespace gspmd::dynamic {
 
-/// Compiles a callable, the same that `gspmd::compile` takes, for a mesh and inputs that are known at run time. An input may
-/// also be one of the static path: what its type says is known when compiling, only the mesh is not; or a group of dynamic::inputs, which the
-/// callable takes as the same group of values. Throws gspmd::error with the first mistake, in the words of the compile error.
-///
-///     auto step = dynamic::compile(mlp, m, dynamic::in<float>({n, 512}, {"data", ""}), in<float, dims<512, 2048>>{});
-///     auto y = step.run(threads{}, x, w)[0];
+/// Returns a builder that has what `compile` would compile: for those that plan it otherwise. Throws as it does.
 template <class Callable, class... Inputs>
-program compile(Callable&& callable, const mesh& m, const Inputs&... inputs) {
+builder build(Callable&& callable, const mesh& m, const Inputs&... inputs) {
   builder b(m);
   const auto trace = [&b](const auto& given) {
     if constexpr (requires { given.leaves; }) return b.input(given);
@@ -38,7 +33,18 @@ program compile(Callable&& callable, const mesh& m, const Inputs&... inputs) {
       detail::for_each_leaf(result, [&b](value& leaf) { b.output(leaf, location{"of the callable"}); });
     }
   }
-  return b.compile();
+  return b;
+}
+
+/// Compiles a callable, the same that `gspmd::compile` takes, for a mesh and inputs that are known at run time. An input may
+/// also be one of the static path: what its type says is known when compiling, only the mesh is not; or a group of dynamic::inputs, which the
+/// callable takes as the same group of values. Throws gspmd::error with the first mistake, in the words of the compile error.
+///
+///     auto step = dynamic::compile(mlp, m, dynamic::in<float>({n, 512}, {"data", ""}), in<float, dims<512, 2048>>{});
+///     auto y = step.run(threads{}, x, w)[0];
+template <class Callable, class... Inputs>
+program compile(Callable&& callable, const mesh& m, const Inputs&... inputs) {
+  return build(callable, m, inputs...).compile();
 }
 
 }  // namespace gspmd::dynamic

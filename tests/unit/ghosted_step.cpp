@@ -12,6 +12,7 @@
 
 #include "gspmd/gspmd.hpp"
 #include "support/error_of.hpp"
+#include "support/ghosted_blocks.hpp"
 
 using namespace gspmd;
 
@@ -19,57 +20,8 @@ namespace {
 
 using caught::contains;
 using caught::refusal;
-
-/// A block of a device in memory of ours: the elements it holds, layers around them, and a gap behind each row.
-template <class T>
-struct block_of {
-  std::vector<T> memory;
-  detail::extents begin, held, low, shape, strides;
-
-  template <class Step, class Ghosts>
-  static block_of make(const Step&, const Ghosts&, const detail::planned_value& v, int device, T everywhere) {
-    block_of b;
-    const auto at = Step::view.mesh->coordinates_of(device);
-    for (int d = 0; d < v.global.count; ++d) {
-      const auto range = detail::dim_range(*Step::view.mesh, v.global, v.layout, d, at);
-      b.begin.push_back(range.begin);
-      b.held.push_back(range.size());
-      b.low.push_back(Ghosts::rank > 0 ? Ghosts::given.low[d] : 0);
-      b.shape.push_back(range.size() + (Ghosts::rank > 0 ? Ghosts::given.low[d] + Ghosts::given.high[d] : 0));
-    }
-    b.strides = b.shape;
-    std::int64_t stride = 1;
-    for (int d = b.shape.count - 1; d >= 0; --d) {
-      b.strides[d] = stride;
-      stride *= b.shape[d] + device + 2;
-    }
-    b.memory.assign(static_cast<std::size_t>(stride), everywhere);
-    return b;
-  }
-  strided_view<T> view() { return {memory.data(), shape, strides}; }
-  /// Calls visit(element, its place in the whole array) for what the device holds.
-  template <class Visit>
-  void each(const detail::extents& global, Visit visit) {
-    if (detail::elements(held) == 0) return;
-    detail::extents i(held.count, 0);
-    for (;;) {
-      std::int64_t at = 0, whole = 0;
-      for (int d = 0; d < held.count; ++d) {
-        at += (i[d] + low[d]) * strides[d];
-        whole = whole * global[d] + begin[d] + i[d];
-      }
-      visit(memory[static_cast<std::size_t>(at)], whole);
-      int d = held.count - 1;
-      for (; d >= 0 && ++i[d] == held[d]; --d) i[d] = 0;
-      if (d < 0) return;
-    }
-  }
-};
-
-template <class T>
-T number(std::int64_t i) {
-  return static_cast<T>((i * i * 7 + 3 * i) % 23 - 9);
-}
+using ghosted::block_of;
+using ghosted::number;
 
 /// Runs a step of one input and one result on blocks whose layers it fills, and on blocks whose layers are filled, and compares with the step
 /// on whole arrays, to the bit.
@@ -86,8 +38,8 @@ void check_as_plain() {
   const auto wanted = run<Step>(threads{}, x);
   launch(threads{}, Step::device_count, [&](auto& comm) {
     const int me = comm.device(0);
-    auto u = block_of<from>::make(Step(), In(), in, me, from(77)), u_before = u;
-    auto y = block_of<to>::make(Step(), Out(), out, me, to(55)), y_before = y;
+    auto u = block_of<from>(*Step::view.mesh, in, In::given, me, from(77)), u_before = u;
+    auto y = block_of<to>(*Step::view.mesh, out, Out::given, me, to(55)), y_before = y;
     u.each(in.global, [&](from& element, std::int64_t i) { element = x[i]; });
     step s;
     bool is_right = true;
@@ -249,9 +201,9 @@ TEST_CASE("fields of which some have layers, results of which some are copied, a
   launch(threads{}, 3, [&](auto& comm) {
     const int me = comm.device(0);
     const auto& in = plain::view.value(plain::view.inputs[0]);
-    auto mine = block_of<double>::make(plain(), ghosts<layers{0, 1}, 0>(), in, me, 0);
-    auto speed = block_of<double>::make(plain(), ghosts<1, 1>(), in, me, 0);
-    auto next = block_of<double>::make(plain(), ghosts<1, 1>(), in, me, 0);
+    auto mine = block_of<double>(*plain::view.mesh, in, ghosts<layers{0, 1}, 0>::given, me, 0);
+    auto speed = block_of<double>(*plain::view.mesh, in, ghosts<1, 1>::given, me, 0);
+    auto next = block_of<double>(*plain::view.mesh, in, ghosts<1, 1>::given, me, 0);
     mine.each(in.global, [&](double& element, std::int64_t i) { element = u[i]; });
     speed.each(in.global, [&](double& element, std::int64_t i) { element = v[i]; });
     const auto factor = scatter<plain, 1>(comm, k);
@@ -285,8 +237,8 @@ TEST_CASE("a shift that reads an input through a reshard, or as another one is s
 TEST_CASE("a read beyond an end that nothing was found of is known to be one") {
   using plain = compile<diffuse, three, in<double, dims<6, 4>, split<"x", _>>>;
   using step = ghosted_step<plain, ghosts<1, 1>>;
-  static_assert(!detail::are_reads_known(step::view, detail::read_ends<1>(), 0));
-  static_assert(detail::are_reads_known(step::view, detail::read_ends<1>(), 1));  // of no input
+  static_assert(!detail::are_reads_known(step::view, detail::input_ends(), 0));
+  static_assert(detail::are_reads_known(step::view, detail::input_ends(), 1));  // of no input
 }
 
 TEST_CASE("boundary values of the caller's take the place of the program's") {

@@ -13,12 +13,15 @@
 #include <random>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
 #include "gspmd/dynamic/native_code.hpp"
 #include "gspmd/gspmd.hpp"
+#include "gspmd/strided/ghosted_session.hpp"
 
+#include "support/ghosted_blocks.hpp"
 #include "support/golden_folder.hpp"
 
 // The loops of programs of run time, compiled by the system's compiler: the results are the interpreter's, and without a compiler
@@ -355,4 +358,38 @@ TEST_CASE("loops that call functions of the user's are left out of native code")
   array<float> x({4});
   for (std::int64_t i = 0; i < 4; ++i) x[i] = static_cast<float>(i);
   CHECK(code.run(simulated{}, x)[0].data<float>()[3] == 3);
+}
+
+TEST_CASE("loops among the caller's ghost layers are compiled too") {
+  constexpr auto program = [](value u, value k) {
+    const auto next =
+        u + 0.25 * (shift(u, 0, -1) + shift(u, 0, 1) + shift(u, 1, -1) + shift(u, 1, 1, boundary::edge()) - 4.0 * u);
+    return std::tuple{next + k, sum(u + k, 1)};
+  };
+  const dynamic::mesh m({{"x", 3}});
+  const auto in = dynamic::in<double>({8, 70}, {"x", ""});
+  const ghosted_program planned(dynamic::build(program, m, in, in), {{1, 1}, {}, {0, layers{2, 1}}});
+  REQUIRE((planned.is_in_place(0) && planned.is_in_place(2)));
+  const own_directory cache;
+  const dynamic::native_code code(planned.program(), into(cache.path));
+  CAPTURE(code.why_not());
+  REQUIRE(code.is_used());
+  CHECK_EQ(code.loop_count(), 2);
+  launch(threads{}, 3, [&](auto& comm) {
+    const auto& plan = planned.program().view();
+    const auto& is = plan.value(plan.inputs[0]);
+    const auto& listed = planned.facts().listed;
+    ghosted::block_of<double> u(*plan.mesh, is, listed[0], comm.device(0), 0);
+    std::vector<double> k(3 * 70, 0.5), sums(3), other_sums(3);
+    u.each(is.global, [](double& element, std::int64_t i) { element = ghosted::number<double>(i); });
+    ghosted::block_of<double> next(*plan.mesh, is, listed[2], comm.device(0), 7), other = next;
+    ghosted_session compiled(planned, code), interpreted(planned);
+    for (int again = 0; again < 2; ++again) {
+      compiled(comm, filled(u.view()), k, next.view(), sums);
+      interpreted(comm, u.view(), k, other.view(), other_sums);
+      CHECK(next.memory == other.memory);
+      CHECK(sums == other_sums);
+      CHECK(next.memory[0] == 7);
+    }
+  });
 }

@@ -176,14 +176,16 @@ class native_code {
   [[nodiscard]] int left_out_count() const { return left_out_; }
 
   /// Returns a session of the program, which uses the code.
-  [[nodiscard]] session make_session() const {
+  [[nodiscard]] session make_session() const { return session(program_, make_steps()); }
+  /// Its steps, for a session of another kind.
+  [[nodiscard]] std::unique_ptr<detail::interpreter> make_steps() const {
     const auto& view = program_.view();
     auto steps = std::make_unique<detail::interpreter>(view, &program_.mesh_info());
     for (std::size_t i = 0; is_used() && i < view.steps.size(); ++i)
       if (const int loop = loops_->source.loop_of_step[i]; loop >= 0)
         detail::native_step::take_over(*steps, i,
                                        detail::native_step(loops_, static_cast<std::size_t>(loop), view, view.steps[i]));
-    return session(program_, std::move(steps));
+    return steps;
   }
 
   /// Runs once on whole arrays and returns whole arrays, as program::run does.

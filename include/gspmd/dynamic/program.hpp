@@ -216,7 +216,10 @@ class session {
  public:
   explicit session(const program& p) : session(p, std::make_unique<detail::interpreter>(p.view(), &p.mesh_info())) {}
   /// `steps` is made of the program's plan.
-  session(const program& p, std::unique_ptr<detail::interpreter> steps) : program_(p), steps_(std::move(steps)) {}
+  session(const program& p, std::unique_ptr<detail::interpreter> steps) : program_(p), steps_(std::move(steps)) {
+    if (!p.mesh_info().request.given.empty())
+      throw error("session: the program is planned for blocks among ghost layers; run it by a ghosted_session");
+  }
 
   /// Runs on the devices of `comm`: `inputs[d * inputs + k]` is the shard of input k on its device d, dense, row-major, of
   /// the local extents. After the first call nothing is allocated.

@@ -19,6 +19,7 @@ class Gspmd(CMakePackage):
     variant("cblas", default=True, description="Multiply matrices with OpenBLAS instead of Eigen")
     variant("onednn", default=False, description="Compute convolutions of floats with oneDNN 2")
     variant("mpi", default=False, description="The component mpi")
+    variant("hdf5", default=False, description="The component hdf5, serial or parallel")
 
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
@@ -27,6 +28,7 @@ class Gspmd(CMakePackage):
     depends_on("eigen@3.4:3", when="~cblas", type=("build", "link"))
     depends_on("onednn@2", when="+onednn", type=("build", "link"))
     depends_on("mpi", when="+mpi", type=("build", "link"))
+    depends_on("hdf5@1.10:", when="+hdf5", type=("build", "link"))
 
     conflicts("%gcc@:11", msg="gspmd needs GCC 12 or later")
     conflicts("%clang@:15", msg="gspmd needs Clang 16 or later")
@@ -37,6 +39,7 @@ class Gspmd(CMakePackage):
             self.define_from_variant("GSPMD_USE_CBLAS", "cblas"),
             self.define_from_variant("GSPMD_USE_ONEDNN", "onednn"),
             self.define("CMAKE_DISABLE_FIND_PACKAGE_MPI", self.spec.satisfies("~mpi")),
+            self.define("CMAKE_DISABLE_FIND_PACKAGE_HDF5C", self.spec.satisfies("~hdf5")),
             self.define("GSPMD_BUILD_TESTS", False),
             self.define("GSPMD_BUILD_EXAMPLES", False),
         ]

@@ -20,7 +20,7 @@ enum class load_kind : unsigned char {
   dense,     // may be read where it is
   scalar,    // one element
   periodic,  // moves along the last dim only
-  strided,
+  strided,   // and what lies by the caller's strides, known when it runs
   at_offset  // strided, and from a margin where the loop ends
 };
 
@@ -37,6 +37,7 @@ constexpr load_kind kind_of_load(const extents& loop, const extents& strides) {
 }
 
 constexpr load_kind kind_of_load(const extents& loop, const scalar_op& load) {
+  if (load.given != 0) return load_kind::strided;
   return load.is_at_offset() ? load_kind::at_offset : kind_of_load(loop, load.strides);
 }
 
@@ -90,7 +91,7 @@ struct fused_code {
   };
   fused_group group;
   extents whole, begin;  // the loop that this is a part of, and where in it the part begins
-  extents out_strides;   // of all outputs
+  extents out_strides;   // of all outputs but those that lie by the caller's
   bool has_gaps = false;
   fused_blocks blocks;
   std::vector<source> dense, once, each;  // read in place; filled once per run; per block
@@ -111,6 +112,7 @@ struct fused_code {
       stride *= room[d];
     }
     has_gaps = kind_of_load(group.loop, out_strides) != load_kind::dense;
+    for (const auto& s : group.stores) has_gaps = has_gaps || s.given != 0;
     bool needs_index = has_gaps;
     for (const auto& o : group.ops) {
       const bool is_load = o.op == opcode::parameter;

@@ -195,7 +195,7 @@ inline bool is_output(const fused_group& group, const void* input, void* const* 
 
 /// Fills a register from its source; returns where its elements are.
 inline std::byte* read_source(const fused_code& code, const fused_code::source& s, const void* const* inputs,
-                              const std::int64_t* iota_offsets, const fused_block& b, std::byte* home) {
+                              const std::int64_t* iota_offsets, const given_rows* given, const fused_block& b, std::byte* home) {
   const scalar_op& o = code.op(s.op);
   const extents& loop = code.group.loop;
   const auto n = code.repeats[static_cast<std::size_t>(s.op)] != 0 ? for_each_index_step : b.rows * b.columns;
@@ -223,22 +223,26 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
     return at;
   } else {
     const auto bytes = bytes_of(o.type);
-    auto* const from = static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])) + code.begin_at(o.strides) * bytes;
+    const extents& strides = o.given == 0 ? o.strides : given->strides[o.given - 1];
+    auto first = code.begin_at(strides);
+    for (const auto& along : o.offsets) first += along.by * strides[along.dim];
+    auto* const from = static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])) + first * bytes;
     if (s.kind == load_kind::scalar) splat(from, bytes, home, n);
     // In one row. Where an output lies over it, what is read here is not looked at any more.
-    else if (!code.blocks.has_whole_rows && o.strides[loop.count - 1] == 1 && s.last_use < code.op_count())
-      return from + offset_at(b.index, o.strides) * bytes;
-    else gather(loop, o.strides, bytes, from, b, home);
+    else if (!code.blocks.has_whole_rows && strides[loop.count - 1] == 1 && s.last_use < code.op_count())
+      return from + offset_at(b.index, strides) * bytes;
+    else gather(loop, strides, bytes, from, b, home);
   }
   return home;
 }
 
 /// Runs a group on one device: of its elements, row-major, those of [first, total), which begin and end with rows where the code has
 /// blocks of whole rows. `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at equal index.
-/// `scratch` has code.scratch_bytes bytes.
+/// `scratch` has code.scratch_bytes bytes. `given`: the strides of those that lie by the caller's.
 template <class = void>
 [[gnu::noinline]] void run_fused(const fused_code& code, const void* const* inputs, void* const* outputs,
-                                 const std::int64_t* iota_offsets, std::byte* scratch, std::int64_t first, std::int64_t total) {
+                                 const std::int64_t* iota_offsets, std::byte* scratch, const given_rows* given,
+                                 std::int64_t first, std::int64_t total) {
   const fused_group& group = code.group;
   if (first >= total) return;
   const auto past = reinterpret_cast<std::uintptr_t>(scratch) % fused_alignment;
@@ -258,7 +262,7 @@ template <class = void>
     b.rows = b.columns / code.blocks.row;
     b.columns = code.blocks.row;
   }
-  for (const auto& s : code.once) registers[s.op] = read_source(code, s, inputs, iota_offsets, b, home(s.op));
+  for (const auto& s : code.once) registers[s.op] = read_source(code, s, inputs, iota_offsets, given, b, home(s.op));
   for (const auto& i : code.instructions) registers[i.result] = home(i.result);
   bool copies_dense = false;
   for (const auto& s : code.dense) {
@@ -294,7 +298,7 @@ template <class = void>
       }
       if (code.blocks.has_whole_rows) b.rows = n / code.blocks.row;
       else b.columns = n;
-      for (const auto& s : code.each) registers[s.op] = read_source(code, s, inputs, iota_offsets, b, home(s.op));
+      for (const auto& s : code.each) registers[s.op] = read_source(code, s, inputs, iota_offsets, given, b, home(s.op));
     }
     for (int k = 0; k < stream_count; ++k) registers[streams[k].op] = streams[k].begin + begin * streams[k].elem_bytes;
     if (copies_dense)
@@ -309,8 +313,8 @@ template <class = void>
     for (const auto& s : group.stores) {
       const auto bytes = bytes_of(code.op(s.op).type);
       if (code.has_gaps) {
-        store_rows(group.loop, code.out_strides, bytes, registers[s.op], b,
-                   begin_of(outputs[s.slot], code.op(s.op).type, code.out_strides));
+        const extents& strides = s.given == 0 ? code.out_strides : given->strides[s.given - 1];
+        store_rows(group.loop, strides, bytes, registers[s.op], b, begin_of(outputs[s.slot], code.op(s.op).type, strides));
         continue;
       }
       std::byte* const to = begin_of(outputs[s.slot], code.op(s.op).type, code.out_strides) + begin * bytes;
@@ -322,8 +326,8 @@ template <class = void>
 }
 template <class = void>
 void run_fused(const fused_code& code, const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets,
-               std::byte* scratch) {
-  run_fused<void>(code, inputs, outputs, iota_offsets, scratch, 0, elements(code.group.loop));
+               std::byte* scratch, const given_rows* given = nullptr) {
+  run_fused<void>(code, inputs, outputs, iota_offsets, scratch, given, 0, elements(code.group.loop));
 }
 
 }  // namespace GSPMD_TARGET

@@ -35,9 +35,10 @@ struct fused_loops {
   struct reduced_loop {
     const fused_loops& own;
     const fused_code& code;
+    const given_rows* given;
     static void run(void* loop, std::int64_t first, std::int64_t last, void* const* outputs) {
-      const auto& [own, code] = *static_cast<reduced_loop*>(loop);
-      run_fused(code, own.inputs.data(), outputs, own.offsets.data(), own.memory->get(), first, last);
+      const auto& [own, code, given] = *static_cast<reduced_loop*>(loop);
+      run_fused(code, own.inputs.data(), outputs, own.offsets.data(), own.memory->get(), given, first, last);
     }
   };
   void run(const plan_view& plan, const plan_step& s, const device_memory& device) const {
@@ -48,7 +49,7 @@ struct fused_loops {
     const extents loop = group.cut == 0 ? group.loop : existing_loop(plan, s, device);
     if (!kernels.empty()) {
       const auto& code = code_of(plan, s, loop, loop_box(loop));
-      reduced_loop reduced{*this, code};
+      reduced_loop reduced{*this, code, device.given};
       run_loop_reductions(plan, s, device, loop, code.blocks.has_whole_rows ? code.blocks.row : 1, kernels.data(),
                           {reduced_loop::run, &reduced}, outputs.data());
       if (group.cut != 0) clear_results(plan, s, device);
@@ -56,7 +57,7 @@ struct fused_loops {
     }
     for_each_box(plan, s, loop, [&](const loop_box& box) {
       const auto& code = code_of(plan, s, loop, box);  // before memory is asked for: more may be needed
-      run_fused(code, inputs.data(), outputs.data(), offsets.data(), memory->get());
+      run_fused(code, inputs.data(), outputs.data(), offsets.data(), memory->get(), device.given);
     });
     if (group.cut != 0 && !is_inner_part(plan, s)) clear_results(plan, s, device);
   }

@@ -146,7 +146,7 @@ struct native_source {
     std::int64_t low = 0, high = 0;
     for (const auto& o : group.ops)
       for (const auto& along : o.offsets) {
-        if (along.dim != last) continue;
+        if (along.dim != last || o.given != 0) continue;
         low = std::max(low, -along.by);
         high = std::max(high, along.by);
       }

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "gspmd/detail/ir/fused_group.hpp"
+#include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+/// What a program reads beyond the ends of its inputs: what must lie in ghost layers there.
+namespace gspmd::detail {
+
+/// How the loads of an input go on beyond one end of a dim of the tensor, in the words of the program.
+struct read_end {
+  std::int64_t reach = 0;  // 0: nothing is read there
+  continuation beyond = continuation::none;
+  std::uint64_t fill = 0;
+  bool differs = false;  // one load goes on otherwise than another one
+  friend constexpr bool operator==(const read_end&, const read_end&) = default;
+};
+/// Of an input, by dim: below and above the tensor.
+using input_ends = std::array<std::array<read_end, 2>, max_rank>;
+
+/// Finds those of the first `count` inputs.
+constexpr void find_read_ends(const graph& g, input_ends* of, std::size_t count) {
+  struct chain {
+    int input = -1;
+    bool has_constant = false;
+    std::uint64_t constant = 0;
+  };
+  vec<chain> chains;
+  chains.resize(g.nodes.size(), {});
+  int input = 0;
+  for (std::size_t i = 0; i < g.nodes.size(); ++i) {
+    const node& n = g.nodes[i];
+    const auto& facts = facts_of(n.op);
+    if (facts.made == origin::given) chains[i].input = input++;
+    if (facts.made == origin::renamed && n.operands.count > 0) {  // a reshard or shard_alike: the same elements
+      chains[i] = chains[static_cast<std::size_t>(n.operands[0])];
+      continue;
+    }
+    if (n.operands.count != 1 || facts.movements(n) != 1) continue;
+    chain c = chains[static_cast<std::size_t>(n.operands[0])];
+    if (c.input < 0 || c.input >= static_cast<int>(count)) continue;
+    const index_map map = facts.map(g, n, 0);
+    if (!moves_all_alike(map) || !(g.nodes[static_cast<std::size_t>(n.operands[0])].shape == n.shape)) continue;
+    const auto& along = map.dims[0];
+    const auto by = offset_of(along, n.shape[along.dim]);
+    if (by != 0) {
+      auto& end = of[static_cast<std::size_t>(c.input)][static_cast<std::size_t>(along.dim)][by < 0 ? 0 : 1];
+      const bool is_constant = along.beyond == continuation::none;
+      if (end.reach != 0 && (end.beyond != along.beyond || (is_constant && end.fill != map.fill))) end.differs = true;
+      if (is_constant && c.has_constant && c.constant != map.fill) end.differs = true;  // in a corner
+      end.beyond = along.beyond;
+      end.fill = map.fill;
+      if (const auto reach = by < 0 ? -by : by; end.reach < reach) end.reach = reach;
+      if (is_constant) c.has_constant = true, c.constant = map.fill;
+    }
+    chains[i] = c;
+  }
+}
+
+/// Whether all that the loops of a plan read of input `k` in its layers was found: beyond an end that is not known there nothing is filled.
+constexpr bool are_reads_known(const plan_view& p, const input_ends& ends, std::size_t k) {
+  for (const scalar_op& o : table_of<scalar_op>(p)) {
+    if (!o.is_load() || o.given != static_cast<int>(k) + 1) continue;
+    for (const auto& along : o.offsets)
+      if ((along.by < 0 ? -along.by : along.by) > ends[static_cast<std::size_t>(along.dim)][along.by < 0 ? 0 : 1].reach)
+        return false;
+  }
+  return true;
+}
+
+/// Whether the layers of an input can be filled for a program, and why not.
+enum class fillable : unsigned char { yes, ends_differ, not_known };
+
+constexpr fillable fillable_input(const plan_view& p, const input_ends& ends, std::size_t k) {
+  for (const auto& dim : ends)
+    for (const auto& end : dim)
+      if (end.differs) return fillable::ends_differ;
+  return are_reads_known(p, ends, k) ? fillable::yes : fillable::not_known;
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/edge/ghosted_facts.hpp"
+#include "gspmd/detail/passes/lower/dense_use.hpp"
+#include "gspmd/dynamic/builder.hpp"
+#include "gspmd/strided/ghost_filler.hpp"
+#include "gspmd/strided/ghosts.hpp"
+
+namespace gspmd {
+
+/// The ghost layers of a shard, by dim, where they are known at run time; none at all: it is a dense shard, or copied. See `ghosts`.
+///
+///     {1, 1}                   a layer on all four sides
+///     {layers{2, 0}, 0}        two rows before it
+struct ghost_widths {
+  std::vector<layers> of;
+  ghost_widths() = default;
+  ghost_widths(std::initializer_list<layers> widths) : of(widths) {}
+  explicit ghost_widths(std::vector<layers> widths) : of(std::move(widths)) {}
+};
+
+/// A program made at run time for blocks among ghost layers of the caller's: what ghosted_step is to compiled ones. `widths` are the layers
+/// of the inputs, then of the outputs; those that are not listed, and empty ones, are shards as a strided_session takes them.
+///
+///     const auto heat = dynamic::build(diffuse, m, dynamic::in<double>({n, 64}, {"y", ""}));
+///     const ghosted_program program(heat, {{1, 1}, {1, 1}});
+///     ghosted_session s(program);                              // one for each device: strided/ghosted_session.hpp
+///
+/// It is planned when it is made, on every device that makes one; copies share the plan. Threads: nothing in it changes, any number may use it.
+/// Throws gspmd::error: what builder.compile() throws; more widths than inputs and outputs, another number than the dims, a negative one; an
+/// input that is read farther than its layers, or in another way than by loops; a checked mesh.
+class ghosted_program {
+ public:
+  ghosted_program(const dynamic::builder& written, const std::vector<ghost_widths>& widths)
+      : held_(std::make_shared<const held>(written, widths)) {}
+
+  [[nodiscard]] const dynamic::program& program() const { return held_->program; }
+  /// The traffic of a device in a call, but for `filled`.
+  [[nodiscard]] gspmd::traffic traffic() const { return program().traffic(); }
+  /// Whether input or output `k`, counted from the inputs on, is read or written where it is.
+  [[nodiscard]] bool is_in_place(std::size_t k) const { return facts().is_in_place(k); }
+  /// The bytes that a device sends to fill the layers of input `k`. Throws gspmd::error: an input without layers.
+  [[nodiscard]] std::int64_t bytes_filled(std::size_t k, int device) const {
+    if (k >= facts().input_count() || !facts().is_listed(k))
+      throw error("ghosted_program: leaf " + std::to_string(k) + " is no input with ghost layers");
+    return detail::ghost_filler::exchange_of(facts(), k).bytes_sent(device, facts().elem_bytes(k));
+  }
+  [[nodiscard]] const detail::ghosted_facts& facts() const { return held_->facts; }
+
+ private:
+  /// What the program keeps alive: its mesh points at the layers.
+  struct kept {
+    std::shared_ptr<const detail::kept_functions> functions;
+    std::vector<detail::given_layers> layers;
+  };
+  struct held {
+    std::vector<detail::given_layers> listed;
+    std::vector<detail::input_ends> ends;
+    std::vector<detail::fillable> can_fill;
+    std::shared_ptr<kept> in_place;
+    dynamic::program program;
+    detail::ghosted_facts facts;
+
+    held(const dynamic::builder& written, const std::vector<ghost_widths>& widths)
+        : held(written, written.canonical_graph(), layers_of(widths)) {}
+    held(const dynamic::builder& written, const detail::graph& g, std::vector<detail::given_layers> layers)
+        : listed(std::move(layers)),
+          ends(g.inputs.size()),
+          in_place(std::make_shared<kept>(kept{written.functions(), listed})),
+          program(planned(written.mesh(), g, in_place)) {
+      detail::find_read_ends(g, ends.data(), ends.size());
+      for (std::size_t k = 0; k < ends.size(); ++k) can_fill.push_back(detail::fillable_input(program.view(), ends[k], k));
+      facts = {&program.view(),
+               {listed.data(), listed.size()},
+               {in_place->layers.data(), in_place->layers.size()},
+               {ends.data(), ends.size()},
+               {can_fill.data(), can_fill.size()}};
+    }
+    held(const held&) = delete;
+    held& operator=(const held&) = delete;
+  };
+  static std::vector<detail::given_layers> layers_of(const std::vector<ghost_widths>& widths) {
+    std::vector<detail::given_layers> all;
+    for (const auto& w : widths) {
+      auto& given = all.emplace_back();
+      given.is_given = !w.of.empty();
+      if (w.of.size() > static_cast<std::size_t>(detail::max_rank)) throw error("ghosted_program: a tensor has at most 32 dims");
+      for (const auto& [low, high] : w.of) {
+        if (low < 0 || high < 0)
+          throw error("ghosted_program: the ghost layers of leaf " + std::to_string(all.size() - 1) + " have a negative width");
+        given.low.push_back(low);
+        given.high.push_back(high);
+      }
+    }
+    return all;
+  }
+  static void check(const detail::plan_view& plan, const std::vector<detail::given_layers>& layers) {
+    const auto inputs = plan.inputs.size(), leaves = inputs + plan.outputs.size();
+    if (layers.size() > leaves)
+      throw error("ghosted_program: ghost layers of " + std::to_string(layers.size()) +
+                  " leaves are listed and the program has " + detail::counted(static_cast<int>(inputs), "input") + " and " +
+                  detail::counted(static_cast<int>(leaves - inputs), "output"));
+    for (std::size_t k = 0; k < layers.size(); ++k) {
+      const auto rank = plan.value(k < inputs ? plan.inputs[k] : plan.outputs[k - inputs]).global.count;
+      if (layers[k].is_given && layers[k].low.count != rank)
+        throw error(detail::leaf_text(plan, k) + " has " + detail::counted(rank, "dim") + " and ghost layers of " +
+                    std::to_string(layers[k].low.count) + " are listed; give a width, or layers{low, high}, for each dim");
+    }
+  }
+  /// The plan with as many leaves in place as can be: results that no loop stores are left out and copied.
+  static dynamic::program planned(const dynamic::mesh& m, const detail::graph& g, const std::shared_ptr<kept>& kept) {
+    if (m.info().request.is_checked)
+      throw error("ghosted_program: a checked mesh compares dense shards; compile the program for it and run that");
+    auto& layers = kept->layers;
+    for (;;) {
+      auto asked = m.info().request;
+      asked.given = {layers.data(), layers.size()};
+      dynamic::program made(m.with_request(asked), g, {kept, kept->functions.get()});
+      check(made.view(), layers);
+      const auto wrong = detail::find_dense_use(made.view(), asked.given);
+      if (wrong.leaf < 0) return made;
+      if (wrong.leaf < static_cast<int>(made.input_count()))
+        throw error("ghosted_program: " + std::string(detail::dense_use_text(made.view(), asked.given, wrong).view()) +
+                    (detail::is_too_far(made.view(), asked.given, wrong) ? "; give wider layers, or none to it"
+                                                                         : "; list no layers for it, or write one shift"));
+      layers[static_cast<std::size_t>(wrong.leaf)].is_given = false;
+    }
+  }
+
+  std::shared_ptr<const held> held_;
+};
+
+/// Returns as text how it was planned, as of any program.
+inline std::string explain(const ghosted_program& p) { return dynamic::explain(p.program()); }
+
+}  // namespace gspmd
