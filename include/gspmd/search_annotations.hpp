@@ -22,7 +22,7 @@ namespace detail {
 
 inline constexpr std::size_t most_static_plans = 32, most_searched_nodes = 128;
 
-/// What `search_annotations` found, in words.
+/// The text of what `search_annotations` found.
 template <class Search>
 struct found_words {
   static constexpr void add_time(text& t, std::int64_t picoseconds) {
