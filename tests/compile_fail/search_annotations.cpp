@@ -18,7 +18,7 @@ using typed = compile<twice, pod, row_shards>;
 #else
 constexpr std::size_t most_plans_of_all = 33;
 constexpr int adds = 200;
-using typed = search_annotations<1, twice, pod, row_shards>::step;
+using typed = search_annotations<1, twice, pod, row_shards>::step;  // <- here
 #endif
 constexpr auto sums = [](auto x) {
   for (int k = 0; k < adds; ++k) x = x + x;
@@ -26,4 +26,4 @@ constexpr auto sums = [](auto x) {
 };
 constexpr auto many = search_annotations<most_plans_of_all, twice, pod, in<float, dims<8>>>::step::device_count;  // <- here
 constexpr auto large = search_annotations<1, sums, pod, in<float, dims<8>>>::step::device_count;                  // <- here
-constexpr auto written = typed::device_count;                                                                     // <- here
+constexpr auto written = typed::device_count;
