@@ -20,9 +20,9 @@
 namespace gspmd {
 namespace detail {
 
-inline constexpr std::size_t most_static_plans = 64, most_searched_nodes = 128;
+inline constexpr std::size_t most_static_plans = 32, most_searched_nodes = 128;
 
-/// What `search_annotations` found, in words.
+/// The text of what `search_annotations` found.
 template <class Search>
 struct found_words {
   static constexpr void add_time(text& t, std::int64_t picoseconds) {
@@ -89,7 +89,7 @@ consteval bool is_small_search() {
       "to annotate; compile it as it is");
   static_assert(
       MostPlans >= 1 && MostPlans <= most_static_plans,
-      "gspmd: search_annotations: the compiler makes 1 to 64 plans; search at run time, by dynamic::find_annotations or "
+      "gspmd: search_annotations: the compiler makes 1 to 32 plans; search at run time, by dynamic::find_annotations or "
       "gspmd-plan --search, and write the lines that it prints");
   static_assert(nodes <= most_searched_nodes && inputs <= most_searched_inputs,
                 "gspmd: search_annotations: the program has more than 128 operators or 16 inputs; search at run time, by "
@@ -112,7 +112,7 @@ consteval bool is_small_search() {
 /// It is the search of dynamic::find_annotations (find_annotations.hpp) on one mesh, of inputs alone: the starts, the order and, with as
 /// many plans, the result are the same. Annotations that are there stay. Each plan costs the compiler what one `compile` does.
 ///
-/// Compile errors: more than 64 plans, 128 operators or 16 inputs; inputs that are no `in`, `record` or `array_of`; a program that writes
+/// Compile errors: more than 32 plans, 128 operators or 16 inputs; inputs that are no `in`, `record` or `array_of`; a program that writes
 /// its own communication; and those of `compile`, for the program without annotations where no plan was found.
 template <std::size_t MostPlans, detail::constant_callable Callable, class Mesh, class... Inputs>
 class search_annotations {

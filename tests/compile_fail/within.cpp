@@ -2,6 +2,8 @@
 // expect: gspmd: within: no plan is known that holds so little
 // expect: a device holds 11264 bytes
 // expect: in the plan that holds least; 4096
+// expect: computes values again unasked:
+// expect: write recompute(f), or plan at run
 #include <gspmd/gspmd.hpp>
 using namespace gspmd;
 #ifdef FIXED

@@ -211,7 +211,8 @@ struct static_plan {
     static constexpr text make() {
       if constexpr (refused_when_traced != mistake::none) return program_on<traced_program<run>, Mesh>::type::error();
       else if constexpr (refused_when_planned == mistake::memory)
-        return too_large(traced::found().holds, traced::mesh::info.request.most_memory);
+        return too_large(traced::found().holds, traced::mesh::info.request.most_memory)
+               << "; compilers make no plan that computes values again unasked: write recompute(f), or plan at run time";
       else return refuse_pass::why(typename traced::passes{});
     }
   };

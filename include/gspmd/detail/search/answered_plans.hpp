@@ -19,7 +19,7 @@ namespace gspmd::detail {
 inline constexpr std::size_t most_searched_inputs = 16;
 using layouts_by_input = std::array<input_layout, most_searched_inputs>;
 
-/// What a search asked for, and what the plan took.
+/// The annotations that a search asked for, and the price of the plan with them.
 struct answered_plan {
   layouts_by_input asked;
   bool is_refused = true;

@@ -9,7 +9,7 @@
 #include "gspmd/budget.hpp"
 #include "gspmd/report/network.hpp"
 
-/// What plans take, and which of two is better. The same when compiling and at run time.
+/// The price of a plan, and which of two is better: the same when compiling and at run time.
 namespace gspmd::detail {
 
 /// The price of a plan. The smaller one is better: a plan that fits into the memory of a device, then the faster one, by picoseconds, then

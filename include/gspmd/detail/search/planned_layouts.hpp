@@ -28,7 +28,7 @@ constexpr group_layouts planned_layouts(const plan_view& plan, const mesh_shape&
     if (layouts[k].empty()) layouts[k] = planned_layout(plan, mesh, groups[k].members.front());
   return layouts;
 }
-/// What a device holds of all inputs.
+/// The bytes of the shards of all inputs.
 constexpr std::int64_t bytes_of_inputs(const plan_view& plan) {
   std::int64_t bytes = 0;
   for (const int i : plan.inputs) bytes += elements(plan.value(i).local) * bytes_of(plan.value(i).type);

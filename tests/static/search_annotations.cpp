@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Annotations that the compiler finds, within the limits that compilers have for one evaluation. What they are worth: unit/search_annotations.cpp.
+#include <gspmd/gspmd.hpp>
+#include <gspmd/search_annotations.hpp>
+
+#include <string_view>
+#include <type_traits>
+
+using namespace gspmd;
+
+namespace {
+
+// Rows are added up along each device's own: the sum of rows that all have would be computed by all.
+constexpr auto sums = [](auto x, auto b) { return sum(x * x, 1) + b; };
+using pod = mesh<axis<"x", 4>, axis<"one", 1>>;
+using found = search_annotations<12, sums, pod, in<double, dims<4096, 64>>, in<double, dims<>>>;
+static_assert(std::is_same_v<found::input<0>, in<double, dims<4096, 64>, split<"x", _>>>);
+static_assert(std::is_same_v<found::step, compile<sums, pod, found::input<0>, found::input<1>>>);
+static_assert(found::step::traffic.bytes == 0 && found::step::flops_per_device < 200'000);
+static_assert(found::text.starts_with("input 0: [x, _]\n"));
+static_assert(found::text.find(": all replicated\n") != std::string_view::npos);
+
+}  // namespace
