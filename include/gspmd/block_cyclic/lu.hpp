@@ -33,7 +33,7 @@ namespace gspmd {
 ///     const auto x = solve(a, b, {.rows = "x", .columns = "y", .strips = 8});
 constexpr value solve(value a, value b, matrix_grid grid, location at = location::current());
 
-/// The same for a matrix that is dealt already (deal_matrix): t is [R, C, p, q], b and x are [n, k], x whole on every device. Errors: those of
+/// The same for a matrix that is dealt already (deal_matrix): t is [R, C, p, q], b and x are [n, k]. Errors: those of
 /// deal_matrix, and a b that does not fit.
 ///
 ///     const auto x = solve_dealt(t, b, grid);
