@@ -224,7 +224,7 @@ TEST_CASE("two pairs in one instruction give the bits of one after the other, wi
         CHECK(fused_code({dims({n}), ops, both}).instructions.size() == 2);
         run_dynamic({dims({n}), ops, one}, in.data(), out);
         run_dynamic({dims({n}), ops, both}, in.data(), out_apart);
-        // What the operators give one by one, each stored, so that none is joined with another.
+        // The operators one by one: each is stored, so that none is joined with another.
         std::vector<fused_store> each;
         std::vector<std::vector<std::byte>> results;
         std::vector<void*> out_each;

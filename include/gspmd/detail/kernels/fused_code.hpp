@@ -200,7 +200,7 @@ struct fused_code {
     instructions.resize(kept);
   }
 
-  /// What is the same everywhere, and read by kernels that know it, is one step of a loop.
+  /// Constants and single elements that only kernels of known operators read lie in memory as one step of a loop.
   void find_repeated() {
     repeats.assign(group.ops.size(), 0);
     for (std::size_t k = 0; k < group.ops.size(); ++k) {
