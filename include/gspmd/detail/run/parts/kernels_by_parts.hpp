@@ -8,6 +8,7 @@
 #include "gspmd/detail/run/fused_step.hpp"
 #include "gspmd/detail/run/parts/part_of_contraction.hpp"
 #include "gspmd/detail/run/parts/part_of_loop.hpp"
+#include "gspmd/detail/run/parts/part_of_permutation.hpp"
 #include "gspmd/detail/run/parts/part_of_reduction.hpp"
 #include "gspmd/detail/run/static_program.hpp"
 
@@ -15,7 +16,7 @@
 /// its own, and writes nothing that another thread reads or writes in that step.
 namespace gspmd::detail {
 
-/// What a kernel states:
+/// The facts that a kernel states:
 ///
 ///   work(p, s)                  operations of a step, counted as least_shared_work counts them; 0: one thread does this step
 ///   freeze<Program, Step>()     what is compiled for a step: an object with run(p, s, device); of the whole step where device.parts is 1
@@ -120,8 +121,26 @@ struct by_parts<kernels::reduce> {
   }
 };
 
-/// Products that are not parted, of a device alone or of one whose BLAS has several threads of its own (contraction_parts). The parts are made when
-/// the plan is: of_part.
+/// Permutations of dims.
+template <>
+struct by_parts<kernels::permute> {
+  static constexpr bool is_one = true;
+
+  static std::int64_t work(const plan_view& p, const plan_step& s) { return 2 * elements(p.result(s).local); }
+  /// Not with the plan as a constant: that of a part is another one.
+  template <class Program, int Step>
+  static constexpr auto freeze() {
+    return shared_permutation{{plan_permutation(entry_of_step<Program, Step, permutation_spec>),
+                               permute<raw_bits<element_t<step_of<Program, Step>.type>>>}};
+  }
+  static auto adopt(const prepared_permutation& prepared) { return shared_permutation{prepared}; }
+  static bool has_parts(const plan_view&, const plan_step&) { return true; }
+  static auto of_part(const shared_permutation& all, const plan_view&, const plan_step& s, int part, int parts, std::byte*) {
+    return permutation_part{permutation_cut(all.whole.plan, part, parts), all.whole, bytes_of(s.type)};
+  }
+};
+
+/// Products, if the BLAS computes them with one thread: else they are left to its own. Each thread has a plan of its part.
 template <>
 struct by_parts<kernels::contract> {
   static constexpr bool is_one = true;

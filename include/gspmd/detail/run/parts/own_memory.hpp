@@ -9,7 +9,7 @@
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 
-/// What a thread of a device has in memory of its own: behind the arena that the plan asks for, each thread but the first has what steps compute
+/// Memory that a thread of a device has for itself: behind the arena that the plan asks for, each thread but the first has what steps compute
 /// with (scratch), and what only the steps of a block of rows read and write.
 ///
 ///   [arena of the plan, in which the first thread has its own] [scratch, values of blocks: thread 1] [the same: thread 2] ...

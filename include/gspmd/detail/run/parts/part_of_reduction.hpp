@@ -91,7 +91,7 @@ struct shared_reduction {
   }
   static constexpr std::int64_t columns_at_once = 64;
 
-  /// What thread `part` reduces: to its place in the result, or of nodes to their place in `room`.
+  /// Reduces the part of thread `part`: to its place in the result, or of nodes to their place in `room`.
   template <class Source>
   void reduce(Source& source, typename Source::position in, typename Source::results out, typename Source::results room, int part,
               int parts) const {

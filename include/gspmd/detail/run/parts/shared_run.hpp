@@ -14,7 +14,7 @@
 /// that is shared it calls the others, which compute their parts and are done with it when the first one goes on.
 namespace gspmd::detail {
 
-/// What plan_runner asks before it does a step.
+/// The checks that plan_runner makes before it does a step.
 struct shared_steps {
   static constexpr bool look = false;
   shared_plan& plan;
