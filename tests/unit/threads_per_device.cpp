@@ -46,7 +46,7 @@ constexpr auto everything = [](auto x, auto w) {
                     sum(x * x + 1.0F),
                     sum(exponential(x), 1),
                     sum(w, 0),
-                    transpose(exponential(x)),
+                    transpose(exponential(x), {1, 0}),
                     relu(einsum<"ij,kj->ik">(x, w)),
                     softmax(x, 1),
                     centred * rsqrt(expand_dims(sum(centred * centred, 1), 1) + 1.0F)};
