@@ -21,6 +21,8 @@ namespace gspmd {
 template <communicator Comm>
 class traced_communicator {
  public:
+  static_assert(
+      !requires { typename Comm::teamed; }, "gspmd: trace: a traced run has one thread for each device");
   using traced = Comm;
   static constexpr bool shares_memory = requires { requires Comm::shares_memory; };
 

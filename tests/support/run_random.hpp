@@ -76,6 +76,8 @@ class bound_program {
     return {};
   }
 
+  [[nodiscard]] const std::vector<std::vector<std::byte>>& outputs() const { return outputs_; }
+
   /// Runs with the outputs over inputs wherever that is allowed. The inputs are lost.
   template <class Comm>
   void run_over_inputs(Comm& comm) {

@@ -18,17 +18,24 @@ namespace gspmd::detail {
 
 namespace gspmd::detail {
 
-/// Makes the BLAS of this process use `count` threads per call; returns how many it used before, 0 if it cannot be asked.
+/// Returns how many threads the BLAS of this process uses per call, 0 if it cannot be asked.
+inline int blas_threads() {
+#if defined(GSPMD_HAS_CBLAS)
+  int (*volatile get)() = &weak_openblas_get;
+  return get == nullptr ? 0 : get();
+#elif defined(GSPMD_HAS_EIGEN_THREADS)
+  return Eigen::nbThreads();
+#else
+  return 0;
+#endif
+}
+/// Makes the BLAS of this process use `count` threads per call, if it can be asked; returns what blas_threads() was before.
 inline int set_blas_threads(int count) {
-  int before = 0;
+  const int before = blas_threads();
 #if defined(GSPMD_HAS_CBLAS)
   void (*volatile set)(int) = &weak_openblas_set;
-  int (*volatile get)() = &weak_openblas_get;
-  if (set == nullptr || get == nullptr) return 0;
-  before = get();
-  if (count != before) set(count);
+  if (before > 0 && set != nullptr && count != before) set(count);
 #elif defined(GSPMD_HAS_EIGEN_THREADS)
-  before = Eigen::nbThreads();
   Eigen::setNbThreads(count);
 #else
   static_cast<void>(count);

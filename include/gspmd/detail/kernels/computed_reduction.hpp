@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "gspmd/detail/ir/loop_reduction.hpp"
 #include "gspmd/detail/kernels/reduce.hpp"
@@ -203,9 +204,11 @@ inline void spread(const extents& from, const extents& to, std::int64_t elem_byt
   }
 }
 
-/// The reductions of what a loop computes, of whose value `valid` exists; results lie with the gaps that padding makes.
-template <class = void>  // programs without such loops do not pay for the instantiations
-void reduce_computed(computed_elements& source, const reduction_spec& whole, const extents& valid, loop_results out) {
+/// The reductions of what a loop computes, of whose value `valid` exists; results lie with the gaps that padding makes. `part`: which part of
+/// them this thread makes, if there are several.
+template <class Part = void>  // programs without such loops do not pay for the instantiations
+void reduce_computed(computed_elements& source, const reduction_spec& whole, const extents& valid, loop_results out,
+                     const Part* part = nullptr) {
   reduction_spec spec = whole;
   spec.in = valid;
   const auto plan = plan_reduction(spec);
@@ -220,6 +223,8 @@ void reduce_computed(computed_elements& source, const reduction_spec& whole, con
     }
   }
   if (plan.out_elems == 0) return;
+  if constexpr (!std::is_void_v<Part>)
+    if (part->reduce(source, plan, valid, kept == room, out)) return;
   const auto bytes = source.elem_bytes();
   if (is_empty) {
     for (int k = 0; k < source.count; ++k)

@@ -72,7 +72,9 @@ class bound_devices {
     to.resize(count);
     for (int d = 0; d < comm.local_count(); ++d) {
       held_.push_back(comm.device(d));
-      const auto arena = taken_for(plan, held_.back(), [&] { return arena_from(comm, plan.arena_bytes); });
+      auto bytes = plan.arena_bytes;
+      if constexpr (requires { comm.arena_bytes(plan); }) bytes = comm.arena_bytes(plan);
+      const auto arena = taken_for(plan, held_.back(), [&] { return arena_from(comm, bytes); });
       devices.push_back({nullptr, nullptr, arena, plan.mesh->coordinates_of(held_.back())});
     }
     serial_ = serial_of(comm);

@@ -41,7 +41,8 @@ struct fused_loops {
       run_fused(code, own.inputs.data(), outputs, own.offsets.data(), own.memory->get(), given, first, last);
     }
   };
-  void run(const plan_view& plan, const plan_step& s, const device_memory& device) const {
+  template <class Part = once, class Reduced = void>
+  void run(const plan_view& plan, const plan_step& s, const device_memory& device, const Reduced* part = nullptr) const {
     for (int k = 0; k < s.operands.count; ++k) inputs[static_cast<std::size_t>(k)] = device.read(plan.operand(s, k).where);
     for (int k = 0; k < s.results.count; ++k) outputs[static_cast<std::size_t>(k)] = device.write(plan.result(s, k).where);
     find_offsets(plan, s, device, offsets.data());
@@ -51,15 +52,15 @@ struct fused_loops {
       const auto& code = code_of(plan, s, loop, loop_box(loop));
       reduced_loop reduced{*this, code, device.given};
       run_loop_reductions(plan, s, device, loop, code.blocks.has_whole_rows ? code.blocks.row : 1, kernels.data(),
-                          {reduced_loop::run, &reduced}, outputs.data());
-      if (group.cut != 0) clear_results(plan, s, device);
+                          {reduced_loop::run, &reduced}, outputs.data(), part);
+      if (group.cut != 0 && device.part == 0) clear_results(plan, s, device);
       return;
     }
-    for_each_box(plan, s, loop, [&](const loop_box& box) {
+    for_each_box<Part>(plan, s, loop, device, [&](const loop_box& box) {
       const auto& code = code_of(plan, s, loop, box);  // before memory is asked for: more may be needed
       run_fused(code, inputs.data(), outputs.data(), offsets.data(), memory->get(), device.given);
     });
-    if (group.cut != 0 && !is_inner_part(plan, s)) clear_results(plan, s, device);
+    if (group.cut != 0 && !is_inner_part(plan, s) && device.part == 0) clear_results(plan, s, device);
   }
 };
 

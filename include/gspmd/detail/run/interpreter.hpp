@@ -83,7 +83,10 @@ class interpreter {
   interpreter& operator=(const interpreter&) = delete;
 
   /// For those that compute a step otherwise: its function, and who owns what it was prepared with.
-  ready_step& step(std::size_t i) { return ready_[i]; }
+  ready_step& step(std::size_t i) {
+    has_other_steps_ = true;
+    return ready_[i];
+  }
   prepared_objects& objects() { return objects_; }
 
   template <class Comm>
@@ -91,7 +94,11 @@ class interpreter {
     plan_step words;
     words.kernel = id_of<kernels::move>;
     words.type = dtype::s64;
-    if constexpr (requires { typename Comm::traced; }) {
+    if constexpr (requires { typename Comm::teamed; }) {
+      if (has_other_steps_ || (plan_.is_checked && named_ != nullptr)) return run(comm.of_devices(), devices, from, to);
+      know<typename Comm::teamed>();
+      comm.run_session(plan_, ready_, team_, {devices, comm.local_count(), from, to, &comm.of_devices(), go_on_});
+    } else if constexpr (requires { typename Comm::traced; }) {
       know<typename Comm::traced>();
       comm.run(plan_, *named_, ready_.data(), devices, from, to, joint_function_of<typename Comm::traced>(words));
     } else {
@@ -121,6 +128,8 @@ class interpreter {
   std::vector<ready_step> ready_;
   const char* known_communicator_ = nullptr;
   void (*go_on_)(void*) = nullptr;
+  bool has_other_steps_ = false;
+  std::shared_ptr<void> team_;  // what the threads of a device run with, if they were several (run/parts/)
 };
 
 }  // namespace gspmd::detail

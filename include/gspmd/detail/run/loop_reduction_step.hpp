@@ -25,10 +25,10 @@ struct element_range_function {
 };
 
 /// Reduces what a step's loop computes, of which `loop` exists. `unit`: see computed_elements. `outputs` are the step's results.
-template <class = void>
+template <class Part = void>
 [[gnu::noinline]] void run_loop_reductions(const plan_view& plan, const plan_step& s, const device_memory& device,
                                            const extents& loop, std::int64_t unit, const reduction_kernel* const* kernels,
-                                           element_range_function compute, void** outputs) {
+                                           element_range_function compute, void** outputs, const Part* part = nullptr) {
   struct reduced_loop {
     table_view<loop_reduction> reductions;
     std::int64_t elem_bytes;
@@ -70,7 +70,7 @@ template <class = void>
   }
   if (source.accumulate_range != nullptr) source.begin_accumulating();
   const auto& spec = table_of<reduction_spec>(plan)[static_cast<std::size_t>(reduced.reductions[0].reduction)];
-  reduce_computed<>(source, spec, existing_shape(plan, s, spec.in, device), out);
+  reduce_computed<Part>(source, spec, existing_shape(plan, s, spec.in, device), out, part);
 }
 
 }  // namespace gspmd::detail

@@ -4,7 +4,9 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 
@@ -72,6 +74,13 @@ inline void for_each_box(const plan_view& plan, const plan_step& s, const extent
   const auto& part = table_of<inner_part>(plan)[static_cast<std::size_t>(group.part)];
   if (group.is_rim) for_each_rim_box(part, loop, visit);
   else visit(inner_box(part, loop));
+}
+/// The same of what a thread computes of it: all, or what `Part` says.
+template <class Part, class Visit>
+inline void for_each_box(const plan_view& plan, const plan_step& s, const extents& loop, const device_memory& device,
+                         Visit visit) {
+  if constexpr (std::is_same_v<Part, once>) for_each_box(plan, s, loop, visit);
+  else for_each_box(plan, s, loop, [&](const loop_box& box) { Part::for_each(device, group_of_step(plan, s).loop, box, visit); });
 }
 
 /// Writes zeros where the shard of a device holds no data.

@@ -61,6 +61,8 @@ struct plan_runner {
       const plan_step& s = plan.steps[static_cast<std::size_t>(i)];
       const ready_step& r = ready[i];
       if constexpr (Checks::look) checks.begin(s);
+      if constexpr (requires { checks.share(i); })
+        if (checks.share(i)) continue;
       if (r.alone != nullptr) {
         run_alone(r.alone, r.prepared, s);
       } else if (r.joint != nullptr) {
@@ -106,6 +108,8 @@ struct plan_runner {
   }
   int run_body(int i, const plan_step& s) {
     if (const auto* const blocks = description_by<kernels::rows_begin>(plan, s)) {
+      if constexpr (requires { checks.share_rows(i); })
+        if (checks.share_rows(i)) return s.target;
       for (std::int64_t block = 0; block < s.trips; ++block) {
         set_counter(plan, s, devices, blocks->first_row(block));
         if (ready[i].rows != nullptr) run_alone(ready[i].rows, nullptr, s);

@@ -48,11 +48,24 @@ constexpr bool is_plain(const contraction_plan& p) {
   return !p.lhs.reduced && !p.lhs.packed && !p.rhs.reduced && !p.rhs.packed && !p.unpacked && !p.has_phases && !p.is_vector;
 }
 
+/// The last dim of a loop that has so few rows that threads of a device compute parts of rows.
+constexpr dim_mask cut_by_parts(const extents& loop) {
+  const int last = loop.count - 1;
+  return last >= 0 && loop[last] > 0 && elements(loop) / loop[last] < least_rows_of_parts ? dim_bit(last) : 0;
+}
+/// The same program, of which threads of a device compute parts of loops (run/parts/).
+template <class Program>
+struct in_parts : Program {};
+template <class Program>
+inline constexpr bool is_in_parts = false;
+template <class Program>
+inline constexpr bool is_in_parts<in_parts<Program>> = true;
+
 template <class Program, int G>
 struct static_group {
   static constexpr const planned_group& group = table_of<planned_group>(Program::view)[static_cast<std::size_t>(G)];
   static constexpr const extents& loop = group.loop;
-  static constexpr dim_mask cut = group.cut;
+  static constexpr dim_mask cut = group.cut | (is_in_parts<Program> ? cut_by_parts(loop) : 0);
   static constexpr span<const scalar_op> ops{table_of<scalar_op>(Program::view).data() + group.ops.begin,
                                              static_cast<std::size_t>(group.ops.count)};
   static constexpr span<const fused_store> stores{table_of<fused_store>(Program::view).data() + group.stores.begin,
@@ -62,8 +75,8 @@ struct static_group {
 };
 
 /// The loop of a fused step; `inputs`, `outputs` and `offsets` have room for its operands, results and bounds. `stream`, if there is one,
-/// computes the same into memory in which no operand lies.
-template <class = once>
+/// computes the same into memory in which no operand lies. `Part`: once, or what says which part of a box this thread computes.
+template <class Part = once>
 [[gnu::noinline]] void run_fused_step(const plan_view& plan, const plan_step& s, const device_memory& device,
                                       fused_rows_function compute, fused_rows_function stream, const fused_rows& at,
                                       const void** inputs, void** outputs, std::int64_t* offsets) {
@@ -75,11 +88,11 @@ template <class = once>
     if (inputs[k / s.results.count] == outputs[k % s.results.count]) stream = nullptr;
   if (stream != nullptr) compute = stream;
   const extents loop = group.cut == 0 ? group.loop : existing_loop(plan, s, device);
-  for_each_box(plan, s, loop, [&](const loop_box& box) {
+  for_each_box<Part>(plan, s, loop, device, [&](const loop_box& box) {
     run_fused_rows(group_of(plan, s), loop, box, compute, at, inputs, outputs, offsets, device.given);
   });
   if (stream != nullptr) fence_streams();
-  if (group.cut != 0 && !is_inner_part(plan, s)) clear_results(plan, s, device);
+  if (group.cut != 0 && !is_inner_part(plan, s) && device.part == 0) clear_results(plan, s, device);
 }
 GSPMD_COMPILED_ONCE(void run_fused_step<once>(const plan_view&, const plan_step&, const device_memory&, fused_rows_function,
                                               fused_rows_function, const fused_rows&, const void**, void**, std::int64_t*));
@@ -95,7 +108,7 @@ constexpr fused_rows_function streaming_of() {
     return stream_rows<Row>;
   else return nullptr;
 }
-template <class Row, int Operands, int Results, int Bounds>
+template <class Row, int Operands, int Results, int Bounds, class Part = once>
 struct constant_loop {
   fused_rows_function stream = nullptr;
 
@@ -104,7 +117,7 @@ struct constant_loop {
     void* outputs[Results];
     std::int64_t offsets[Bounds + 1];
     fused_memory<Row> memory;
-    run_fused_step(plan, s, device, compute_rows<Row>, stream, memory.rows(), inputs, outputs, offsets);
+    run_fused_step<Part>(plan, s, device, compute_rows<Row>, stream, memory.rows(), inputs, outputs, offsets);
   }
 };
 
@@ -145,11 +158,11 @@ inline void for_each_box_of_range(const extents& loop, std::int64_t first, std::
   }
 }
 
-template <class = once>
+template <class Part = void>
 [[gnu::noinline]] void run_reduced_step(const plan_view& plan, const plan_step& s, const device_memory& device,
                                         fused_rows_function compute, bool is_for_any_length, fused_rows_function accumulate,
                                         const fused_rows& at, const void** inputs, void** outputs, std::int64_t* offsets,
-                                        const reduction_kernel* const* kernels) {
+                                        const reduction_kernel* const* kernels, const Part* part = nullptr) {
   for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(plan.operand(s, k).where);
   for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(plan.result(s, k).where);
   find_offsets(plan, s, device, offsets);
@@ -187,24 +200,25 @@ template <class = once>
   // Rows that are short are computed whole, so that there are few boxes; those of a constant length must be.
   const bool in_whole_rows = row > 0 && row <= fused_block_elems && !(is_for_any_length && loop.count == 1);
   run_loop_reductions(plan, s, device, loop, in_whole_rows ? row : 1, kernels,
-                      {run, &reduced, accumulates ? +add_up : nullptr, loop.count == 1 ? 1 : unit}, outputs);
-  if (cut != 0) clear_results(plan, s, device);
+                      {run, &reduced, accumulates ? +add_up : nullptr, loop.count == 1 ? 1 : unit}, outputs, part);
+  if (cut != 0 && device.part == 0) clear_results(plan, s, device);
 }
-GSPMD_COMPILED_ONCE(void run_reduced_step<once>(const plan_view&, const plan_step&, const device_memory&, fused_rows_function,
+GSPMD_COMPILED_ONCE(void run_reduced_step<void>(const plan_view&, const plan_step&, const device_memory&, fused_rows_function,
                                                 bool, fused_rows_function, const fused_rows&, const void**, void**, std::int64_t*,
-                                                const reduction_kernel* const*));
+                                                const reduction_kernel* const*, const void*));
 template <class Row, int Operands, int Results, int Bounds>
 struct constant_reduced_loop {
   const reduction_kernel* kernels[most_loop_reductions]{};
   fused_rows_function accumulate = nullptr;
 
-  void run(const plan_view& plan, const plan_step& s, const device_memory& device) const {
+  template <class Part = void>
+  void run(const plan_view& plan, const plan_step& s, const device_memory& device, const Part* part = nullptr) const {
     const void* inputs[Operands + 1];
     void* outputs[Results];
     std::int64_t offsets[Bounds + 1];
     fused_memory<Row> memory;
     run_reduced_step(plan, s, device, compute_rows<Row>, computes_any_length<Row>, accumulate, memory.rows(), inputs, outputs,
-                     offsets, kernels);
+                     offsets, kernels, part);
   }
 };
 struct empty_loop {
@@ -259,7 +273,7 @@ using accumulation_of = decltype(find_accumulation<Program, Group, Row>());
 
 namespace kernels {
 
-template <class Program, int Step>
+template <class Program, int Step, class Part>
 constexpr auto fused::freeze() {
   constexpr const plan_step& s = step_of<Program, Step>;
   using group = static_group<Program, s.spec>;
@@ -279,7 +293,7 @@ constexpr auto fused::freeze() {
   } else {
     using group_row = typename row_of_group<group>::type;
     return constant_loop<group_row, (operands < few ? few : operands), (results < few ? few : results),
-                         (bounds < few ? few : bounds)>{streaming_of<group, group_row>()};
+                         (bounds < few ? few : bounds), Part>{streaming_of<group, group_row>()};
   }
 }
 template <class Program, int Step>
@@ -436,7 +450,8 @@ struct frozen_steps {
 
 template <class Program, class Comm>
 void run_static(Comm& comm, const device_memory* devices, const void** from, void** to) {
-  if constexpr (requires { typename Comm::traced; })
+  if constexpr (requires { typename Comm::teamed; }) return comm.template run_compiled<Program>(devices, from, to);
+  else if constexpr (requires { typename Comm::traced; })
     return comm.run(Program::view, Program::mesh::info, frozen_steps<Program, typename Comm::traced, false>::list.data(), devices,
                     from, to, run_jointly<kernels::move, std::int64_t, movement, typename Comm::traced>);
   static constexpr auto go_on = go_on_of<Comm>(Program::view);

@@ -26,10 +26,9 @@ struct row_places {
   const std::byte* from[s.operands.count + 1];
   std::byte* to[s.results.count + 1];
 
-  explicit row_places(const device_memory& device) {
-    for (int k = 0; k < s.operands.count; ++k)
-      from[k] = static_cast<const std::byte*>(device.read(Program::view.operand(s, k).where));
-    for (int k = 0; k < s.results.count; ++k) to[k] = static_cast<std::byte*>(device.write(Program::view.result(s, k).where));
+  row_places(const plan_view& plan, const device_memory& device) {
+    for (int k = 0; k < s.operands.count; ++k) from[k] = static_cast<const std::byte*>(device.read(plan.operand(s, k).where));
+    for (int k = 0; k < s.results.count; ++k) to[k] = static_cast<std::byte*>(device.write(plan.result(s, k).where));
   }
   static constexpr std::int64_t from_step(int k) { return Program::view.operand(s, k).where.row_bytes; }
   static constexpr std::int64_t to_step(int k) { return Program::view.result(s, k).where.row_bytes; }
@@ -116,8 +115,8 @@ struct row_of_loop {
   typename row_plan::row first;
   std::byte* results[reductions + 1];
 
-  explicit row_of_loop(const device_memory& device) {
-    const places at(device);
+  row_of_loop(const plan_view& plan, const device_memory& device) {
+    const places at(plan, device);
     std::int64_t offsets[places::s.bounds.count + 1]{};
     find_offsets(Program::view, places::s, device, offsets);
     std::size_t load = 0, iota = 0;
@@ -126,7 +125,7 @@ struct row_of_loop {
       else if (o.is_index()) first.index[iota++] = offsets[o.slot];
     }
     for (std::size_t k = 0; k < row_plan::store_count; ++k) first.to[k] = at.to[own_group::stores[k].slot];
-    std::byte* block = device.arena + places::s.scratch;
+    std::byte* block = device.arena + plan.steps[Step].scratch;
     for (int k = 0; k < reductions; ++k) {
       results[k] = at.to[reduction(k).slot];
       if (!reduction(k).is_stored()) continue;
@@ -268,12 +267,16 @@ struct static_rows {
     return (row_of<Offset>::can_be && ...);
   }
   template <int... Offset>
-  GSPMD_LOOP_FUNCTION static void run(const device_memory& device, std::integer_sequence<int, Offset...>) {
-    const std::tuple<row_of<Offset>...> steps{row_of<Offset>(device)...};
-    for (std::int64_t r = 0; r < rows; ++r) (std::get<static_cast<std::size_t>(Offset)>(steps).run(r), ...);
+  GSPMD_LOOP_FUNCTION static void run(const plan_view& plan, const device_memory& device, std::integer_sequence<int, Offset...>) {
+    const std::tuple<row_of<Offset>...> steps{row_of<Offset>(plan, device)...};
+    const auto end = rows * (device.part + 1) / device.parts;
+    for (std::int64_t r = rows * device.part / device.parts; r < end; ++r)
+      (std::get<static_cast<std::size_t>(Offset)>(steps).run(r), ...);
   }
   /// One block of rows.
-  static void run_block(const void*, const plan_view&, const plan_step&, const device_memory& device) { run(device, offsets{}); }
+  static void run_block(const void*, const plan_view& plan, const plan_step&, const device_memory& device) {
+    run(plan, device, offsets{});
+  }
 };
 
 template <class Program, int Begin>

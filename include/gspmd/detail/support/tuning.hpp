@@ -86,6 +86,9 @@ inline constexpr std::int64_t least_row_loop_bytes = 128 * 1024;
 
 // ---- kernels ----
 
+/// Of loops of fewer rows the threads of a device compute parts of rows, else whole rows: with 16, one of four threads has a fourth more
+/// than another at most.
+inline constexpr std::int64_t least_rows_of_parts = 16;
 /// Rows of so many elements together are computed piece by piece, before the next ones: they are found in the cache again.
 inline constexpr std::int64_t row_piece_elems = 16384;
 /// Rows shorter than this are loops of constant length. Of longer ones only what is left over by whole steps of 64 elements
@@ -127,6 +130,13 @@ inline constexpr std::int64_t stream_from_bytes = std::int64_t{24} << 20;
 inline constexpr std::int64_t least_streamed_row_bytes = 4096;
 
 // ---- transport ----
+
+/// How often a thread of a device that waits for work looks, some 20 microseconds of it, before it gives the processor away, and how often it
+/// does that before it sleeps.
+inline constexpr int spins_of_waiting_thread = 1000, yields_of_waiting_thread = 100;
+/// A step is shared by the threads of a device from so many operations on, counted as what it computes, reads and writes by element: to begin
+/// and to end a shared step takes 1 to 2 microseconds, of gelu on 256 x 256 floats (bench/threads_per_device.cpp: 27 us for 50).
+inline constexpr std::int64_t least_shared_work = 64 * 1024;
 
 /// The block in which the buffers of several members are reduced in turns: small enough to stay in the first-level cache next to a source.
 inline constexpr std::int64_t reduce_block_bytes = 4096;

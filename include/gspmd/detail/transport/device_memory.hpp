@@ -19,6 +19,7 @@ struct device_memory {
   std::byte* arena = nullptr;
   coordinates at;                     // the device's place on the mesh
   const given_rows* given = nullptr;  // null: none lies by strides of the caller's
+  int part = 0, parts = 1;            // of a step that several threads of the device share: run/parts/
 
   [[nodiscard]] const void* read(const memory_place& p) const {
     if (p.where == memory_place::kind::input) return static_cast<const std::byte*>(inputs[p.at]) + rows_before(p);

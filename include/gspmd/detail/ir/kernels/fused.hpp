@@ -110,7 +110,7 @@ struct fused : on_one_device {
 
   template <class = once>
   static fused_loops prepare(const plan_view& p, const plan_step& s, step_memory& memory);
-  template <class Program, int Step>
+  template <class Program, int Step, class Part = once>
   static constexpr auto freeze();
   template <class Loops>
   static void run(const Loops& loops, const plan_view& p, const plan_step& s, const device_memory& device) {

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "gspmd/detail/kernels/blas_threads.hpp"
+#include "gspmd/detail/run/fused_step.hpp"
+#include "gspmd/detail/run/parts/part_of_contraction.hpp"
+#include "gspmd/detail/run/parts/part_of_loop.hpp"
+#include "gspmd/detail/run/parts/part_of_permutation.hpp"
+#include "gspmd/detail/run/parts/part_of_reduction.hpp"
+#include "gspmd/detail/run/static_program.hpp"
+
+/// Kernels whose steps the threads of a device share: by_parts<K>. Each thread calls the kernel with a device_memory that says which part is
+/// its own, and writes nothing that another thread reads or writes in that step.
+namespace gspmd::detail {
+
+/// The facts that a kernel states:
+///
+///   work(p, s)                  operations of a step, counted as least_shared_work counts them; 0: one thread does this step
+///   freeze<Program, Step>()     what is compiled for a step: an object with run(p, s, device); of the whole step where device.parts is 1
+///   adopt(prepared)             the same in a session, of what the kernel prepared for the thread
+///   of_part(object, p, s, part, parts, room)    optional: an object in the place of that one, for a step that is shared; one with end(p, s,
+///                               device) ends a step when all threads have done their parts
+///   has_parts(p, s)             where there is of_part: whether this step has such objects
+///   room_bytes(p, s)            optional: of memory that the threads share in such a step
+///
+/// Of a kernel that states nothing the steps are done by one thread.
+template <class K>
+struct by_parts {
+  static constexpr bool is_one = false;
+};
+
+/// The part of a fused loop that reduces what it computes. `Loop` is as one thread has it.
+template <class Loop>
+struct reduced_loop_part {
+  const Loop* whole;
+  std::byte* room;
+  std::int64_t room_bytes;
+  bool stores;
+
+  void run(const plan_view& p, const plan_step& s, const device_memory& device) const {
+    const part_of_reduced_loop part{device, room, room_bytes, stores};
+    whole->run_part(p, s, device, &part);
+  }
+  void end(const plan_view& p, const plan_step& s, const device_memory& device) const {
+    const end_of_reduced_loop part{{device, room, room_bytes, stores}};
+    whole->run_part(p, s, device, &part);
+  }
+};
+/// A fused loop of a session.
+struct shared_loops {
+  const fused_loops* loops;
+
+  void run(const plan_view& p, const plan_step& s, const device_memory& device) const { loops->run<part_of_loop>(p, s, device); }
+  template <class Part>
+  void run_part(const plan_view& p, const plan_step& s, const device_memory& device, const Part* part) const {
+    loops->run<once>(p, s, device, part);
+  }
+};
+/// One of a compiled program.
+template <class Loop>
+struct shared_constant_loop {
+  Loop loop;
+
+  void run(const plan_view& p, const plan_step& s, const device_memory& device) const { loop.run(p, s, device); }
+  template <class Part>
+  void run_part(const plan_view& p, const plan_step& s, const device_memory& device, const Part* part) const {
+    if constexpr (requires { loop.run(p, s, device, part); }) loop.run(p, s, device, part);
+    else loop.run(p, s, device);  // a loop without reductions
+  }
+};
+
+/// Fused loops. Results have the bits that one thread computes, those of reductions too.
+template <>
+struct by_parts<kernels::fused> {
+  static constexpr bool is_one = true;
+
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    const auto& group = group_of_step(p, s);
+    return elements(group.loop) * (group.ops.count + group.stores.count);
+  }
+  template <class Program, int Step>
+  static constexpr auto freeze() {
+    return shared_constant_loop<decltype(kernels::fused::freeze<Program, Step, part_of_loop>())>{
+        kernels::fused::freeze<Program, Step, part_of_loop>()};
+  }
+  static auto adopt(const fused_loops& prepared) { return shared_loops{&prepared}; }
+  static bool has_parts(const plan_view& p, const plan_step& s) { return group_of_step(p, s).reductions.count > 0; }
+  static std::int64_t room_bytes(const plan_view& p, const plan_step& s) {
+    const loop_reduction& f = reductions_of(p, s)[0];
+    const auto& spec = table_of<reduction_spec>(p)[static_cast<std::size_t>(f.reduction)];
+    return most_loop_reductions * room_of_reduction(plan_reduction(spec), bytes_of(f.type));
+  }
+  template <class Loop>
+  static auto of_part(const Loop& whole, const plan_view& p, const plan_step& s, int, int, std::byte* room) {
+    const auto& group = group_of_step(p, s);
+    return reduced_loop_part<Loop>{&whole, room, room_bytes(p, s) / most_loop_reductions,
+                                   s.results.count > group.reductions.count};
+  }
+};
+
+/// Reductions of elements in memory.
+template <>
+struct by_parts<kernels::reduce> {
+  static constexpr bool is_one = true;
+
+  static std::int64_t work(const plan_view& p, const plan_step& s) { return 2 * elements(p.operand(s, 0).local); }
+  template <class Program, int Step>
+  static constexpr auto freeze() {
+    return shared_stored_reduction{kernels::reduce::freeze<Program, Step>()};
+  }
+  static auto adopt(const prepared_reduction& prepared) { return shared_stored_reduction{prepared}; }
+  static bool has_parts(const plan_view&, const plan_step&) { return true; }
+  static std::int64_t room_bytes(const plan_view& p, const plan_step& s) {
+    return room_of_reduction(plan_reduction(table_of<reduction_spec>(p)[static_cast<std::size_t>(s.spec)]), bytes_of(s.type));
+  }
+  static auto of_part(const shared_stored_reduction& whole, const plan_view& p, const plan_step& s, int, int, std::byte* room) {
+    return stored_reduction_part{whole.whole, room, room_bytes(p, s)};
+  }
+};
+
+/// Permutations of dims.
+template <>
+struct by_parts<kernels::permute> {
+  static constexpr bool is_one = true;
+
+  static std::int64_t work(const plan_view& p, const plan_step& s) { return 2 * elements(p.result(s).local); }
+  /// Not with the plan as a constant: that of a part is another one.
+  template <class Program, int Step>
+  static constexpr auto freeze() {
+    return shared_permutation{{plan_permutation(entry_of_step<Program, Step, permutation_spec>),
+                               permute<raw_bits<element_t<step_of<Program, Step>.type>>>}};
+  }
+  static auto adopt(const prepared_permutation& prepared) { return shared_permutation{prepared}; }
+  static bool has_parts(const plan_view&, const plan_step&) { return true; }
+  static auto of_part(const shared_permutation& all, const plan_view&, const plan_step& s, int part, int parts, std::byte*) {
+    return permutation_part{permutation_cut(all.whole.plan, part, parts), all.whole, bytes_of(s.type)};
+  }
+};
+
+/// Products, if the BLAS computes them with one thread: else they are left to its own. Each thread has a plan of its part.
+template <>
+struct by_parts<kernels::contract> {
+  static constexpr bool is_one = true;
+
+  static const contraction_plan& plan_of(const plan_view& p, const plan_step& s) {
+    return table_of<contraction_plan>(p)[static_cast<std::size_t>(s.spec)];
+  }
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    const bool is_of_blas = has_gemm_library && is_floating(s.type);
+    if (is_of_blas && blas_threads() > 1) return 0;
+    return shared_work_of(plan_of(p, s));
+  }
+  /// Kernels that take their plan when they run: that of a part is another one.
+  template <class Program, int Step>
+  static constexpr auto freeze() {
+    constexpr const contraction_plan& plan = entry_of_step<Program, Step, contraction_plan>;
+    if constexpr (plan.panel > 0 || is_plain(plan) || shared_work_of(plan) == 0)
+      return shared_contraction{kernels::contract::freeze<Program, Step>()};
+    else
+      return shared_contraction{prepared_contraction{
+          &plan, run_contraction<element_t<signed_of(step_of<Program, Step>.type)>, runtime_spec<contraction_plan>>}};
+  }
+  static auto adopt(const prepared_contraction& prepared) { return shared_contraction{prepared}; }
+  static bool has_parts(const plan_view&, const plan_step&) { return true; }
+  static auto of_part(const shared_contraction& whole, const plan_view& p, const plan_step& s, int part, int parts, std::byte*) {
+    return contraction_part(whole.whole, p, s, part, parts);
+  }
+};
+
+}  // namespace gspmd::detail

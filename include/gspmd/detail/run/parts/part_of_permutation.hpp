@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gspmd/detail/run/local_step.hpp"
+#include "gspmd/detail/run/parts/part_of_units.hpp"
+
+/// Permutations of dims that the threads of a device share: each one writes some indices of one loop, or some rows or columns of all planes.
+namespace gspmd::detail {
+
+/// The part of a permutation: a plan, and where it begins, in elements.
+struct permutation_cut {
+  permutation_plan plan;
+  std::int64_t in = 0, out = 0;
+
+  /// So many neighbouring rows or columns of a plane stay together: a cache line of the smallest elements.
+  static constexpr std::int64_t lines_at_once = 64;
+
+  constexpr permutation_cut(const permutation_plan& whole, int part, int parts) : plan(whole) {
+    int longest = -1;
+    for (int i = 0; i < plan.loops.count; ++i)
+      if (longest < 0 || plan.loops[i].extent > plan.loops[longest].extent) longest = i;
+    const bool copies = plan.row > 1 || plan.columns == 1;
+    const auto take = [&](std::int64_t& extent, std::int64_t unit, std::int64_t in_by, std::int64_t out_by) {
+      const part_of_units own((extent + unit - 1) / unit, part, parts);
+      const auto first = own.first * unit, last = own.last * unit < extent ? own.last * unit : extent;
+      extent = last - first;
+      in = first * in_by;
+      out = first * out_by;
+      if (extent <= 0) plan.elems = 0;
+    };
+    const auto longer = plan.rows > plan.columns ? plan.rows : plan.columns;
+    if (longest >= 0 && (copies || plan.loops[longest].extent >= longer / lines_at_once))
+      take(plan.loops[longest].extent, 1, plan.loops[longest].stride[0], plan.loops[longest].stride[1]);
+    else if (copies) take(plan.row, lines_at_once, 1, 1);
+    else if (plan.rows > plan.columns) take(plan.rows, lines_at_once, plan.in_ld, 1);
+    else take(plan.columns, lines_at_once, 1, plan.out_ld);
+  }
+};
+
+/// A permutation, or the part of one thread.
+struct shared_permutation {
+  prepared_permutation whole;
+
+  void run(const plan_view& p, const plan_step& s, const device_memory& device) const {
+    kernels::permute::run(whole, p, s, device);
+  }
+};
+struct permutation_part {
+  permutation_cut cut;
+  prepared_permutation whole;
+  std::int64_t elem_bytes;
+
+  void run(const plan_view& p, const plan_step& s, const device_memory& device) const {
+    whole.run(cut.plan, static_cast<const std::byte*>(device.read(p.operand(s, 0).where)) + cut.in * elem_bytes,
+              static_cast<std::byte*>(device.write(p.result(s).where)) + cut.out * elem_bytes);
+  }
+  void end(const plan_view& p, const plan_step& s, const device_memory& device) const { clear_padding(p, p.result(s), device); }
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/run/interpreter.hpp"
+#include "gspmd/detail/run/parts/kernels_by_parts.hpp"
+#include "gspmd/detail/run/parts/own_memory.hpp"
+#include "gspmd/detail/run/static_rows.hpp"
+
+/// A plan as the threads of a device run it.
+namespace gspmd::detail {
+
+template <class K>
+std::int64_t shared_work(const plan_view& p, const plan_step& s) {
+  if constexpr (by_parts<K>::is_one) return by_parts<K>::work(p, s);
+  else return 0;
+}
+inline std::int64_t shared_work(const plan_view& p, const plan_step& s) {
+  return mp11::mp_with_index<kernel_count>(static_cast<std::size_t>(s.kernel),
+                                           [&](auto id) { return shared_work<mp11::mp_at_c<all_kernels, id>>(p, s); });
+}
+/// The work of the steps of a block of rows, all blocks together; 0: not all of them are done on one device.
+inline std::int64_t work_of_rows(const plan_view& p, std::size_t begin) {
+  const auto& region = p.steps[begin];
+  std::int64_t work = 0;
+  for (auto i = begin + 1; i < static_cast<std::size_t>(region.target); ++i) {
+    const auto& s = p.steps[i];
+    if (facts_of(s).work != step_work::computes) return 0;
+    std::int64_t elems = 1;
+    for (int k = 0; k < s.operands.count; ++k) elems = std::max(elems, elements(p.operand(s, k).local));
+    work += std::max(elems, shared_work(p, s));
+  }
+  return region.trips * work;
+}
+/// Marks the steps that are worth sharing, and the first steps of such blocks of rows. A single block whose steps are done one after the other
+/// is steps as others are; `is_loop(step)`: its rows are done one after the other.
+template <class IsLoop>
+std::vector<std::uint8_t> find_shared_steps(const plan_view& p, std::int64_t least_work, IsLoop is_loop) {
+  std::vector<std::uint8_t> is_shared(p.steps.size());
+  for (std::size_t i = 0; i < p.steps.size(); ++i) {
+    const bool is_rows = description_by<kernels::rows_begin>(p, p.steps[i]) != nullptr;
+    if (is_rows && p.steps[i].trips == 1 && !is_loop(i)) continue;
+    const auto work = is_rows ? work_of_rows(p, i) : shared_work(p, p.steps[i]);
+    is_shared[i] = work > 0 && work >= least_work ? 1 : 0;
+    if (is_rows) i = static_cast<std::size_t>(p.steps[i].target);
+  }
+  return is_shared;
+}
+
+/// The plan of one thread: as the plan itself, but for where it has memory of its own.
+struct plan_of_thread {
+  plan_view view;
+  std::vector<plan_step> steps;
+  std::vector<planned_value> values;
+  std::vector<ready_step> ready;
+  prepared_objects objects;  // of a session
+  step_memory memory;
+
+  plan_of_thread(const plan_view& p, int thread, const std::vector<std::uint8_t>& is_shared)
+      : view(p), steps(p.steps.begin(), p.steps.end()), values(p.values.begin(), p.values.end()) {
+    if (thread > 0) move_to_own_memory(p, thread, is_shared, steps, values);
+    view.steps = {steps.data(), steps.size()};
+    view.values = {values.data(), values.size()};
+  }
+};
+
+/// Made once for a program and a team; a run allocates nothing.
+struct shared_plan {
+  std::vector<std::unique_ptr<plan_of_thread>> threads;
+  std::vector<std::uint8_t> is_shared;          // by step
+  std::vector<ready_step::alone_function> end;  // by step, of a shared one that the first thread ends; else null
+  std::vector<aligned_bytes> rooms;             // by step, of memory that threads share
+
+  shared_plan(const plan_view& p, int count, std::vector<std::uint8_t> shared)
+      : is_shared(std::move(shared)), end(p.steps.size()), rooms(p.steps.size()) {
+    for (int k = 0; k < count; ++k) threads.push_back(std::make_unique<plan_of_thread>(p, k, is_shared));
+  }
+  [[nodiscard]] int count() const { return static_cast<int>(threads.size()); }
+};
+
+template <class Prepared>
+void run_by_parts(const void* prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  static_cast<const Prepared*>(prepared)->run(p, s, device);
+}
+
+template <class Part>
+void end_step(const void* part, const plan_view& p, const plan_step& s, const device_memory& device) {
+  static_cast<const Part*>(part)->end(p, s, device);
+}
+/// `prepared`, or what stands in its place for the part of thread k.
+template <class K, class Prepared>
+ready_step ready_by_parts(const Prepared& prepared, shared_plan& made, std::size_t step, int k) {
+  auto& thread = *made.threads[static_cast<std::size_t>(k)];
+  const auto& s = thread.steps[step];
+  if constexpr (requires { by_parts<K>::of_part(prepared, thread.view, s, 0, 1, nullptr); })
+    if (made.is_shared[step] != 0 && by_parts<K>::has_parts(thread.view, s)) {
+      using part = decltype(by_parts<K>::of_part(prepared, thread.view, s, 0, 1, nullptr));
+      if constexpr (requires { by_parts<K>::room_bytes(thread.view, s); })
+        if (const auto bytes = by_parts<K>::room_bytes(thread.view, s); bytes > 0 && k == 0)
+          made.rooms[step] = aligned_bytes(bytes, "a reduction that threads share");
+      const auto* const own = new part(by_parts<K>::of_part(prepared, thread.view, s, k, made.count(), made.rooms[step].get()));
+      thread.objects.emplace_back(own, [](const void* o) { delete static_cast<const part*>(o); });
+      if constexpr (requires(const device_memory& device) { own->end(thread.view, s, device); }) made.end[step] = end_step<part>;
+      return {run_by_parts<part>, nullptr, own};
+    }
+  return {run_by_parts<Prepared>, nullptr, &prepared};
+}
+
+// ---- compiled programs ----
+
+template <class Program, int Step, class K>
+inline constexpr auto frozen_by_parts = by_parts<K>::template freeze<Program, Step>();
+
+template <class Program, int Step, class Comm>
+ready_step freeze_step_by_parts(shared_plan& made, int k) {
+  using K = mp11::mp_at_c<all_kernels, static_cast<std::size_t>(step_of<Program, Step>.kernel)>;
+  constexpr ready_step::alone_function rows = rows_from_steps<Program>[Step];
+  if constexpr (rows != nullptr) return {nullptr, nullptr, nullptr, rows};
+  else if constexpr (is_in_rows<Program>(Step)) return {};
+  else if constexpr (by_parts<K>::is_one) return ready_by_parts<K>(frozen_by_parts<in_parts<Program>, Step, K>, made, Step, k);
+  else return freeze_step<Program, Step, Comm>();
+}
+template <class Program, class Comm>
+std::unique_ptr<shared_plan> share_compiled(int threads, std::int64_t least_work) {
+  auto made = std::make_unique<shared_plan>(
+      Program::view, threads,
+      find_shared_steps(Program::view, least_work, [](std::size_t i) { return rows_from_steps<Program>[i] != nullptr; }));
+  for (int k = 0; k < threads; ++k)
+    [&]<int... Step>(std::integer_sequence<int, Step...>) {
+      made->threads[static_cast<std::size_t>(k)]->ready = {freeze_step_by_parts<Program, Step, Comm>(*made, k)...};
+    }(std::make_integer_sequence<int, static_cast<int>(Program::view.steps.size())>{});
+  return made;
+}
+
+// ---- sessions ----
+
+/// `ready`: the step as it is made ready for one thread.
+template <class K>
+void share_ready(ready_step& ready, shared_plan& made, std::size_t step, int k) {
+  if constexpr (by_parts<K>::is_one) {
+    auto& thread = *made.threads[static_cast<std::size_t>(k)];
+    using prepared = decltype(by_parts<K>::adopt(*static_cast<const prepared_by<K>*>(ready.prepared)));
+    const auto* const own = new prepared(by_parts<K>::adopt(*static_cast<const prepared_by<K>*>(ready.prepared)));
+    thread.objects.emplace_back(own, [](const void* o) { delete static_cast<const prepared*>(o); });
+    ready = ready_by_parts<K>(*own, made, step, k);
+  }
+}
+inline std::unique_ptr<shared_plan> share_session(const plan_view& p, int threads, std::int64_t least_work) {
+  auto made = std::make_unique<shared_plan>(p, threads, find_shared_steps(p, least_work, [](std::size_t) { return false; }));
+  for (int k = 0; k < threads; ++k) {
+    auto& thread = *made->threads[static_cast<std::size_t>(k)];
+    thread.ready = make_all_ready<>(thread.view, thread.memory, thread.objects);
+    for (std::size_t i = 0; i < p.steps.size(); ++i)
+      mp11::mp_with_index<kernel_count>(static_cast<std::size_t>(p.steps[i].kernel), [&](auto id) {
+        share_ready<mp11::mp_at_c<all_kernels, id>>(thread.ready[i], *made, i, k);
+      });
+  }
+  return made;
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/support/tuning.hpp"
+#include "gspmd/error.hpp"
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#endif
+
+namespace gspmd::detail {
+
+/// Tells the processor that a thread waits for another one.
+inline void pause_spinning() {
+#if defined(__x86_64__) || defined(__i386__)
+  _mm_pause();
+#endif
+}
+
+/// The threads of a device: the one that calls run(), which is number 0, and `count` - 1 others, which are there as long as the object is.
+/// Between two jobs they look for the next one for a moment, then give the processor away, then sleep.
+///
+///   member              writer      when                          readers        when
+///   call_, context_     thread 0    before it adds 1 to begun_    the others     from when they see that until they take 1 from left_
+///   left_               thread 0    sets it before that           thread 0       until it is 0
+///                       others      take 1 when their part ends
+///   failures_[k]        thread k    before it takes 1             thread 0       when left_ is 0
+///   ends_               destructor  before it adds 1 to begun_    the others     when they see that
+///
+/// begun_ is written with release and read with acquire, left_ taken from with release and read with acquire.
+class thread_team {
+ public:
+  /// Throws gspmd::error: fewer than one thread; one cannot be started. `spins`: whether waiting threads look again and again before they
+  /// give the processor away, which helps as long as there is one for each.
+  explicit thread_team(int count, bool spins) : failures_(static_cast<std::size_t>(count > 0 ? count : 0)), spins_(spins) {
+    if (count < 1) throw error("threads_per_device: a device has " + std::to_string(count) + " threads; give it one or more");
+    threads_.reserve(failures_.size());
+    try {
+      for (int k = 1; k < count; ++k) threads_.emplace_back([this, k] { work(k); });
+    } catch (const std::exception& failure) {
+      end();
+      throw error(std::string("threads_per_device: cannot start a thread: ") + failure.what());
+    }
+  }
+  thread_team(const thread_team&) = delete;
+  thread_team& operator=(const thread_team&) = delete;
+  ~thread_team() { end(); }
+
+  [[nodiscard]] int count() const { return static_cast<int>(failures_.size()); }
+
+  /// Calls f(k) for each k < count(), in thread k, and returns when all have returned. Throws what the first of them threw, by number.
+  template <class F>
+  void run(F&& f) {
+    using function = std::remove_reference_t<F>;
+    run([](void* given, int k) { (*static_cast<function*>(given))(k); },
+        const_cast<void*>(static_cast<const void*>(std::addressof(f))));
+  }
+
+ private:
+  void run(void (*call)(void*, int), void* context) {
+    call_ = call;
+    context_ = context;
+    left_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
+    begin();
+    call_part(0);
+    for (int tries = 0; left_.load(std::memory_order_acquire) != 0; ++tries) wait_a_little(tries);
+    for (auto& failure : failures_)
+      if (failure) {
+        const auto first = std::exchange(failure, nullptr);
+        for (auto& other : failures_) other = nullptr;
+        std::rethrow_exception(first);
+      }
+  }
+  void begin() {
+    begun_.fetch_add(1, std::memory_order_release);
+    begun_.notify_all();
+  }
+  void call_part(int k) {
+    try {
+      call_(context_, k);
+    } catch (...) {
+      failures_[static_cast<std::size_t>(k)] = std::current_exception();
+    }
+  }
+  void wait_a_little(int tries) const {
+    if (spins_ && tries < spins_of_waiting_thread) pause_spinning();
+    else std::this_thread::yield();
+  }
+  void work(int k) {
+    for (std::uint32_t seen = 0;; ++seen) {
+      for (int tries = 0; begun_.load(std::memory_order_acquire) == seen; ++tries) {
+        if (tries < (spins_ ? spins_of_waiting_thread : 0) + yields_of_waiting_thread) wait_a_little(tries);
+        else begun_.wait(seen, std::memory_order_acquire);
+      }
+      if (ends_) return;
+      call_part(k);
+      left_.fetch_sub(1, std::memory_order_release);
+    }
+  }
+  void end() {
+    ends_ = true;
+    begin();
+    for (auto& t : threads_) t.join();
+    threads_.clear();
+  }
+
+  alignas(64) std::atomic<std::uint32_t> begun_{0};
+  void (*call_)(void*, int) = nullptr;
+  void* context_ = nullptr;
+  bool ends_ = false;
+  alignas(64) std::atomic<int> left_{0};
+  std::vector<std::exception_ptr> failures_;
+  std::vector<std::thread> threads_;
+  bool spins_;
+};
+
+}  // namespace gspmd::detail

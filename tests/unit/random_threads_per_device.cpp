@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: threads
+// group: random
+// Random programs on devices of several threads are right, and have the bits of one thread.
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "gspmd/comm/simulated.hpp"
+#include "gspmd/threads_per_device.hpp"
+#include "support/run_random_on_threads.hpp"
+
+namespace {
+
+/// Every step that threads can share is shared, however small it is.
+constexpr std::int64_t all_work = 1;
+
+/// The outputs of the first device, whose bits are compared. What is wrong by the reference, on any of them, is added to `wrong`.
+template <class Backend>
+std::vector<std::vector<std::byte>> random_outputs(const Backend& backend, const reference::random_program& program,
+                                                   const gspmd::detail::plan_view& plan, int count, std::string& wrong) {
+  std::vector<std::vector<std::byte>> all;
+  std::mutex mutex;
+  launch(backend, program.device_count(), [&](auto& comm) {
+    gspmd::device_threads own(comm, count, all_work);
+    auto teamed = own.of(comm);
+    reference::bound_program bound(teamed, program, plan);
+    for (int repeat = 0; repeat < 2; ++repeat) bound.run(teamed);
+    const auto found = reference::run_and_check(teamed, program, plan);
+    const std::lock_guard lock(mutex);
+    wrong += found;
+    if (teamed.device(0) == 0) all = bound.outputs();
+  });
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("threads of a device: random programs have the bits of one thread") {
+  const auto first = reference::setting("GSPMD_SEED", 1), count = reference::programs(400);
+  std::uint64_t shared = 0;
+  for (auto seed = first; seed < first + count; ++seed) {
+    const reference::random_program program(seed);
+    const auto plan = gspmd::detail::make_plan(program.g, program.mesh, {});
+    const gspmd::detail::plan_view view(plan);
+    for (const auto is_shared : gspmd::detail::find_shared_steps(view, all_work, [](std::size_t) { return false; }))
+      shared += is_shared;
+    std::string wrong;
+    const int most = 2 + static_cast<int>(seed % 3);
+    const auto expected = random_outputs(gspmd::simulated{}, program, view, 1, wrong);
+    const auto outputs = random_outputs(gspmd::simulated{}, program, view, most, wrong);
+    if (program.device_count() <= 4 && seed % 4 == 0)
+      static_cast<void>(random_outputs(gspmd::threads{}, program, view, most, wrong));
+    CHECK_MESSAGE(wrong.empty(), "seed ", seed, ", ", most, " threads: ", wrong);
+    CHECK_MESSAGE(outputs == expected, "seed ", seed, ", ", most, " threads: other bits\n", program.describe());
+  }
+  CHECK(shared > count);
+}

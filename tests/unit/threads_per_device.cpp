@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: threads
+// Devices of several threads: results have the bits of one thread.
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include <gspmd/gspmd.hpp>
+#include <gspmd/threads_per_device.hpp>
+
+#include "support/error_of.hpp"
+
+namespace {
+
+using namespace gspmd;
+using caught::contains;
+using caught::error_of;
+
+array<float> numbers(std::initializer_list<std::int64_t> shape, int seed) {
+  array<float> a(shape);
+  for (std::int64_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>((i * 7 + seed) % 23) * 0.25F - 2.5F;
+  return a;
+}
+
+bool are_same(const array<float>& a, const array<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.size()) * sizeof(float)) == 0;
+}
+template <class... T>
+bool are_same(const std::tuple<T...>& a, const std::tuple<T...>& b) {
+  return [&]<std::size_t... K>(std::index_sequence<K...>) {
+    return (are_same(std::get<K>(a), std::get<K>(b)) && ...);
+  }(std::index_sequence_for<T...>{});
+}
+
+/// All kernels that threads share, and rows of which there is one block or there are several; large enough to be shared.
+constexpr auto everything = [](auto x, auto w) {
+  const auto around = shift(x, 0, 1) + shift(x, 0, -1) + shift(x, 1, 1) + shift(x, 1, -1);
+  const auto centred = w - expand_dims(sum(w, 1) / 640.0F, 1);
+  return std::tuple{fori_loop(
+                        3, [](auto, auto u) { return u * 0.5F + shift(u, 0, 1); }, 2.0F * x + around),
+                    sum(x * x + 1.0F),
+                    sum(exponential(x), 1),
+                    sum(w, 0),
+                    transpose(exponential(x), {1, 0}),
+                    relu(einsum<"ij,kj->ik">(x, w)),
+                    softmax(x, 1),
+                    centred * rsqrt(expand_dims(sum(centred * centred, 1), 1) + 1.0F)};
+};
+
+template <class Mesh, std::int64_t Rows, class Backend>
+void check_compiled(const Backend& backend) {
+  using side = in<float, dims<Rows, 640>, split<"x", _>>;
+  using step = compile<everything, Mesh, side, side>;
+  const auto x = numbers({Rows, 640}, 1), w = numbers({Rows, 640}, 5);
+  const auto expected = run<step>(backend, x, w);
+  for (const int count : {1, 2, 3}) CHECK(are_same(run<step>(threads_per_device(count, backend), x, w), expected));
+}
+
+using alone = mesh<axis<"x", 1>>;
+using two = mesh<axis<"x", 2>>;
+
+}  // namespace
+
+TEST_CASE("threads of a device: compiled programs have the bits of one thread") { check_compiled<alone, 517>(threads{}); }
+
+TEST_CASE("threads of a device: several devices, of which the last one has padding") { check_compiled<two, 131>(threads{}); }
+
+TEST_CASE("threads of a device: a step object goes from one team to another, and back to none") {
+  constexpr auto norm = [](auto x, auto w) { return std::tuple{softmax(x + w, 1), sum(x * w)}; };
+  using side = in<float, dims<64, 640>>;
+  compile<norm, alone, side, side> step;
+  const auto x = numbers({64, 640}, 1), w = numbers({64, 640}, 5);
+  array<float> y({64, 640}), expected({64, 640}), z({}), of_sum({});
+  launch(self{}, 1, [&](auto& comm) {
+    step(comm, x, w, expected, of_sum);
+    device_threads more(comm, 3, 1), fewer(comm, 2, 1);
+    CHECK(more.count() == 3);
+    for (int repeat = 0; repeat < 2; ++repeat)
+      for (auto* const own : {&more, &fewer}) {
+        auto teamed = own->of(comm);
+        step(teamed, x, w, y, z);
+        CHECK(are_same(y, expected));
+        CHECK(are_same(z, of_sum));
+      }
+    step(comm, x, w, y, z);
+    CHECK(are_same(y, expected));
+  });
+}
+
+TEST_CASE("threads of a device: what one of them throws reaches the caller as one error") {
+  static constexpr auto refuse = [](float a) {
+    if (a == 7) throw std::runtime_error("an unlucky number");
+    return a;
+  };
+  using step = compile<[](auto x) { return map(refuse, x); }, alone, in<float, dims<300000>>>;
+  array<float> x({300000});
+  for (const std::int64_t at : {0, 299999, 150000}) {
+    x[at] = 7;
+    const auto message = error_of([&] { static_cast<void>(run<step>(threads_per_device(3, self{}), x)); });
+    CHECK(contains(message, "an unlucky number"));
+    CHECK(contains(message, "map"));
+    x[at] = 1;
+  }
+  CHECK(are_same(run<step>(threads_per_device(3, self{}), x), x));
+}
+
+TEST_CASE("threads of a device: none at all is refused") {
+  using step = compile<[](auto x) { return x + x; }, alone, in<float, dims<3>>>;
+  const array<float> x({3});
+  CHECK(contains(error_of([&] { static_cast<void>(run<step>(threads_per_device(0, self{}), x)); }),
+                 "a device has 0 threads; give it one or more"));
+}
