@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DSOURCE=file.cpp [-DALONE=yes] [-DCASES=file.cpp,...] -P compile_fail.cmake -- compiler [flags...]
+# cmake -DSOURCE=file.cpp [-DCASES=file.cpp,...] -P compile_fail.cmake -- compiler [flags...]
 #
 # The file guards its mistake by `#ifndef FIXED` and states what the user must read:
 #   // expect: some text        this text occurs in what the compiler prints; one or more
 #   x = bad<...>();  // <- here the output names this line
 #   // mistakes: 20             each is one error, and so many lines may be printed for each; absent: 1
-# With -DFIXED it must compile (asked here if ALONE, else of all files at once: tests/CMakeLists.txt); without, it must fail with all of
-# these and with exactly one error, in at most 20 lines of GCC or 25 of Clang.
+# With -DFIXED it must compile, as GCC is asked; without, it must fail with all of these and with exactly one error, in at most 20 lines
+# of GCC or 25 of Clang.
 # CASES: SOURCE includes these files, and what is printed of each is what this file by itself would have printed.
 set(command "")
 set(is_command OFF)
@@ -33,17 +33,17 @@ mistakes_of("${SOURCE}")
 if((mistakes GREATER 1 OR CASES) AND command MATCHES "clang")
   list(APPEND command -ferror-limit=0)
 endif()
-if(ALONE AND NOT command MATCHES "clang") # one compiler is enough for that: what the others say must be one error
-  execute_process(COMMAND ${command} -DFIXED "${SOURCE}" RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
-  if(NOT result EQUAL 0)
-    message(FATAL_ERROR "with -DFIXED it must compile, but:\n${output}")
-  endif()
-endif()
 if(CASES)
   string(REPLACE "," ";" CASES "${CASES}")
   list(GET CASES 0 file)
   cmake_path(GET file PARENT_PATH directory)
   list(APPEND command "-I${directory}" -Wno-return-type) # "../support/..."; a main() in a namespace returns nothing by itself
+endif()
+if(NOT command MATCHES "clang") # one compiler is enough for that: what the others say must be one error
+  execute_process(COMMAND ${command} -DFIXED "${SOURCE}" RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "with -DFIXED it must compile, but:\n${output}")
+  endif()
 endif()
 execute_process(COMMAND ${command} "${SOURCE}" RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
 if(result EQUAL 0)

@@ -114,6 +114,7 @@ endfunction()
 
 function(gspmd_document_program name)
   add_executable(${name} ${ARGN})
-  target_link_libraries(${name} PRIVATE gspmd::gspmd $<TARGET_NAME_IF_EXISTS:gspmd::mpi>)
+  # Each would compile planner and kernels, which test_precompiled has; bench/digits and fuzz have them in the file that uses them.
+  target_link_libraries(${name} PRIVATE test_precompiled $<TARGET_NAME_IF_EXISTS:gspmd::mpi>)
   gspmd_own(${name} ${GSPMD_TEST_FLAGS})
 endfunction()

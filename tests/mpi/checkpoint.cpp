@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: any_mpi
 // ranks: 2 3 4
 // two nodes: 4
 // group: run

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: exhaustive
+// group: calls
 // ranks: 2 3 4
 // two nodes: 4
 // Movements with maps over MPI: through shared memory, in place, and by messages.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once any_mpi
+// group: compiled
 // ranks: 64
 // timeout: 300
 // As unit/many_devices, over ranks.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// group: calls
 // ranks: 2 3 4 8
 #include <doctest/doctest.h>
 

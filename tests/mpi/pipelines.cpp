@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: any_mpi
 // ranks: 2 3 4
 // group: run
 // Pipelines over MPI, through shared memory and by messages, give what threads give: values and gradients, to the bit.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// group: calls
 // ranks: 2 3 4
 // two nodes: 4
 // Reductions that are started and finished, by every way in which they go, give what they give at once, to the bit in the order of the

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: any_mpi
 // ranks: 2 3
 // group: run
 // The steps of all processes come to the first one: as many collectives of each as the plan has, at times of one clock.

@@ -15,8 +15,8 @@
 
 namespace reference {
 
-/// How many random programs a test tries on so many ranks: on 8 half as many as on fewer, since each rank makes and plans all of them.
-inline std::uint64_t programs_on(int ranks, std::uint64_t usual) { return programs(ranks < 8 ? usual : usual / 2); }
+/// How many random programs a test tries on so many ranks: on 8 a fourth of those on fewer, since each rank makes and plans all of them.
+inline std::uint64_t programs_on(int ranks, std::uint64_t usual) { return programs(ranks < 8 ? usual : usual / 4); }
 
 /// Runs planned programs over MPI as users do: several on one communicator, in turns and with nothing between them that would
 /// bring the ranks together again. A program is planned once and runs in each of the ways. Every third lot runs with delays at the

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: threads
+// group: states
 // .npy and raw files of arrays on meshes.
 #include <doctest/doctest.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once
+// group: faults
 // needs: gspmd::hdf5
 // HDF5 files of arrays on meshes; written and read by the library itself on the other side.
 #include <doctest/doctest.h>

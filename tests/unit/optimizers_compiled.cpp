@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: threads
+// group: states
 // Optimizers in compiled programs, over structs in structs and arrays of structs.
 #include <doctest/doctest.h>
 

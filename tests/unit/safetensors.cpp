@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: threads
+// group: states
 #include "gspmd/safetensors.hpp"
 
 #include <atomic>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: threads
+// group: states
 // Updates of weights that are split over the axes that repeat them, in compiled programs: nothing but the batch is annotated.
 #include <doctest/doctest.h>
 
