@@ -183,7 +183,7 @@ TEST_CASE("block_cyclic: what elimination sends and holds falls with the devices
         dynamic::mesh({{"x", static_cast<int>(rows)}, {"y", static_cast<int>(columns)}}), dynamic::in<double>({n, n}, {"x", "y"}),
         dynamic::in<double>({n, 1}));
     const double all = static_cast<double>(n * n * element), share = all / static_cast<double>(devices);
-    // What panels send along rows and their rows of u along columns when they are broadcast.
+    // Bytes that panels send along rows, and their rows of u along columns, when they are broadcast.
     const double by_broadcasts = 0.5 * share * static_cast<double>(columns - 1 + rows - 1);
     CAPTURE(devices);
     CHECK(static_cast<double>(p.traffic().bytes) <= 5.9 * by_broadcasts);

@@ -144,7 +144,7 @@ std::vector<std::complex<T>> drawn(int64_t count, reference::random_numbers& ran
 }
 std::vector<const void*> pointers(const auto&... x) { return {static_cast<const void*>(x.data())...}; }
 
-/// What is wrong with the results for one matrix, which begin at `at`; empty: nothing.
+/// The words for what is wrong with the results for one matrix, which begin at `at`; empty: nothing.
 template <class T>
 std::string mistake(const setting& s, const std::vector<std::complex<T>>& as, const std::vector<std::complex<T>>& bs,
                     const std::vector<dynamic::any_array>& r, int64_t m, double eps) {

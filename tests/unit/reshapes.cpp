@@ -142,7 +142,7 @@ TEST_CASE("uneven reshapes send what lies across boundaries, on both paths") {
   CHECK(bytes_of_reshape(square, {12}, {"x"}, {3, 4}, {"", "x,y"}) == 8);
   CHECK(bytes_of_reshape(square, {12}, {"x"}, {3, 4}, {"y", "x"}) == 12);
   CHECK(bytes_of_reshape(square, {12}, {"x,y"}, {3, 4}, {"x", ""}, true) == 20);
-  // What is whole behind it is gathered before it, not moved first: 72. An axis begins at another dim: 40 and 32.
+  // An axis that splits nothing behind it is gathered before it, not moved first: 72. An axis begins at another dim: 40 and 32.
   CHECK(bytes_of_reshape(square, {12, 2}, {"", "y"}, {6, 4}, {"", ""}) == 48);
   const dynamic::mesh both({{"x", 2}, {"y", 4}});
   CHECK(bytes_of_reshape(both, {2, 2, 6}, {"y,x", "", ""}, {4, 3, 2}, {"", "y", "x"}) == 16);

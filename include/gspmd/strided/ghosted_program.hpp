@@ -57,7 +57,7 @@ class ghosted_program {
   [[nodiscard]] const detail::ghosted_facts& facts() const { return held_->facts; }
 
  private:
-  /// What the program keeps alive: its mesh points at the layers.
+  /// The layers, which the program keeps alive: its mesh points at them.
   struct kept {
     std::shared_ptr<const detail::kept_functions> functions;
     std::vector<detail::given_layers> layers;

@@ -21,7 +21,7 @@ namespace gspmd {
 ///     s(comm, strided_view(u, {rows + 2, 66}), strided_view(next, {rows + 2, 66}));           // u's layers are valid: nothing is sent
 ///     s(comm, filled(strided_view(u, {rows + 2, 66})), strided_view(next, {rows + 2, 66}));   // the session fills them first
 ///
-/// What views have, what lies in layers, and what is in place and what copied is said at ghosted_step. After the first call nothing is
+/// At ghosted_step is said what views have, what lies in layers, and what is in place and what copied. After the first call nothing is
 /// allocated in proportion to the blocks. Threads: as session. Throws gspmd::error: what ghosted_step throws; `filled` of an input whose
 /// layers cannot be filled. Collective.
 class ghosted_session {

@@ -41,7 +41,7 @@ struct passes_of_step<compile<Callable, Mesh, Inputs...>> {
   using type = typename static_plan<callable_argument<Callable>(), Mesh, Inputs...>::passes;
 };
 
-/// What the programs of a step read beyond the ends of its inputs.
+/// The indices that the programs of a step read beyond the ends of its inputs.
 template <class Step>
 inline constexpr auto ends_of_step = [] {
   std::array<input_ends, Step::input_count> all{};

@@ -10,7 +10,7 @@
 #include "gspmd/detail/support/complex_numbers.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// What factors of matrices ask of real and of complex elements: parts, conjugates, sizes, and c -= op(a) op(b).
+/// Functions that factors of matrices call for real and for complex elements: parts, conjugates, sizes, and c -= op(a) op(b).
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
@@ -41,7 +41,7 @@ template <class T>
   if constexpr (is_complex_element<T>) return {x.re / by, x.im / by};
   else return x / by;
 }
-/// What is compared to choose a pivot: |x|, or |re| + |im| as in LAPACK, which needs no root.
+/// The size by which a pivot is chosen: |x|, or |re| + |im| as in LAPACK, which needs no root.
 template <class T>
 [[gnu::always_inline]] inline part_t<T> pivot_size(T x) {
   if constexpr (is_complex_element<T>) return std::fabs(x.re) + std::fabs(x.im);

@@ -90,7 +90,7 @@ class operator_chooser {
           ++refused;
       return refused + (gives_up_parts(i, n, p) ? 1 : 0);
     };
-    // What works on whole lines best leaves their dim, with every axis that splits it, for one or several others.
+    // An operator on whole lines best leaves their dim, with every axis that splits it, for one or several others.
     search.know(tensors_of(i, n, rule), facts_of(n.op).has_collectives);
     const later_preferences later(known_, readers_, i, n);
     least.refused += refusals(best);

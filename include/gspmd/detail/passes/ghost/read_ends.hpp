@@ -11,7 +11,7 @@
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// What a program reads beyond the ends of its inputs: what must lie in ghost layers there.
+/// The indices that a program reads beyond the ends of its inputs: what must lie in ghost layers there.
 namespace gspmd::detail {
 
 /// How the loads of an input go on beyond one end of a dim of the tensor, in the words of the program.
