@@ -138,7 +138,7 @@ void check(bool is_right, const char* what) {
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/// What a device of a grid computes with: the steps, and its blocks.
+/// The steps of a device of a grid, and its blocks.
 template <int R, int C>
 struct device {
   int r, c;
