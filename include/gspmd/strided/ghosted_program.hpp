@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gspmd/detail/edge/ghosted_facts.hpp"
+#include "gspmd/detail/passes/ghost/read_ends.hpp"
 #include "gspmd/detail/passes/lower/dense_use.hpp"
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/strided/ghost_filler.hpp"

@@ -10,6 +10,7 @@
 
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/driver/given_plan.hpp"
+#include "gspmd/detail/passes/ghost/read_ends.hpp"
 #include "gspmd/detail/run/given_rows.hpp"
 #include "gspmd/detail/transport/exclusive_use.hpp"
 #include "gspmd/strided/ghosted_leaves.hpp"

@@ -6,7 +6,7 @@
 
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/plan.hpp"
-#include "gspmd/detail/passes/ghost/read_ends.hpp"
+#include "gspmd/detail/ir/read_end.hpp"
 #include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {

@@ -8,22 +8,12 @@
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ir/read_end.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 /// The indices that a program reads beyond the ends of its inputs: what must lie in ghost layers there.
 namespace gspmd::detail {
-
-/// How the loads of an input go on beyond one end of a dim of the tensor, in the words of the program.
-struct read_end {
-  std::int64_t reach = 0;  // 0: nothing is read there
-  continuation beyond = continuation::none;
-  std::uint64_t fill = 0;
-  bool differs = false;  // one load goes on otherwise than another one
-  friend constexpr bool operator==(const read_end&, const read_end&) = default;
-};
-/// Of an input, by dim: below and above the tensor.
-using input_ends = std::array<std::array<read_end, 2>, max_rank>;
 
 /// Finds those of the first `count` inputs.
 constexpr void find_read_ends(const graph& g, input_ends* of, std::size_t count) {
@@ -74,9 +64,6 @@ constexpr bool are_reads_known(const plan_view& p, const input_ends& ends, std::
   }
   return true;
 }
-
-/// Whether the layers of an input can be filled for a program, and why not.
-enum class fillable : unsigned char { yes, ends_differ, not_known };
 
 constexpr fillable fillable_input(const plan_view& p, const input_ends& ends, std::size_t k) {
   for (const auto& dim : ends)
