@@ -276,6 +276,42 @@ TEST_CASE("threads: who catches the error and goes on is stopped again") {
   CHECK(caught == 6);
 }
 
+TEST_CASE("threads: who was stopped reads and writes nothing of peers that had started with it, as they may be gone") {
+  const auto mesh = mesh_of({2, 2});  // devices 0 and 1 are a group of axis 1
+  const auto r = reduction_between(shape_of({400}), {}, {}, 2, gspmd::monoid::add);
+  const gspmd::detail::span<const gspmd::detail::reduction> list(&r, 1);
+  std::vector<double> shown[2], sums[2];
+  for (int d = 0; d < 2; ++d) shown[d].assign(400, 1), sums[d].assign(400, -1);
+  std::atomic<int> started{0};
+  std::atomic<bool> is_gone{false}, is_stopped_again{false};
+  CHECK(failure_of(4, [&](auto& comm) {
+          const int me = comm.device(0);
+          if (me >= 2) {
+            while (started < 2) std::this_thread::yield();
+            throw gspmd::error("it broke");
+          }
+          const double* const in = shown[me].data();
+          double* const out = sums[me].data();
+          comm.start(mesh, list, &in, &out);
+          ++started;
+          try {
+            comm.barrier();
+          } catch (const gspmd::error&) {
+            if (me == 0) is_gone = true;
+            while (!is_gone) std::this_thread::yield();
+            if (me == 0) throw;
+          }
+          try {
+            comm.finish(mesh, list, &in, &out);
+          } catch (const gspmd::error&) {
+            is_stopped_again = true;
+            throw;
+          }
+        }).find("it broke") != std::string::npos);
+  CHECK(is_stopped_again);
+  for (const auto& of_device : sums) CHECK(of_device == std::vector<double>(400, -1));
+}
+
 TEST_CASE("threads: a rank that leaves early does not hang the others") {
   const auto text = failure_of(3, [&](auto& comm) {
     if (comm.device(0) != 1) comm.barrier();

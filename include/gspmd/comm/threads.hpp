@@ -202,6 +202,7 @@ class threads_communicator {
     detail::arrive_alone(mine.slot(mine.self), subject.number);
   }
   unsigned wait(const membership& mine, const detail::meeting_subject& subject) {
+    if (stopped_) leave();  // who came before that may be gone, and what it showed
     return detail::wait_for_all(
         mine.size(), mine.self, subject.number, [&](std::int64_t j) -> detail::meeting_slot& { return mine.slot(j); },
         [&](std::int64_t j, auto is_here) {
