@@ -71,7 +71,7 @@ constexpr void overlap_started(plan& p) {
       meets = !goes_by_rows(p.steps[end]) && facts_of(p.steps[end]).role >= step_role::hands_on;
       for (int i = end; i < next_end && !meets; ++i) {
         const plan_step& next = p.steps[i];
-        meets = reads(p, next, to) || writes(p, next, to) || writes(p, next, from);
+        meets = reads(p, next, to) || writes(p, next, to) || writes(p, next, from) || writes_over_input(p, next, from);
         computes = computes || (!meets && facts_of(next).work == step_work::computes);
       }
       if (meets) break;
