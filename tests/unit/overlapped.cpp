@@ -178,3 +178,24 @@ TEST_CASE("overlapped: what a stage of a pipeline sends is under way beside the 
     CHECK(hiding.run_pointers(threads{}, given)[k].bytes == expected[k].bytes);
   }
 }
+
+TEST_CASE("overlapped: margins as wide as a shard are each under way beside a product, and joined where there is none") {
+  using namespace overlapped_programs;
+  const auto beside = [](value u, value v, value w) { return shift(u, 0, 16) + shift(v, 0, 16) + einsum<"ab,bc->ac">(u, w); };
+  const auto alone = [](value u, value v, value w) { return shift(u, 0, 16) + shift(v, 0, 16) + w; };
+  const auto planned_on = [](auto f, const dynamic::mesh& m) {
+    const auto rows = dynamic::in<float>({64, 64}, {"data", ""});
+    return dynamic::compile(f, m, rows, rows, dynamic::in<float>({64, 64}));
+  };
+  const dynamic::mesh m({{"data", 4}});
+  const auto plain = planned_on(beside, m), hiding = planned_on(beside, dynamic::overlapped(m));
+  CHECK(places(hiding.view()).started.size() == 2);
+  CHECK(planned_on(alone, dynamic::overlapped(m)).traffic().collectives == 1);
+  CHECK(plain.traffic().bytes == hiding.traffic().bytes);
+  std::vector<float> u(64 * 64), v(64 * 64), w(64 * 64);
+  unsigned seed = 5;
+  for (auto* all : {&u, &v, &w})
+    for (auto& e : *all) e = static_cast<float>((seed = seed * 1664525U + 1013904223U) >> 16) / 65536.0F - 0.5F;
+  const std::vector<const void*> given{u.data(), v.data(), w.data()};
+  CHECK(hiding.run_pointers(threads{}, given)[0].bytes == plain.run_pointers(simulated{}, given)[0].bytes);
+}

@@ -110,6 +110,12 @@ TEST_CASE("seeds that were wrong once") {
     gspmd::simulated_communicator comm(program.device_count());
     CHECK(reference::run_and_check(comm, program, gspmd::detail::plan_view(plan)) == "");
   }
+  const reference::random_program program(71016005);  // an output over an input that is under way to others
+  gspmd::detail::plan_request request;
+  request.hide = gspmd::detail::hide_collectives;
+  const auto plan = gspmd::detail::make_plan(program.g, program.mesh, request);
+  CHECK(plan.shared_inputs[0] == 0);
+  CHECK(reference::run_and_check_on_threads(program, gspmd::detail::plan_view(plan)) == "");
 }
 
 TEST_CASE("random programs on threads equal the naive reference") {

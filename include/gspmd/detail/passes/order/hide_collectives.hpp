@@ -8,6 +8,7 @@
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/passes/order/memory_use.hpp"
 #include "gspmd/detail/passes/order/order_steps.hpp"
+#include "gspmd/detail/passes/order/overlap_started.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -88,12 +89,8 @@ class collective_hider {
       for (int k = 0; k < plan_.steps[i].results.count; ++k) f(base_of(plan_.slots[plan_.steps[i].results.begin + k]));
   }
   /// Whether a step is a collective that is worth to be started.
-  [[nodiscard]] constexpr bool is_hidden(const plan_step& s) const { return may_be_started(s) && !has_work_inside(s); }
-  /// Whether it brings margins of shards that reach further than these.
-  [[nodiscard]] constexpr bool has_work_inside(const plan_step& s) const {
-    if (!is_mapped(s)) return false;
-    const index_map& map = table_of<index_map>(plan_)[s.spec];
-    return map.has_margins() && map.low + map.high < plan_.values[operand(s, 0)].local[map.dims[0].dim];
+  [[nodiscard]] constexpr bool is_hidden(const plan_step& s) const {
+    return may_be_started(s) && (!brings_margins(plan_, s) || brings_whole_shards(plan_, s));
   }
   [[nodiscard]] constexpr std::int64_t time_of(int unit) const {
     const plan_step& s = first(unit);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "gspmd/detail/ir/kernel_facts.hpp"
@@ -35,6 +36,17 @@ constexpr bool writes(const plan& p, const plan_step& s, const planned_value& v)
 constexpr bool reads(const plan& p, const plan_step& s, const planned_value& v) {
   for (int k = 0; k < s.operands.count; ++k)
     if (share_memory(v, p.values[p.slots[s.operands.begin + k]])) return true;
+  return false;
+}
+
+/// Whether a step makes an output for which the caller may give the memory of the input that `v` is.
+constexpr bool writes_over_input(const plan& p, const plan_step& s, const planned_value& v) {
+  if (v.where.where != memory_place::kind::input) return false;
+  for (int k = 0; k < s.results.count; ++k)
+    for (std::size_t o = 0; o < p.shared_inputs.size(); ++o)
+      if (p.shared_inputs[o] == v.where.at &&
+          lies_in(p.values[p.slots[s.results.begin + k]], memory_place::kind::output, static_cast<std::int64_t>(o), 0))
+        return true;
   return false;
 }
 

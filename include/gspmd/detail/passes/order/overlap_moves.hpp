@@ -8,6 +8,7 @@
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/passes/order/memory_use.hpp"
+#include "gspmd/detail/passes/order/overlap_started.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -19,8 +20,8 @@ namespace gspmd::detail {
 ///   move m, move n, loop reading u, v, m and n      ->      start_move m and n, inner part of the loop, finish_move m and n, rim
 ///
 /// Margins are joined where nobody needs the first ones before the last ones are brought: all are under way at once, in the same
-/// messages, and small loops wait once. The loop is the first one that reads them, and reads what they lie around; the steps between the
-/// movement and the loop are no bounds of a body. The inner part and the rim have the operands and results of the loop, each at
+/// messages, and small loops wait once; not those that other work hides (overlap_started.hpp). The loop is the first one that reads
+/// them, and reads what they lie around; the steps between the movement and the loop are no bounds of a body. The inner part and the rim have the operands and results of the loop, each at
 /// indices of its own, so that everything lies where it did, and what the loop may do in place it still may. Loops of which no
 /// `least` elements can be computed before stay as they are, as do those that reduce what they compute, in order.
 class move_overlapper {
@@ -65,8 +66,7 @@ class move_overlapper {
   }
   /// Whether a step brings margins from other devices.
   [[nodiscard]] constexpr bool brings_margins(const plan_step& s) const {
-    return is_mapped(s) && s.bytes_sent > 0 && s.operands.count == s.results.count &&
-           table_of<index_map>(plan_)[s.spec].has_margins();
+    return s.bytes_sent > 0 && s.operands.count == s.results.count && detail::brings_margins(plan_, s);
   }
   /// The step that brings operand k of step i from other devices, which step i may compute meanwhile; -1: none does.
   [[nodiscard]] constexpr int movement_to(int i, int k) const {
@@ -115,7 +115,7 @@ class move_overlapper {
       const plan_step s = plan_.steps[i];
       for (std::size_t k = open.size(); k-- > 0;)
         if (facts_of(s).role >= step_role::hands_on || needs(s, open[k].moves)) close(k);
-      if (!brings_margins(s)) continue;
+      if (!brings_margins(s) || goes_on_beside_work(i)) continue;
       const neighbours from = neighbours_of(s);
       std::size_t k = 0;
       while (k < open.size() && !(open[k].from == from)) ++k;
@@ -141,6 +141,13 @@ class move_overlapper {
       if (v.step >= 0) v.step = place[into[v.step] < 0 ? v.step : into[v.step]];
     plan_.steps = std::move(steps);
     return true;
+  }
+  /// Whether step `i` is started, and hidden by other work than the loop that reads what it brings.
+  [[nodiscard]] constexpr bool goes_on_beside_work(int i) const {
+    if (!is_started(plan_, plan_.steps[i]) || !brings_whole_shards(plan_, plan_.steps[i])) return false;
+    for (int next = i + 1; next < first_reader_[result(plan_.steps[i], 0)]; ++next)
+      if (facts_of(plan_.steps[next]).work == step_work::computes) return true;
+    return false;
   }
   /// Whether a step reads what movements bring, or writes where they read.
   [[nodiscard]] constexpr bool needs(const plan_step& s, const vec<int>& moves) const {

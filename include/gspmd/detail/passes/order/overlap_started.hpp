@@ -17,6 +17,16 @@ namespace gspmd::detail {
 /// Whether a step is such a collective, of which another device has a part.
 constexpr bool is_started(const plan& p, const plan_step& s) { return may_be_started(s) && p.nodes[s.node].is_started; }
 
+constexpr bool brings_margins(const plan& p, const plan_step& s) {
+  return is_mapped(s) && table_of<index_map>(p)[s.spec].has_margins();
+}
+/// Whether margins of shards reach as far as these, so that no loop that reads them has work inside.
+constexpr bool brings_whole_shards(const plan& p, const plan_step& s) {
+  if (!brings_margins(p, s)) return false;
+  const index_map& map = table_of<index_map>(p)[s.spec];
+  return map.low + map.high >= p.values[p.slots[s.operands.begin]].local[map.dims[0].dim];
+}
+
 /// Then the order of the steps is the user's: what is under way takes memory.
 constexpr bool has_started_steps(const plan& p) {
   return std::any_of(p.steps.begin(), p.steps.end(), [&](const plan_step& s) { return is_started(p, s); });
@@ -71,7 +81,7 @@ constexpr void overlap_started(plan& p) {
       meets = !goes_by_rows(p.steps[end]) && facts_of(p.steps[end]).role >= step_role::hands_on;
       for (int i = end; i < next_end && !meets; ++i) {
         const plan_step& next = p.steps[i];
-        meets = reads(p, next, to) || writes(p, next, to) || writes(p, next, from);
+        meets = reads(p, next, to) || writes(p, next, to) || writes(p, next, from) || writes_over_input(p, next, from);
         computes = computes || (!meets && facts_of(next).work == step_work::computes);
       }
       if (meets) break;
