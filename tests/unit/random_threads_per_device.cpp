@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gspmd/comm/simulated.hpp"
+#include "gspmd/detail/kernels/blas_threads.hpp"
 #include "gspmd/threads_per_device.hpp"
 #include "support/run_random_on_threads.hpp"
 
@@ -43,6 +44,7 @@ std::vector<std::vector<std::byte>> random_outputs(const Backend& backend, const
 TEST_CASE("threads of a device: random programs have the bits of one thread") {
   const auto first = reference::setting("GSPMD_SEED", 1), count = reference::programs(400);
   std::uint64_t shared = 0;
+  const int of_blas = gspmd::detail::set_blas_threads(1);  // else products are left to it
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh, {});
@@ -59,4 +61,28 @@ TEST_CASE("threads of a device: random programs have the bits of one thread") {
     CHECK_MESSAGE(outputs == expected, "seed ", seed, ", ", most, " threads: other bits\n", program.describe());
   }
   CHECK(shared > count);
+  gspmd::detail::set_blas_threads(of_blas);
+}
+
+TEST_CASE("threads of a device: parts of a permutation are the whole, where a line more than some is left over too") {
+  using namespace gspmd::detail;
+  for (const std::int64_t rows : {1, 2, 3, 65, 129})
+    for (const std::int64_t columns : {1, 2, 64, 65, 128, 129, 193})
+      for (const std::int64_t depth : {1, 2}) {
+        permutation_spec s;
+        for (const auto extent : {rows, depth, columns}) s.in.push_back(extent);
+        for (const int d : {2, 1, 0}) s.permutation.push_back(static_cast<std::int8_t>(d));
+        const auto plan = plan_permutation(s);
+        std::vector<std::uint16_t> in(static_cast<std::size_t>(plan.elems)), whole(in.size()), made(in.size());
+        for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::uint16_t>(i + 1);
+        permute<std::uint16_t>(plan, in.data(), whole.data());
+        for (const int parts : {2, 3, 4}) {
+          made.assign(in.size(), 0);
+          for (int k = 0; k < parts; ++k) {
+            const permutation_cut cut(plan, k, parts);
+            permute<std::uint16_t>(cut.plan, in.data() + cut.in, made.data() + cut.out);
+          }
+          CHECK_MESSAGE(made == whole, "[", rows, ", ", depth, ", ", columns, "] by ", parts);
+        }
+      }
 }

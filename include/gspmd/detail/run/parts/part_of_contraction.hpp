@@ -127,8 +127,8 @@ struct contraction_part {
   contraction_part(const prepared_contraction& all, const plan_view& p, const plan_step& s, int part, int parts)
       : cut(cut_contraction(*all.plan, part, parts)),
         whole(all),
-        lhs_bytes(cut.lhs * bytes_of(p.operand(s, 0).type)),
-        rhs_bytes(cut.rhs * bytes_of(p.operand(s, 1).type)),
+        lhs_bytes(cut.lhs * bytes_of(part_of(p.operand(s, 0).type))),
+        rhs_bytes(cut.rhs * bytes_of(part_of(p.operand(s, 1).type))),
         out_bytes(cut.out * bytes_of(s.type)) {}
 
   void run(const plan_view& p, const plan_step& s, const device_memory& device) const {

@@ -24,8 +24,10 @@ struct permutation_cut {
       if (longest < 0 || plan.loops[i].extent > plan.loops[longest].extent) longest = i;
     const bool copies = plan.row > 1 || plan.columns == 1;
     const auto take = [&](std::int64_t& extent, std::int64_t unit, std::int64_t in_by, std::int64_t out_by) {
-      const part_of_units own((extent + unit - 1) / unit, part, parts);
-      const auto first = own.first * unit, last = own.last * unit < extent ? own.last * unit : extent;
+      const auto units =
+          extent < unit ? std::int64_t{1} : extent / unit;  // a rest goes to the last: a plane of one column is none
+      const part_of_units own(units, part, parts);
+      const auto first = own.first * unit, last = own.last == units ? extent : own.last * unit;
       extent = last - first;
       in = first * in_by;
       out = first * out_by;
