@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -345,6 +346,24 @@ TEST_CASE("rows are added where they are looked up: no other table is written") 
     CHECK(found.data()[i] == i + 1);
     CHECK(found.data()[20 + i] == 8 * (5 + i));
     CHECK(found.data()[3996 + i] == 8 * (10 + 2 * i));
+  }
+}
+
+TEST_CASE("a scatter that adds goes onto the other operand of a sum that reads it, and onto no other sum") {
+  const auto f = [](value t, value ids, value rows) {
+    const value apart = scatter_add(zeros_like(t), ids, rows);
+    return std::tuple{apart, t + t, scatter_add(zeros_like(t), ids, rows) + t};
+  };
+  const auto rows_in = dynamic::in<double>({4, 2});
+  const auto p = dynamic::compile(f, dynamic::mesh({{"x", 1}}), rows_in, dynamic::in<std::int32_t>({4}), rows_in);
+  const std::vector<double> t(8, 1), rows(8, 3);
+  const std::vector<std::int32_t> ids{0, 2, 2, 3};
+  const auto found = p.run(self{}, t, ids, rows);
+  for (std::size_t i = 0; i < 8; ++i) {
+    const double added = i / 2 == 1 ? 0 : i / 2 == 2 ? 6 : 3;
+    CHECK(found[0].data<double>()[i] == added);
+    CHECK(found[1].data<double>()[i] == 2);
+    CHECK(found[2].data<double>()[i] == 1 + added);
   }
 }
 

@@ -110,6 +110,12 @@ TEST_CASE("seeds that were wrong once") {
     gspmd::simulated_communicator comm(program.device_count());
     CHECK(reference::run_and_check(comm, program, gspmd::detail::plan_view(plan)) == "");
   }
+  reference::random_options with_lookups;
+  with_lookups.lookups = true;
+  const reference::random_program sums(91032459, with_lookups);  // a sum of other values behind a scatter that adds
+  const auto two_results = gspmd::detail::make_plan(gspmd::detail::canonical_order(sums.g), sums.mesh);
+  gspmd::simulated_communicator devices(sums.device_count());
+  CHECK(reference::run_and_check(devices, sums, gspmd::detail::plan_view(two_results)) == "");
   const reference::random_program program(71016005);  // an output over an input that is under way to others
   gspmd::detail::plan_request request;
   request.hide = gspmd::detail::hide_collectives;

@@ -102,6 +102,7 @@ class step_lowering final : public lowering {
     if (state_.uses_[v] != 1 || at == static_cast<int>(state_.program_.ops.size()) || out.is_checked) return {};
     const instruction& next = state_.program_.ops[at];
     if (next.what != instruction_kind::compute || !(node_of(next).op == combine)) return {};
+    if (next.operands[0] != v && next.operands[1] != v) return {};
     const int with = next.operands[next.operands[0] == v ? 1 : 0];
     const auto lies_alike = [&](const local_value& other) {
       return other.type == value(v).type && other.local == value(v).local && other.layout == value(v).layout;
