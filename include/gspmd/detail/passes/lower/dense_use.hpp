@@ -89,7 +89,7 @@ constexpr bool is_too_far(const plan_view& p, span<const given_layers> given, co
   if (n.moved_by == 0) return t << " reads it 0 further along dim " << dim << ", as where the extent is 1, so as a dense shard";
   t << " reads it " << n.moved_by << " further along dim " << dim;
   if (!is_too_far(p, all, wrong))
-    t << "; it is reshaped before, shifted again along the dim, or read by an operator that is not elementwise";
+    t << "; it is resharded or reshaped before, shifted again along the dim, or read by an operator that is not elementwise";
   return t;
 }
 
