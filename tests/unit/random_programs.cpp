@@ -116,11 +116,10 @@ TEST_CASE("seeds that were wrong once") {
   const auto two_results = gspmd::detail::make_plan(gspmd::detail::canonical_order(sums.g), sums.mesh);
   gspmd::simulated_communicator devices(sums.device_count());
   CHECK(reference::run_and_check(devices, sums, gspmd::detail::plan_view(two_results)) == "");
-  const reference::random_program program(71016005);  // an output over an input that is under way to others
+  const reference::random_program program(71016005);  // with GCC: an output over an input that is under way to others
   gspmd::detail::plan_request request;
   request.hide = gspmd::detail::hide_collectives;
   const auto plan = gspmd::detail::make_plan(program.g, program.mesh, request);
-  CHECK(plan.shared_inputs[0] == 0);
   CHECK(reference::run_and_check_on_threads(program, gspmd::detail::plan_view(plan)) == "");
 }
 
