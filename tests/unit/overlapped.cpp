@@ -144,13 +144,14 @@ TEST_CASE("overlapped: rows that are gone through together hide a collective, an
 TEST_CASE("overlapped: what a stage of a pipeline sends is under way beside the work of its tick") {
   using namespace overlapped_programs;
   const auto layer = [](value w, value x) { return tanh(einsum<"bd,df->bf">(x, w)); };
-  const auto train = [&](value w, value xs) {
+  const auto train_stages = [&](value w, value xs) {
     const value y = pipeline<"stage">(layer, gpipe{.stages = 4, .microbatches = 6})(w, xs);
     const value loss = mean(y * y);
     return std::tuple{loss, w - 0.5 * grad(loss, w)};
   };
   const auto planned_on = [&](const dynamic::mesh& m) {
-    return dynamic::compile(train, m, dynamic::in<double>({4, 32, 32}, {"stage", "", ""}), dynamic::in<double>({6, 5, 32}));
+    return dynamic::compile(train_stages, m, dynamic::in<double>({4, 32, 32}, {"stage", "", ""}),
+                            dynamic::in<double>({6, 5, 32}));
   };
   const dynamic::mesh m({{"stage", 4}});
   const auto plain = planned_on(m), hiding = planned_on(dynamic::overlapped(m));
