@@ -12,6 +12,7 @@ namespace gspmd::detail {
 ///
 ///   2 * 3, broadcast(4) + 1, select(true, 1, 2)      constants
 ///   x * 1, x / 1, x - 0, x + -0.0                    x
+///   reshape(x, the shape of x), roll(x, 0)           x
 ///
 /// (A broadcast of a constant stays one, which costs nothing: who reduces it, or asks for it sharded, has its shape before it.)
 /// Only what has the same bits: x + 0.0 is not -0.0 where x is, and what overflows, is no number or is that small that its digits are
@@ -44,6 +45,7 @@ class folded_nodes {
   /// The operand that node `i` is; -1: none.
   [[nodiscard]] constexpr int operand_of(int i) const {
     const node& n = at(i);
+    if (is_on_ && n.op == code_of<reshape_op> && !n.annotated && at(n.operands[0]).shape == n.shape) return n.operands[0];
     if (!is_on_ || !is_elementwise(n.op) || n.function != nullptr || n.annotated || is_complex(n.type)) return -1;
     const int k = place_of_operand(n);
     return k >= 0 && at(n.operands[k]).type == n.type ? n.operands[k] : -1;

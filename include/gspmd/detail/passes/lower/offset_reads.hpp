@@ -70,9 +70,9 @@ struct shard_margins {
 ///   t + shift(t, 0, -1) + shift(t, 0, 1)     one exchange brings a row for each end; one loop reads t, t[-1] and t[+1]
 ///   shift(shift(t, 0, -1), 1, 1)             t[-1,+1]: margins of rows, of columns, and of the margins of rows, the corners
 ///
-/// That is so of an operator that moves all elements by one offset along one dim (shift, roll), whose result only loops read, or
-/// others of these along other dims, and whose offset is no larger than the smallest part of the dim that holds data: what a device
-/// lacks then is at both ends of its shard, and lies next to them on its neighbours. All others are movements of their own.
+/// That is so of an operator that moves all elements by one offset (shift, roll, several of them in one), whose result only loops read,
+/// or others of these along other dims, and whose offsets are no larger than the smallest part of their dim that holds data: what a
+/// device lacks then is at both ends of its shard, and lies next to them on its neighbours. All others are movements of their own.
 class offset_reads {
  public:
   vec<shard_margins> margins;
@@ -94,7 +94,8 @@ class offset_reads {
       if (!s.is_read) continue;
       const offset_read* const before = read_of(s.operand);
       offset_read read = before == nullptr ? offset_read{s.operand, {}, {}} : *before;
-      if (s.offset != 0) add_dim(read, s);
+      for (const auto& d : s.along)
+        if (d.offset != 0) add_dim(read, s, d);
       by_value_.resize(p.values.size(), -1);
       by_value_[s.result] = static_cast<int>(reads_.size());
       reads_.push_back(read);
@@ -115,16 +116,30 @@ class offset_reads {
   }
 
  private:
+  struct shifted_dim {
+    std::int8_t dim;
+    std::int64_t offset;
+    continuation beyond;
+  };
   /// An operator that may be one.
   struct shift {
     int operand, result, region;
-    std::int8_t dim;
-    std::int64_t offset;
-    margin_side goes_on;
+    inline_vec<shifted_dim, max_offset_dims> along;
+    std::uint64_t fill;
     bool in_place;  // in the caller's layers around an input
-    bool begins;    // its operand must be computed: it is no shift, or has been shifted along this dim before, or along too many
+    bool begins;  // its operand must be computed: it is no shift, or has been shifted along these dims before, or along too many
     bool is_read = false;
   };
+  /// The dims of a movement by one offset along each, and how far; none: it is another one.
+  [[nodiscard]] static constexpr inline_vec<shifted_dim, max_offset_dims> shifted_dims(const index_map& map,
+                                                                                       const extents& shape) {
+    inline_vec<shifted_dim, max_offset_dims> along;
+    for (const auto& d : map.dims) {
+      if (d.from_step != 1 || d.to_step != 1 || along.count == max_offset_dims) return {};
+      along.push_back({d.dim, offset_of(d, shape[d.dim]), d.beyond});
+    }
+    return along;
+  }
 
   constexpr void list_shifts(const graph& g, const mesh_shape& mesh, const local_program& p, span<const given_layers> given) {
     body_number body;
@@ -137,25 +152,28 @@ class offset_reads {
       const index_map map = facts_of(n.op).map(g, n, 0);
       const auto& from = p.value(op.operands[0]);
       const auto& to = p.value(op.result);
-      if (!moves_all_alike(map) || from.global != to.global || from.layout != to.layout) continue;
+      const auto along = shifted_dims(map, from.global);
+      if (along.count == 0 || from.global != to.global || from.layout != to.layout) continue;
       if (elements(from.local) == 0) continue;
-      const auto& along = map.dims[0];
-      const auto offset = offset_of(along, from.global[along.dim]);
-      const auto part = smallest_part(from.global[along.dim], parts_of(mesh, from.layout, along.dim));
       const int before = shift_of_[op.operands[0]];
-      const dim_mask own = dim_bit(along.dim), shifted = before < 0 ? 0 : dims[before];
-      bool begins = before < 0 || (shifted & own) != 0 || std::popcount(shifted) == max_offset_dims;
+      dim_mask own = 0, shifted = before < 0 ? 0 : dims[before];
+      for (const auto& d : along) own |= dim_bit(d.dim);
+      bool begins = before < 0 || (shifted & own) != 0 || std::popcount(shifted | own) > max_offset_dims;
       int leaf = -1;
       if (before < 0 || (!begins && shifts_[before].in_place))
         leaf = given_leaf(p, given, before < 0 ? op.operands[0] : root_of(before));
       if (leaf >= static_cast<int>(p.inputs.size())) leaf = -1;  // nobody fills the layers of a result
-      const bool in_place = leaf >= 0 && given[static_cast<std::size_t>(leaf)].reaches(along.dim, offset);
+      bool in_place = leaf >= 0, fits = true;
+      for (const auto& d : along) {
+        in_place = in_place && given[static_cast<std::size_t>(leaf)].reaches(d.dim, d.offset);
+        const auto part = smallest_part(from.global[d.dim], parts_of(mesh, from.layout, d.dim));
+        fits = fits && d.offset <= part && -d.offset <= part;
+      }
       begins = begins || (leaf >= 0 && !in_place);
-      if (!in_place && (offset > part || -offset > part || (leaf >= 0 && before < 0))) continue;
+      if (!in_place && (!fits || (leaf >= 0 && before < 0))) continue;
       shift_of_[op.result] = static_cast<int>(shifts_.size());
       dims.push_back(begins ? own : static_cast<dim_mask>(shifted | own));
-      shifts_.push_back(
-          {op.operands[0], op.result, body.now(), along.dim, offset, {0, along.beyond, map.fill}, in_place, begins});
+      shifts_.push_back({op.operands[0], op.result, body.now(), along, map.fill, in_place, begins});
     }
   }
   /// The value that a run of shifts reads.
@@ -164,26 +182,26 @@ class offset_reads {
     return shifts_[k].operand;
   }
   /// Beyond the ends of the new dim lie margins of the value, and of all margins that it has.
-  constexpr void add_dim(offset_read& read, const shift& s) {
+  constexpr void add_dim(offset_read& read, const shift& s, const shifted_dim& d) {
     const auto sets = read.margins;
-    read.along.push_back({s.dim, s.offset});
+    read.along.push_back({d.dim, d.offset});
     if (s.in_place) return;
-    read.margins.push_back(widen(read.of, -1, s));
-    for (const int inner : sets) read.margins.push_back(widen(read.of, inner, s));
+    read.margins.push_back(widen(read.of, -1, s, d));
+    for (const int inner : sets) read.margins.push_back(widen(read.of, inner, s, d));
   }
   static constexpr std::int64_t smallest_part(std::int64_t extent, std::int64_t parts) {
     const auto shard = shard_extent(extent, parts);
     return extent - (extent - 1) / shard * shard;
   }
   /// The margins of a value, or around margins of it, that have, or can have, at one side what a shift needs there.
-  constexpr int widen(int of, int inner, const shift& s) {
-    const auto side_of = [&s](shard_margins& m) -> margin_side& { return s.offset < 0 ? m.low : m.high; };
-    margin_side wanted = s.goes_on;
+  constexpr int widen(int of, int inner, const shift& s, const shifted_dim& d) {
+    const auto side_of = [&d](shard_margins& m) -> margin_side& { return d.offset < 0 ? m.low : m.high; };
+    const margin_side wanted{d.offset < 0 ? -d.offset : d.offset, d.beyond, s.fill};
     int k = first_of(of), last = -1;
     for (; k >= 0; k = margins[k].next) {
       auto& m = margins[k];
       const auto& side = side_of(m);
-      if (m.inner == inner && m.region == s.region && m.dim == s.dim &&
+      if (m.inner == inner && m.region == s.region && m.dim == d.dim &&
           (side.width == 0 || (side.beyond == wanted.beyond && side.fill == wanted.fill)))
         break;
       last = k;
@@ -191,10 +209,9 @@ class offset_reads {
     if (k < 0) {
       k = static_cast<int>(margins.size());
       (last < 0 ? first_[of] : margins[last].next) = k;
-      margins.push_back({of, inner, s.region, s.dim, {}, {}});
+      margins.push_back({of, inner, s.region, d.dim, {}, {}});
     }
     auto& side = side_of(margins[k]);
-    wanted.width = s.offset < 0 ? -s.offset : s.offset;
     if (side.width < wanted.width) side = wanted;
     return k;
   }

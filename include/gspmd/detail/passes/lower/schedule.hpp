@@ -76,14 +76,27 @@ class scheduler {
       if (s_.offsets.margins[k].value < 0) return bring_all_margins(op, k);
   }
   /// Brings what lies around a value, for all its readers in this body: along one dim after the other, and what lies around the shards
-  /// along a dim together with what lies along it around margins that were brought before, the corners.
+  /// along a dim together with what lies along it around margins that were brought before, the corners. So is what lies
+  /// around other values that are split alike and there already, though their readers stand further on: overlap_moves makes one message of
+  /// all that goes to the same neighbours.
   ///
   ///   a box along two dims      one message to each neighbour along dim 0, then one to each along dim 1
   constexpr void bring_all_margins(const instruction& op, int like) {
     const auto& all = s_.offsets.margins;
     vec<int> missing;  // in this body
-    for (int k = s_.offsets.first_of(all[like].of); k >= 0; k = all[k].next)
-      if (all[k].value < 0 && all[k].region == all[like].region) missing.push_back(k);
+    const auto add_margins_of = [&](int v) {
+      for (int k = s_.offsets.first_of(v); k >= 0; k = all[k].next)
+        if (all[k].value < 0 && all[k].region == all[like].region) missing.push_back(k);
+    };
+    add_margins_of(all[like].of);
+    const local_value& first = s_.program_.value(all[like].of);
+    for (int k = like + 1; k < static_cast<int>(all.size()) && k <= like + most_looked_ahead; ++k) {
+      const int v = all[k].of;
+      const local_value& other = s_.program_.value(v);
+      if (v != all[like].of && s_.offsets.first_of(v) == k && other.type == first.type && other.layout == first.layout &&
+          is_there(v, op))
+        add_margins_of(v);
+    }
     const auto is_ready = [&](int k) { return all[k].inner < 0 || all[all[k].inner].value >= 0; };
     for (;;) {
       int best = -1;  // a margin along a dim all of whose margins can be brought, or of any
@@ -105,12 +118,23 @@ class scheduler {
         if (is_sent(k)) sent.push_back(k);
         else s_.offsets.margins[k].value = bring_margins(op, k);
       }
-      for (std::size_t k = 0; k < sent.size(); k += most_moved_together) {
-        const auto count = sent.size() - k < most_moved_together ? sent.size() - k : most_moved_together;
+      for (std::size_t k = 0, count = 0; k < sent.size(); k += count) {
+        count = 1;
+        while (k + count < sent.size() && count < most_moved_together && all[sent[k + count]].of == all[sent[k]].of) ++count;
         if (count == 1) s_.offsets.margins[sent[k]].value = bring_margins(op, sent[k]);
         else bring_together(op, sent.data() + k, count);
       }
     }
+  }
+  static constexpr int most_looked_ahead =
+      64;  // margins: a chain of shifts, none of which is there before the last one, stays linear
+  /// Whether a value that is read in this body is in memory before `op` is. What is carried is, though its copy is made at the end.
+  [[nodiscard]] constexpr bool is_there(int v, const instruction& op) const {
+    const auto is_made = [&](int w) {
+      return s_.graph_->nodes[static_cast<std::size_t>(s_.program_.value(w).node)].op == opcode::carry || s_.maker_[w] < 0 ||
+             (s_.maker_[w] < s_.maker_[op.result] && !s_.waits(w));
+    };
+    return is_made(v) && is_made(s_.base[v]);
   }
   [[nodiscard]] constexpr int surrounded(int k) const {
     const auto& m = s_.offsets.margins[k];
