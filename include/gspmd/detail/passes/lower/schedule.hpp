@@ -128,11 +128,15 @@ class scheduler {
   }
   static constexpr int most_looked_ahead =
       64;  // margins: a chain of shifts, none of which is there before the last one, stays linear
-  /// Whether a value that is read in this body is in memory before `op` is. What is carried is, though its copy is made at the end.
+  /// Whether a value is in memory before `op` is. What is carried is, within the loop, though a copy at its end makes it.
   [[nodiscard]] constexpr bool is_there(int v, const instruction& op) const {
     const auto is_made = [&](int w) {
-      return s_.graph_->nodes[static_cast<std::size_t>(s_.program_.value(w).node)].op == opcode::carry || s_.maker_[w] < 0 ||
-             (s_.maker_[w] < s_.maker_[op.result] && !s_.waits(w));
+      if (s_.maker_[w] < 0 || (s_.maker_[w] < s_.maker_[op.result] && !s_.waits(w))) return true;
+      const node& n = s_.graph_->nodes[static_cast<std::size_t>(s_.program_.value(w).node)];
+      if (s_.maker(w).what != instruction_kind::copy || n.op != opcode::carry) return false;
+      int body = s_.node_of(op).region;
+      while (body >= 0 && body != n.region) body = s_.graph_->nodes[static_cast<std::size_t>(body)].region;
+      return body >= 0;
     };
     return is_made(v) && is_made(s_.base[v]);
   }
