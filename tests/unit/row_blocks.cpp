@@ -410,6 +410,8 @@ TEST_CASE("compiled programs do the steps of a row one after the other") {
   CHECK(chains > 0);
   CHECK(differing_outputs<double, 1, 17, 2048>(chains) == 0);  // all of it is one block
   CHECK(chains > 0);
+  CHECK(differing_outputs<float, 1, 515, 100>(chains) == 0);  // likewise; four rows go together, at last three
+  CHECK(chains > 0);
 }
 
 TEST_CASE("products of matrices and vectors that are computed row by row have the memory of a block of rows") {
