@@ -79,10 +79,24 @@ class row_recomputer {
       if (store(step, k).op == place) return result(step, store(step, k).slot);
     return -1;
   }
-  [[nodiscard]] constexpr const scalar_op* dense_load_of(int step, int v) const {
+  [[nodiscard]] constexpr const scalar_op* dense_load_of(int step, int v, dtype type) const {
     for (int k = 0; k < group(step).ops.count; ++k)
-      if (is_dense_load(step, op(step, k)) && reads(step, op(step, k).slot, v)) return &op(step, k);
+      if (is_dense_load(step, op(step, k)) && reads(step, op(step, k).slot, v) && op(step, k).type == type) return &op(step, k);
     return nullptr;
+  }
+  [[nodiscard]] constexpr bool writes(int step, int v) const {
+    for (int k = 0; k < plan_.steps[step].results.count; ++k)
+      if (base_[result(step, k)] == base_[v]) return true;
+    return false;
+  }
+  /// Whether `reader` finds what a step had at an operator where the step loaded or stored it.
+  [[nodiscard]] constexpr bool finds(int reader, int step, int place) const {
+    if (op(step, place).is_constant()) return true;
+    const int v = value_at(step, place);
+    if (v < 0 || dense_load_of(reader, v, op(step, place).type) == nullptr) return false;
+    for (int other = step + 1; other < reader; ++other)
+      if (writes(other, v)) return false;
+    return true;
   }
   [[nodiscard]] constexpr bool is_read_beside_its_operands(int step, int k) const {
     const planned_group& own = group(step);
@@ -91,10 +105,10 @@ class row_recomputer {
     if (own.reductions.count > 0 || own.margins.count > 0 || base_[v] != v || end >= static_cast<int>(plan_.steps.size()) ||
         saturating_multiply(elements(own.loop), bytes_of(made.type)) < least_recomputed_bytes)
       return false;
-    if (!is_sum(made.op) && made.op != opcode::multiply && made.op != opcode::negate) return false;
+    if (!is_sum_or_product(made.op)) return false;
     bool is_read = false;
     for (int reader = step + 1; reader <= end; ++reader) {
-      if (facts_of(plan_.steps[reader]).work == step_work::controls) return false;
+      if (facts_of(plan_.steps[reader]).work == step_work::controls || writes(reader, v)) return false;
       for (int o = 0; o < plan_.steps[reader].operands.count; ++o) {
         if (!reads(reader, o, v)) continue;
         const planned_group* const loop = fuses(reader) ? &group(reader) : nullptr;
@@ -104,8 +118,7 @@ class row_recomputer {
           return false;
         is_read = true;
         for (const int a : made.args)
-          if (!op(step, a).is_constant() && (value_at(step, a) < 0 || dense_load_of(reader, value_at(step, a)) == nullptr))
-            return false;
+          if (!finds(reader, step, a)) return false;
       }
     }
     return is_read;
@@ -180,7 +193,7 @@ class row_recomputer {
         for (auto& a : again.args) {
           scalar_op from = op(maker, a);
           const int had = from.is_load() ? operand(maker, from.slot) : value_at(maker, a);
-          if (const scalar_op* known = had < 0 ? nullptr : dense_load_of(reader, had)) from = *known;
+          if (const scalar_op* known = had < 0 ? nullptr : dense_load_of(reader, had, from.type)) from = *known;
           if (from.is_load()) from.slot = slot_of(had);
           a = static_cast<std::int16_t>(add(from));
         }
