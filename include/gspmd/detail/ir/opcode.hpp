@@ -177,6 +177,7 @@ struct map_function {
 };
 
 constexpr bool is_sum(opcode op) { return op == opcode::add || op == opcode::subtract; }
+constexpr bool is_sum_or_product(opcode op) { return is_sum(op) || op == opcode::negate || op == opcode::multiply; }
 /// Compilers make no vectors of these in a loop that has elements of 64 bits too.
 constexpr bool chooses_polynomials(opcode op) {
   return op == opcode::sine || op == opcode::cosine || op == opcode::erf || op == opcode::erf_inv;

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "gspmd/detail/ir/sum_parts.hpp"
+#include "gspmd/detail/kernels/reduce_rows.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
 
@@ -31,7 +32,7 @@ inline T short_dot(std::int64_t n, const T* a, std::int64_t a_step, const T* b, 
       }
       for (; i + lanes <= n; i += lanes) acc0 += load_simd(a + i) * load_simd(b + i);
       acc0 += acc1 + (acc2 + acc3);
-      for (int l = 0; l < lanes; ++l) sum += acc0[l];
+      sum = fold_lanes<monoid::add, T>(acc0);
     }
   }
   for (; i < n; ++i) sum += a[i * a_step] * b[i * b_step];

@@ -10,17 +10,34 @@
 
 #include "gspmd/detail/ir/row_work.hpp"
 #include "gspmd/detail/run/static_program.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 
 /// Steps that go through the same rows (passes/lower/row_blocks.hpp) as one loop of the static path, row by row: what one step leaves of a
 /// row, the next one finds in the first cache, and no step is begun anew for a few rows.
 ///
 ///   layer norm      for each row: its sum, the mean; what is left of each element and the sum of its squares, the factor; products
 ///
-/// A row is computed by the functions that compute all of them, and has the same bits. What only these steps read has one row's place.
+/// A row is computed by the functions that compute all of them, and has the same bits. A few rows go through each step together, as many as the
+/// first cache has room for: a row's sum, root and quotient wait for each other, and those of its neighbours fill the time. What only these
+/// steps read has the place of so many rows.
 namespace gspmd::detail {
 
-/// Where the operands and results of a step have row 0, and how far it is to the next row, in bytes.
-template <class Program, int Step>
+/// A row of a block, and of those that go together.
+struct row_number {
+  std::int64_t of_block, of_group;
+};
+/// How far it is to the next row, in bytes, of a value that has a place for each row of the block, or for each of a group.
+struct row_steps {
+  std::int64_t of_block = 0, of_group = 0;
+  [[nodiscard]] constexpr std::int64_t to(row_number r) const { return r.of_block * of_block + r.of_group * of_group; }
+  static constexpr row_steps of(const planned_value& v, std::int64_t rows) {
+    const bool is_inside = v.whole >= 0 && v.counter < 0;
+    return {v.where.row_bytes, is_inside ? elements(v.local) / rows * bytes_of(v.type) : 0};
+  }
+};
+
+/// Where the operands and results of a step have row 0, and how far it is to the next row.
+template <class Program, int Step, std::int64_t Rows>
 struct row_places {
   static constexpr const plan_step& s = step_of<Program, Step>;
   const std::byte* from[s.operands.count + 1];
@@ -30,8 +47,8 @@ struct row_places {
     for (int k = 0; k < s.operands.count; ++k) from[k] = static_cast<const std::byte*>(device.read(plan.operand(s, k).where));
     for (int k = 0; k < s.results.count; ++k) to[k] = static_cast<std::byte*>(device.write(plan.result(s, k).where));
   }
-  static constexpr std::int64_t from_step(int k) { return Program::view.operand(s, k).where.row_bytes; }
-  static constexpr std::int64_t to_step(int k) { return Program::view.result(s, k).where.row_bytes; }
+  static constexpr row_steps from_step(int k) { return row_steps::of(Program::view.operand(s, k), Rows); }
+  static constexpr row_steps to_step(int k) { return row_steps::of(Program::view.result(s, k), Rows); }
   /// No device has less of what is read.
   static constexpr bool is_whole() {
     for (int b = 0; b < s.bounds.count; ++b)
@@ -77,7 +94,7 @@ struct row_of_one_dim {
 /// A loop, over elements of a row or of one for each row, and its reductions.
 template <class Program, int Step, std::int64_t Rows>
 struct row_of_loop {
-  using places = row_places<Program, Step>;
+  using places = row_places<Program, Step, Rows>;
   using own_group = static_group<Program, places::s.spec>;
   static constexpr const planned_group& planned = own_group::group;
   static constexpr int reductions = planned.reductions.count;
@@ -133,7 +150,7 @@ struct row_of_loop {
       block += reduced_block_bytes(loop, bytes_of(reduction(k).type));
     }
   }
-  [[gnu::always_inline]] void run(std::int64_t r) const {
+  [[gnu::always_inline]] void run(row_number r) const {
     const auto row = row_at(r);
     if constexpr (elems == 1 && reductions == 0) {
       compute_element<row_type>(row, 0, row, 0);
@@ -153,29 +170,29 @@ struct row_of_loop {
   /// From row to row, by load and by store.
   static constexpr auto steps = [] {
     struct all {
-      std::int64_t from[std::size(own_group::ops) + 1]{}, to[row_plan::store_count + 1]{};
+      row_steps from[std::size(own_group::ops) + 1]{}, to[row_plan::store_count + 1]{};
     } bytes;
     std::size_t load = 0;
     for (const scalar_op& o : own_group::ops)
       if (o.is_load()) bytes.from[load++] = places::from_step(o.slot);
     for (std::size_t k = 0; k < row_plan::store_count; ++k) bytes.to[k] = places::to_step(own_group::stores[k].slot);
     for (int k = 0; k < reductions; ++k)
-      if (reduction(k).is_stored()) bytes.to[store_of(reduction(k).stored)] = 0;
+      if (reduction(k).is_stored()) bytes.to[store_of(reduction(k).stored)] = {};
     return bytes;
   }();
-  [[gnu::always_inline]] auto row_at(std::int64_t r) const {
+  [[gnu::always_inline]] auto row_at(row_number r) const {
     auto row = first;
     [&]<std::size_t... L, std::size_t... S>(std::index_sequence<L...>, std::index_sequence<S...>) __attribute__((always_inline)) {
-      ((row.from[L] = static_cast<const std::byte*>(row.from[L]) + r * steps.from[L]), ...);
-      ((row.to[S] = static_cast<std::byte*>(row.to[S]) + r * steps.to[S]), ...);
+      ((row.from[L] = static_cast<const std::byte*>(row.from[L]) + steps.from[L].to(r)), ...);
+      ((row.to[S] = static_cast<std::byte*>(row.to[S]) + steps.to[S].to(r)), ...);
     }
     (std::make_index_sequence<static_cast<std::size_t>(row_plan::facts.loads)>{},
      std::make_index_sequence<row_plan::store_count>{});
     return row;
   }
   template <int... K>
-  [[gnu::always_inline]] void reduce(const typename row_plan::row& row, std::int64_t r, std::integer_sequence<int, K...>) const {
-    std::byte* const to[] = {results[K] + r * places::to_step(reduction(K).slot)...};
+  [[gnu::always_inline]] void reduce(const typename row_plan::row& row, row_number r, std::integer_sequence<int, K...>) const {
+    std::byte* const to[] = {results[K] + places::to_step(reduction(K).slot).to(r)...};
     if constexpr (accumulates) {
       accumulation_of<Program, own_group, row_type>::whole_row(row, elems, to);
     } else {
@@ -195,24 +212,24 @@ struct row_of_loop {
 
 /// A reduction of rows that lie in memory.
 template <class Program, int Step, std::int64_t Rows>
-struct row_of_reduction : row_places<Program, Step> {
-  using places = row_places<Program, Step>;
+struct row_of_reduction : row_places<Program, Step, Rows> {
+  using places = row_places<Program, Step, Rows>;
   static constexpr std::int64_t elems = elems_of_reduced_row(entry_of_step<Program, Step, reduction_spec>, Rows);
   static constexpr bool can_be = elems > 0 && places::is_whole();
 
   using places::places;
-  [[gnu::always_inline]] void run(std::int64_t r) const {
+  [[gnu::always_inline]] void run(row_number r) const {
     constexpr dtype type = places::s.type;  // GCC 12 takes no member of `s` as a template argument
     using element = element_t<type>;
     reduce_row<natural_kind<element>(entry_of_step<Program, Step, reduction_spec>.reduced_by), element, elems>(
-        places::from[0] + r * places::from_step(0), places::to[0] + r * places::to_step(0));
+        places::from[0] + places::from_step(0).to(r), places::to[0] + places::to_step(0).to(r));
   }
 };
 
 /// An inner product of rows.
 template <class Program, int Step, std::int64_t Rows>
-struct row_of_product : row_places<Program, Step> {
-  using places = row_places<Program, Step>;
+struct row_of_product : row_places<Program, Step, Rows> {
+  using places = row_places<Program, Step, Rows>;
   static constexpr const contraction_plan& plan = entry_of_step<Program, Step, contraction_plan>;
   static constexpr std::int64_t elems = [] {
     std::int64_t n = 1;
@@ -224,13 +241,13 @@ struct row_of_product : row_places<Program, Step> {
                                  plan.merged_sums == plan.sums.count && plan.merged_sums > 0 && places::is_whole();
 
   using places::places;
-  [[gnu::always_inline]] void run(std::int64_t row) const {
+  [[gnu::always_inline]] void run(row_number row) const {
     using element = element_t<signed_of(places::s.type)>;
     constexpr int first = plan.is_swapped ? 1 : 0, second = 1 - first;
-    const auto* const l = reinterpret_cast<const element*>(places::from[first] + row * places::from_step(first));
-    const auto* const r = reinterpret_cast<const element*>(places::from[second] + row * places::from_step(second));
+    const auto* const l = reinterpret_cast<const element*>(places::from[first] + places::from_step(first).to(row));
+    const auto* const r = reinterpret_cast<const element*>(places::from[second] + places::from_step(second).to(row));
     gemm(plan.transpose_first, plan.transpose_second, 1, 1, elems, l, plan.first_ld, r, plan.second_ld,
-         reinterpret_cast<element*>(places::to[0] + row * places::to_step(0)), plan.out_ld);
+         reinterpret_cast<element*>(places::to[0] + places::to_step(0).to(row)), plan.out_ld);
   }
 };
 
@@ -261,6 +278,23 @@ struct static_rows {
       typename row_of_step<mp11::mp_at_c<all_kernels, static_cast<std::size_t>(step_of<Program, Begin + 1 + Offset>.kernel)>,
                            Program, Begin + 1 + Offset, rows>::type;
   using offsets = std::make_integer_sequence<int, step_of<Program, Begin>.target - Begin - 1>;
+  /// How many rows go through each step together: as many as the first cache has room for.
+  static constexpr std::int64_t together = [] {
+    const auto row_bytes = [](const planned_value& v) {
+      const row_steps steps = row_steps::of(v, rows);
+      return steps.of_block + steps.of_group;
+    };
+    std::int64_t bytes = 0;
+    for (int i = Begin + 1; i < step_of<Program, Begin>.target; ++i) {
+      const plan_step& s = Program::view.steps[static_cast<std::size_t>(i)];
+      std::int64_t read = 0, made = 0;
+      for (int k = 0; k < s.operands.count; ++k) read += row_bytes(Program::view.operand(s, k));
+      for (int k = 0; k < s.results.count; ++k) made += row_bytes(Program::view.result(s, k));
+      bytes = std::max(bytes, read + made);
+    }
+    const auto most = step_of<Program, Begin>.trips == 1 ? rows_together_bytes : far_rows_together_bytes;
+    return std::clamp(most / std::max(bytes, std::int64_t{1}), std::int64_t{1}, std::min(most_rows_together, rows));
+  }();
 
   template <int... Offset>
   static constexpr bool are_chained(std::integer_sequence<int, Offset...>) {
@@ -270,8 +304,13 @@ struct static_rows {
   GSPMD_LOOP_FUNCTION static void run(const plan_view& plan, const device_memory& device, std::integer_sequence<int, Offset...>) {
     const std::tuple<row_of<Offset>...> steps{row_of<Offset>(plan, device)...};
     const auto end = rows * (device.part + 1) / device.parts;
-    for (std::int64_t r = rows * device.part / device.parts; r < end; ++r)
-      (std::get<static_cast<std::size_t>(Offset)>(steps).run(r), ...);
+    for (std::int64_t r = rows * device.part / device.parts; r < end; r += together) {
+      const auto some = end - r < together ? end - r : together;
+      const auto run_group = [&](const auto& step) __attribute__((always_inline)) {
+        for (std::int64_t i = 0; i < some; ++i) step.run(row_number{r + i, i});
+      };
+      (run_group(std::get<static_cast<std::size_t>(Offset)>(steps)), ...);
+    }
   }
   /// One block of rows.
   static void run_block(const void*, const plan_view& plan, const plan_step&, const device_memory& device) {

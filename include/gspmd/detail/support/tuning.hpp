@@ -83,6 +83,11 @@ inline constexpr std::int64_t most_row_bytes = 512 * 1024;
 /// So much, which is more than the first cache holds, is one block: compiled programs go through its rows one by one. Of rows of a few
 /// elements the loops over all are faster.
 inline constexpr std::int64_t least_row_loop_bytes = 128 * 1024;
+/// Values of so many bytes, which fill the first cache, are computed again where that takes no more than to read them.
+inline constexpr std::int64_t least_recomputed_bytes = 64 * 1024;
+/// So many rows of it go through each step together, if what a step reads and makes of them is no more. Rows that come from farther away than the
+/// second cache are computed while the next ones come: of these less.
+inline constexpr std::int64_t most_rows_together = 4, rows_together_bytes = 32 * 1024, far_rows_together_bytes = 4 * 1024;
 
 // ---- kernels ----
 

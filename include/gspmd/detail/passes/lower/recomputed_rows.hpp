@@ -5,6 +5,8 @@
 
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/passes/lower/step_state.hpp"
+#include "gspmd/detail/support/saturating.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -35,6 +37,21 @@ class row_recomputer {
     return has_changed;
   }
 
+  /// Has loops compute again what is a sum or a product of what they read anyway, as those of a gradient do with what the forward pass left:
+  ///
+  ///   u = a * x; v = u * x      stored: x, u, v; a gradient that reads all of them reads x alone
+  ///
+  /// It is stored and read no more, where all that read it are such loops; memory that they did not need before they do not need now.
+  constexpr void run_everywhere() {
+    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i)
+      for (int k = fuses(i) && group(i).stores.count > 1 ? group(i).stores.count : 0; k-- > 0;)
+        if (group(i).stores.count > 1 && is_read_beside_its_operands(i, k)) {
+          const int end = last_[base_[result(i, store(i, k).slot)]];
+          for (int reader = i + 1; reader <= end; ++reader) compute_again(reader, i, k);
+          drop(i, k);
+        }
+  }
+
  private:
   using loop_ops = vec<scalar_op>;
 
@@ -53,6 +70,58 @@ class row_recomputer {
   [[nodiscard]] constexpr int result(int step, int k) const { return plan_.slots[plan_.steps[step].results.begin + k]; }
   [[nodiscard]] constexpr bool is_dense_load(int step, const scalar_op& o) const {
     return o.is_load() && !o.is_at_offset() && is_dense(group(step).loop, o.strides);
+  }
+
+  /// The value that a step loads or stores at one of its operators; -1: none.
+  [[nodiscard]] constexpr int value_at(int step, int place) const {
+    if (op(step, place).is_load()) return is_dense_load(step, op(step, place)) ? operand(step, op(step, place).slot) : -1;
+    for (int k = 0; k < group(step).stores.count; ++k)
+      if (store(step, k).op == place) return result(step, store(step, k).slot);
+    return -1;
+  }
+  [[nodiscard]] constexpr const scalar_op* dense_load_of(int step, int v, dtype type) const {
+    for (int k = 0; k < group(step).ops.count; ++k)
+      if (is_dense_load(step, op(step, k)) && reads(step, op(step, k).slot, v) && op(step, k).type == type) return &op(step, k);
+    return nullptr;
+  }
+  [[nodiscard]] constexpr bool writes(int step, int v) const {
+    for (int k = 0; k < plan_.steps[step].results.count; ++k)
+      if (base_[result(step, k)] == base_[v]) return true;
+    return false;
+  }
+  /// Whether `reader` finds what a step had at an operator where the step loaded or stored it.
+  [[nodiscard]] constexpr bool finds(int reader, int step, int place) const {
+    if (op(step, place).is_constant()) return true;
+    const int v = value_at(step, place);
+    if (v < 0 || dense_load_of(reader, v, op(step, place).type) == nullptr) return false;
+    for (int other = step + 1; other < reader; ++other)
+      if (writes(other, v)) return false;
+    return true;
+  }
+  [[nodiscard]] constexpr bool is_read_beside_its_operands(int step, int k) const {
+    const planned_group& own = group(step);
+    const int v = result(step, store(step, k).slot), end = last_[base_[v]];
+    const scalar_op& made = op(step, store(step, k).op);
+    if (own.reductions.count > 0 || own.margins.count > 0 || base_[v] != v || end >= static_cast<int>(plan_.steps.size()) ||
+        saturating_multiply(elements(own.loop), bytes_of(made.type)) < least_recomputed_bytes)
+      return false;
+    if (!is_sum_or_product(made.op)) return false;
+    bool is_read = false;
+    for (int reader = step + 1; reader <= end; ++reader) {
+      if (facts_of(plan_.steps[reader]).work == step_work::controls || writes(reader, v)) return false;
+      for (int o = 0; o < plan_.steps[reader].operands.count; ++o) {
+        if (!reads(reader, o, v)) continue;
+        const planned_group* const loop = fuses(reader) ? &group(reader) : nullptr;
+        if (loop == nullptr ||
+            !(loop->loop == own.loop || (loop->cut == 0 && own.cut == 0 && elements(loop->loop) == elements(own.loop))) ||
+            !reads_densely(reader, o, loop->loop))
+          return false;
+        is_read = true;
+        for (const int a : made.args)
+          if (!finds(reader, step, a)) return false;
+      }
+    }
+    return is_read;
   }
 
   [[nodiscard]] constexpr bool is_cheap(int step, int k, int end) const {
@@ -123,7 +192,9 @@ class row_recomputer {
         scalar_op again = op(maker, store(maker, k).op);
         for (auto& a : again.args) {
           scalar_op from = op(maker, a);
-          if (from.is_load()) from.slot = slot_of(operand(maker, from.slot));
+          const int had = from.is_load() ? operand(maker, from.slot) : value_at(maker, a);
+          if (const scalar_op* known = had < 0 ? nullptr : dense_load_of(reader, had, from.type)) from = *known;
+          if (from.is_load()) from.slot = slot_of(had);
           a = static_cast<std::int16_t>(add(from));
         }
         place.push_back(add(again));

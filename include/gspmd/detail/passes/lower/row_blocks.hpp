@@ -44,6 +44,8 @@ class row_blocker {
   constexpr void run() {
     if (!is_worth_a_look()) return;
     find_uses();
+    row_recomputer(s_, last_).run_everywhere();
+    find_uses();
     const int count = static_cast<int>(plan_.steps.size());
     for (int i = 0; i < count;) {
       run_of_steps r = grow(i);
