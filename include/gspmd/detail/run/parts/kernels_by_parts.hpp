@@ -184,9 +184,7 @@ struct by_parts<kernels::gather> {
   static constexpr auto freeze() {
     return adopt(kernels::gather::freeze<Program, Step>());
   }
-  static constexpr auto adopt(const prepared_gather& prepared) {
-    return shared_lookup<kernels::gather, prepared_gather>{prepared};
-  }
+  static constexpr shared_lookup<kernels::gather, prepared_gather> adopt(const prepared_gather& prepared) { return {prepared}; }
   static bool has_parts(const plan_view&, const plan_step&) { return true; }
   static auto of_part(const shared_lookup<kernels::gather, prepared_gather>& all, const plan_view&, const plan_step&, int part,
                       int parts, std::byte*) {
@@ -204,7 +202,7 @@ struct scatters_by_parts {
   static constexpr auto freeze() {
     return adopt(K::template freeze<Program, Step>());
   }
-  static constexpr auto adopt(const prepared_scatter& prepared) { return shared_lookup<K, prepared_scatter>{prepared}; }
+  static constexpr shared_lookup<K, prepared_scatter> adopt(const prepared_scatter& prepared) { return {prepared}; }
   static bool has_parts(const plan_view&, const plan_step&) { return true; }
   static auto of_part(const shared_lookup<K, prepared_scatter>& all, const plan_view&, const plan_step&, int part, int parts,
                       std::byte*) {
@@ -223,15 +221,15 @@ struct by_parts<kernels::sort> {
 
   static std::int64_t work(const plan_view& p, const plan_step& s) {
     const auto& spec = table_of<sort_spec>(p)[static_cast<std::size_t>(s.spec)];
-    std::int64_t passes = 2;
-    for (auto n = spec.sorted_length; n > 1; n /= 2) ++passes;
-    return spec.outer * spec.inner < 2 ? 0 : spec.outer * spec.inner * spec.sorted_length * passes * s.results.count;
+    std::int64_t rounds = 2;
+    for (auto n = spec.sorted_length; n > 1; n /= 2) ++rounds;
+    return spec.outer * spec.inner < 2 ? 0 : spec.outer * spec.inner * spec.sorted_length * rounds * s.results.count;
   }
   template <class Program, int Step>
   static constexpr auto freeze() {
     return adopt(kernels::sort::prepare(Program::view, step_of<Program, Step>));
   }
-  static constexpr auto adopt(const prepared_sort& prepared) { return shared_lines<kernels::sort, prepared_sort>{prepared}; }
+  static constexpr shared_lines<kernels::sort, prepared_sort> adopt(const prepared_sort& prepared) { return {prepared}; }
   static bool has_parts(const plan_view&, const plan_step&) { return true; }
   static auto of_part(const shared_lines<kernels::sort, prepared_sort>& all, const plan_view&, const plan_step&, int part,
                       int parts, std::byte*) {
@@ -253,7 +251,7 @@ struct by_parts<kernels::scan> {
   static constexpr auto freeze() {
     return adopt(kernels::scan::freeze<Program, Step>());
   }
-  static constexpr auto adopt(const prepared_scan& prepared) { return shared_lines<kernels::scan, prepared_scan>{prepared}; }
+  static constexpr shared_lines<kernels::scan, prepared_scan> adopt(const prepared_scan& prepared) { return {prepared}; }
   static bool has_parts(const plan_view&, const plan_step&) { return true; }
   static auto of_part(const shared_lines<kernels::scan, prepared_scan>& all, const plan_view&, const plan_step&, int part,
                       int parts, std::byte*) {
