@@ -172,7 +172,7 @@ struct by_parts<kernels::contract> {
   }
 };
 
-/// What is looked up.
+/// Gathers of slices, in which each thread has some.
 template <>
 struct by_parts<kernels::gather> {
   static constexpr bool is_one = true;
