@@ -26,6 +26,10 @@ constexpr auto jacobi = [](auto t) { return 0.25 * (shift(t, 0, -1) + shift(t, 0
 constexpr auto gelu_of = [](auto x) { return 0.5F * x * (1.0F + tanh(0.7978846F * (x + 0.044715F * x * x * x))); };
 constexpr auto softmax_of = [](auto x) { return softmax(x, 1); };
 constexpr auto sum_of = [](auto x) { return sum(x * x - x); };
+constexpr auto take_of = [](auto ids, auto table) { return take(table, ids, 0); };
+constexpr auto scatter_of = [](auto ids, auto updates) { return segment_sum(updates, ids, 4096); };
+constexpr auto sort_of = [](auto x) { return sort(x, 1); };
+constexpr auto scan_of = [](auto x) { return scan_along(x, monoid::add, 1); };
 /// A step of a perceptron with a hidden layer, by the gradient of the squares of its results.
 constexpr auto mlp_step = [](auto x, auto w, auto v) {
   const auto y = einsum<"bf,fd->bd">(relu(einsum<"bd,df->bf">(x, w)), v);
@@ -96,6 +100,10 @@ void compare_all(const options& o) {
   compare<softmax_of, matrix<float, 256, 256>>("softmax 256^2", 200, o);
   compare<softmax_of, matrix<float, 2048, 1024>>("softmax 2048 x 1024", 5, o);
   compare<sum_of, matrix<float, 1024, 1024>>("sum(x*x-x) 1024^2", 20, o);
+  compare<take_of, in<int, dims<65536>, split<"rows">>, weight<4096, 64>>("take 65536 of 4096 x 64", 5, o);
+  compare<scatter_of, in<int, dims<65536>, split<"rows">>, matrix<float, 65536, 64>>("segment_sum 65536 x 64 to 4096", 5, o);
+  compare<sort_of, matrix<float, 1024, 1024>>("sort of lines 1024^2", 3, o);
+  compare<scan_of, matrix<float, 1024, 1024>>("running sum of lines 1024^2", 10, o);
   compare<mlp_step, matrix<float, 256, 512>, weight<512, 1024>, weight<1024, 512>>("MLP step 256 x 512 x 1024", 5, o);
 }
 

@@ -61,6 +61,50 @@ void check_compiled(const Backend& backend) {
   for (const int count : {1, 2, 3}) CHECK(are_same(run<step>(threads_per_device(count, backend), x, w), expected));
 }
 
+/// Everything that is looked up, put in order or added up along lines; indices that lie outside, too.
+constexpr auto lines_and_lookups = [](auto x, auto rows, auto columns) {
+  return std::tuple{take(x, rows, 0),
+                    take(x, rows, 0, out_of_range::fill, -1.0),
+                    take_along(x, columns, 1),
+                    scatter_add(x, rows, 0.1F * x, 0),
+                    segment_sum(x, rows, 40),
+                    sort(x, 1),
+                    sort(x, 0, {.descending = true}),
+                    scan_along(x, monoid::add, 1),
+                    scan_along(x, monoid::maximum, 1, {.exclusive = true, .reverse = true})};
+};
+/// As threads_per_device, of however little work.
+template <class Backend>
+struct sharing_everything {
+  int threads;
+  Backend backend;
+};
+template <class Backend, class F>
+void launch(const sharing_everything<Backend>& on, int devices, F&& f) {
+  launch(on.backend, devices, [&](auto& comm) {
+    device_threads own(comm, on.threads, 1);
+    auto teamed = own.of(comm);
+    f(teamed);
+  });
+}
+template <class Backend>
+auto agree(const sharing_everything<Backend>& on, const error* failure) -> decltype(agree(on.backend, failure)) {
+  return agree(on.backend, failure);
+}
+
+template <class Mesh, std::int64_t Rows, std::int64_t Columns, class Backend>
+void check_lookups(const Backend& backend) {
+  using step = compile<lines_and_lookups, Mesh, in<float, dims<Rows, Columns>, split<"x", _>>,
+                       in<std::int32_t, dims<Rows>, split<"x">>, in<std::int32_t, dims<Rows, Columns>, split<"x", _>>>;
+  const auto x = numbers({Rows, Columns}, 1);
+  array<std::int32_t> rows({Rows}), columns({Rows, Columns});
+  for (std::int64_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::int32_t>((i * i) % (Rows + 2) - 1);
+  for (std::int64_t i = 0; i < columns.size(); ++i) columns[i] = static_cast<std::int32_t>((i * 7) % Columns);
+  const auto expected = run<step>(backend, x, rows, columns);
+  for (const int count : {1, 2, 3, 5})
+    CHECK(are_same(run<step>(sharing_everything<Backend>{count, backend}, x, rows, columns), expected));
+}
+
 using alone = mesh<axis<"x", 1>>;
 using two = mesh<axis<"x", 2>>;
 
@@ -69,6 +113,12 @@ using two = mesh<axis<"x", 2>>;
 TEST_CASE("threads of a device: compiled programs have the bits of one thread") { check_compiled<alone, 517>(threads{}); }
 
 TEST_CASE("threads of a device: several devices, of which the last one has padding") { check_compiled<two, 131>(threads{}); }
+
+TEST_CASE("threads of a device: lookups, sorts and scans have the bits of one thread, of fewer rows than threads too") {
+  check_lookups<alone, 37, 19>(self{});
+  check_lookups<alone, 1, 19>(self{});
+  check_lookups<two, 3, 16>(threads{});
+}
 
 TEST_CASE("threads of a device: a step object goes from one team to another, and back to none") {
   constexpr auto norm = [](auto x, auto w) { return std::tuple{softmax(x + w, 1), sum(x * w)}; };

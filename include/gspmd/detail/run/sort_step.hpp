@@ -27,22 +27,26 @@ struct sorted_operands {
   }
 };
 
-namespace kernels {
-
-inline void sort::run(const prepared_sort& prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
-  const sort_spec& spec = *prepared.spec;
+/// Sorts the lines from `first` to before `last`.
+inline void sort_lines(const sort_spec& spec, std::int64_t first, std::int64_t last, const plan_view& p, const plan_step& s,
+                       const device_memory& device) {
   std::int64_t valid = spec.length;
   if (s.bounds.count > 0) valid = valid_extent(p, p.bounds[static_cast<std::size_t>(s.bounds.begin)], device.at);
   const sorted_operands x(p, s, device);
   void* const scratch = device.arena + s.scratch;
-  for (std::int64_t o = 0; o < spec.outer; ++o)
-    for (std::int64_t j = 0; j < spec.inner; ++j) {
-      const sorted_line line(spec, o, j);
-      if (x.count > 1) detail::sort_together(spec, line, valid, x.count, x.types, x.own, x.to, scratch);
-      else
-        with_word(bytes_of(x.types[0]),
-                  [&](auto bits) { sort_elements<decltype(bits)>(spec, line, valid, x.types[0], x.own[0], x.to[0], scratch); });
-    }
+  for (std::int64_t l = first; l < last; ++l) {
+    const sorted_line line(spec, l / spec.inner, l % spec.inner);
+    if (x.count > 1) detail::sort_together(spec, line, valid, x.count, x.types, x.own, x.to, scratch);
+    else
+      with_word(bytes_of(x.types[0]),
+                [&](auto bits) { sort_elements<decltype(bits)>(spec, line, valid, x.types[0], x.own[0], x.to[0], scratch); });
+  }
+}
+
+namespace kernels {
+
+inline void sort::run(const prepared_sort& prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  sort_lines(*prepared.spec, 0, prepared.spec->outer * prepared.spec->inner, p, s, device);
   clear_results(p, s, device);
 }
 

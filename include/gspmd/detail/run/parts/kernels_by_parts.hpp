@@ -7,6 +7,8 @@
 #include "gspmd/detail/kernels/blas_threads.hpp"
 #include "gspmd/detail/run/fused_step.hpp"
 #include "gspmd/detail/run/parts/part_of_contraction.hpp"
+#include "gspmd/detail/run/parts/part_of_lines.hpp"
+#include "gspmd/detail/run/parts/part_of_lookup.hpp"
 #include "gspmd/detail/run/parts/part_of_loop.hpp"
 #include "gspmd/detail/run/parts/part_of_permutation.hpp"
 #include "gspmd/detail/run/parts/part_of_reduction.hpp"
@@ -167,6 +169,93 @@ struct by_parts<kernels::contract> {
   static bool has_parts(const plan_view&, const plan_step&) { return true; }
   static auto of_part(const shared_contraction& whole, const plan_view& p, const plan_step& s, int part, int parts, std::byte*) {
     return contraction_part(whole.whole, p, s, part, parts);
+  }
+};
+
+/// Gathers of slices, in which each thread has some.
+template <>
+struct by_parts<kernels::gather> {
+  static constexpr bool is_one = true;
+
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    return shared_dim_of_slices(kernels::access_of(p, s)).dim < 0 ? 0 : 2 * elements(p.result(s).local);
+  }
+  template <class Program, int Step>
+  static constexpr auto freeze() {
+    return adopt(kernels::gather::freeze<Program, Step>());
+  }
+  static constexpr shared_lookup<kernels::gather, prepared_gather> adopt(const prepared_gather& prepared) { return {prepared}; }
+  static bool has_parts(const plan_view&, const plan_step&) { return true; }
+  static auto of_part(const shared_lookup<kernels::gather, prepared_gather>& all, const plan_view&, const plan_step&, int part,
+                      int parts, std::byte*) {
+    return gather_part(all.whole, part, parts);
+  }
+};
+template <class K>
+struct scatters_by_parts {
+  static constexpr bool is_one = true;
+
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    return shared_work_of_scatter(kernels::access_of(p, s), p.result(s));
+  }
+  template <class Program, int Step>
+  static constexpr auto freeze() {
+    return adopt(K::template freeze<Program, Step>());
+  }
+  static constexpr shared_lookup<K, prepared_scatter> adopt(const prepared_scatter& prepared) { return {prepared}; }
+  static bool has_parts(const plan_view&, const plan_step&) { return true; }
+  static auto of_part(const shared_lookup<K, prepared_scatter>& all, const plan_view&, const plan_step&, int part, int parts,
+                      std::byte*) {
+    return scatter_part<K>(all.whole, part, parts);
+  }
+};
+template <>
+struct by_parts<kernels::scatter> : scatters_by_parts<kernels::scatter> {};
+template <>
+struct by_parts<kernels::scatter_set> : scatters_by_parts<kernels::scatter_set> {};
+
+/// Lines that are sorted, by what sorting takes.
+template <>
+struct by_parts<kernels::sort> {
+  static constexpr bool is_one = true;
+
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    const auto& spec = table_of<sort_spec>(p)[static_cast<std::size_t>(s.spec)];
+    std::int64_t rounds = 2;
+    for (auto n = spec.sorted_length; n > 1; n /= 2) ++rounds;
+    return spec.outer * spec.inner < 2 ? 0 : spec.outer * spec.inner * spec.sorted_length * rounds * s.results.count;
+  }
+  template <class Program, int Step>
+  static constexpr auto freeze() {
+    return adopt(kernels::sort::prepare(Program::view, step_of<Program, Step>));
+  }
+  static constexpr shared_lines<kernels::sort, prepared_sort> adopt(const prepared_sort& prepared) { return {prepared}; }
+  static bool has_parts(const plan_view&, const plan_step&) { return true; }
+  static auto of_part(const shared_lines<kernels::sort, prepared_sort>& all, const plan_view&, const plan_step&, int part,
+                      int parts, std::byte*) {
+    return sort_part(all.whole, part, parts);
+  }
+};
+
+/// Scans, where there are dims before the scanned one.
+template <>
+struct by_parts<kernels::scan> {
+  static constexpr bool is_one = true;
+
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    const auto& spec = table_of<scan_spec>(p)[static_cast<std::size_t>(s.spec)];
+    const auto elems = elements(p.result(s).local);
+    return outer_of_scan(spec) < 2 || elements(spec.shape) != elems ? 0 : 3 * elems;
+  }
+  template <class Program, int Step>
+  static constexpr auto freeze() {
+    return adopt(kernels::scan::freeze<Program, Step>());
+  }
+  static constexpr shared_lines<kernels::scan, prepared_scan> adopt(const prepared_scan& prepared) { return {prepared}; }
+  static bool has_parts(const plan_view&, const plan_step&) { return true; }
+  static auto of_part(const shared_lines<kernels::scan, prepared_scan>& all, const plan_view&, const plan_step&, int part,
+                      int parts, std::byte*) {
+    return scan_part(all.whole, part, parts);
   }
 };
 

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -29,7 +31,9 @@ inline void pause_spinning() {
 }
 
 /// The threads of a device: the one that calls run(), which is number 0, and `count` - 1 others, which are there as long as the object is.
-/// Between two jobs they look for the next one for a moment, then give the processor away, then sleep.
+/// Between two jobs they look for the next one for a moment, then give the processor away, then sleep until they are woken; so does the first
+/// one until the others are done. Where there are more threads than processors they sleep at once: who only gives its processor away waits
+/// for as long as whoever gets it wants to compute.
 ///
 ///   member              writer      when                          readers        when
 ///   call_, context_     thread 0    before it adds 1 to begun_    the others     from when they see that until they take 1 from left_
@@ -69,12 +73,13 @@ class thread_team {
 
  private:
   void run(void (*call)(void*, int), void* context) {
+    if (threads_.empty()) return call(context, 0);
     call_ = call;
     context_ = context;
     left_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
     begin();
     call_part(0);
-    for (int tries = 0; left_.load(std::memory_order_acquire) != 0; ++tries) wait_a_little(tries);
+    for (int tries = 0, left = 0; (left = left_.load(std::memory_order_acquire)) != 0; ++tries) wait(left_, left, tries, ended_);
     for (auto& failure : failures_)
       if (failure) {
         const auto first = std::exchange(failure, nullptr);
@@ -84,7 +89,7 @@ class thread_team {
   }
   void begin() {
     begun_.fetch_add(1, std::memory_order_release);
-    begun_.notify_all();
+    wake(begins_);
   }
   void call_part(int k) {
     try {
@@ -93,19 +98,25 @@ class thread_team {
       failures_[static_cast<std::size_t>(k)] = std::current_exception();
     }
   }
-  void wait_a_little(int tries) const {
-    if (spins_ && tries < spins_of_waiting_thread) pause_spinning();
-    else std::this_thread::yield();
+  /// Waits for another value than `seen`, longer from one try to the next.
+  template <class T>
+  void wait(const std::atomic<T>& value, T seen, int tries, std::condition_variable& wakes) {
+    if (spins_ && tries < spins_of_waiting_thread) return pause_spinning();
+    if (spins_ && tries < spins_of_waiting_thread + yields_of_waiting_thread) return std::this_thread::yield();
+    std::unique_lock lock(mutex_);
+    wakes.wait(lock, [&] { return value.load(std::memory_order_acquire) != seen; });
+  }
+  /// Wakes who waits for what the caller has written. The lock is for one that has looked already and does not sleep yet.
+  void wake(std::condition_variable& those) {
+    { const std::lock_guard lock(mutex_); }
+    those.notify_all();
   }
   void work(int k) {
     for (std::uint32_t seen = 0;; ++seen) {
-      for (int tries = 0; begun_.load(std::memory_order_acquire) == seen; ++tries) {
-        if (tries < (spins_ ? spins_of_waiting_thread : 0) + yields_of_waiting_thread) wait_a_little(tries);
-        else begun_.wait(seen, std::memory_order_acquire);
-      }
+      for (int tries = 0; begun_.load(std::memory_order_acquire) == seen; ++tries) wait(begun_, seen, tries, begins_);
       if (ends_) return;
       call_part(k);
-      left_.fetch_sub(1, std::memory_order_release);
+      if (left_.fetch_sub(1, std::memory_order_release) == 1) wake(ended_);
     }
   }
   void end() {
@@ -123,6 +134,8 @@ class thread_team {
   std::vector<std::exception_ptr> failures_;
   std::vector<std::thread> threads_;
   bool spins_;
+  std::mutex mutex_;  // for sleeping
+  std::condition_variable begins_, ended_;
 };
 
 }  // namespace gspmd::detail

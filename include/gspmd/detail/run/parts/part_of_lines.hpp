@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gspmd/detail/run/parts/part_of_units.hpp"
+#include "gspmd/detail/run/scan_step.hpp"
+#include "gspmd/detail/run/sort_step.hpp"
+
+/// Sorts, scans and largest elements of lines, of which each thread of a device has some.
+namespace gspmd::detail {
+
+/// Such a step as one thread does it.
+template <class K, class Prepared>
+struct shared_lines {
+  Prepared whole;
+
+  void run(const plan_view& p, const plan_step& s, const device_memory& device) const { K::run(whole, p, s, device); }
+};
+
+/// Whole tensors of the dims behind the scanned one, one for each index before it.
+inline std::int64_t outer_of_scan(const scan_spec& s) {
+  std::int64_t outer = 1;
+  for (int d = 0; d < s.dim; ++d) outer *= s.shape[d];
+  return outer;
+}
+inline const std::byte* bytes_from(const void* begin, std::int64_t offset) {
+  return begin == nullptr ? nullptr : static_cast<const std::byte*>(begin) + offset;
+}
+
+struct scan_part {
+  prepared_scan whole;
+  scan_spec spec;
+  std::int64_t first, inner = 1;
+
+  scan_part(const prepared_scan& all, int part, int parts) : whole(all), spec(*all.spec) {
+    const part_of_units own(outer_of_scan(spec), part, parts);
+    first = own.first;
+    for (int d = spec.dim + 1; d < spec.shape.count; ++d) inner *= spec.shape[d];
+    const auto length = spec.shape[spec.dim];
+    spec.shape = {};
+    for (const auto extent : {own.last - own.first, length, inner}) spec.shape.push_back(extent);
+    spec.dim = 1;
+  }
+  void run(const plan_view& p, const plan_step& s, const device_memory& device) const {
+    const auto line = spec.shape[1] * inner * bytes_of(p.result(s).type),
+               totals = spec.parts * inner * bytes_of(p.result(s).type);
+    std::int64_t valid = spec.shape[1], part = 0;
+    if (s.bounds.count > 0) {
+      const auto& b = p.bounds[static_cast<std::size_t>(s.bounds.begin)];
+      valid = valid_extent(p, b, device.at);
+      part = part_index(*p.mesh, p.value(b.value).layout, b.dim, device.at);
+    }
+    whole.scan(spec, valid, part, bytes_from(device.read(p.operand(s, 0).where), first * line),
+               s.operands.count > 1 ? bytes_from(device.read(p.operand(s, 1).where), first * totals) : nullptr,
+               static_cast<std::byte*>(device.write(p.result(s).where)) + first * line);
+  }
+  void end(const plan_view& p, const plan_step& s, const device_memory& device) const { clear_padding(p, p.result(s), device); }
+};
+
+struct sort_part {
+  prepared_sort whole;
+  part_of_units own;
+
+  sort_part(const prepared_sort& all, int part, int parts) : whole(all), own(all.spec->outer * all.spec->inner, part, parts) {}
+  void run(const plan_view& p, const plan_step& s, const device_memory& device) const {
+    sort_lines(*whole.spec, own.first, own.last, p, s, device);
+  }
+  void end(const plan_view& p, const plan_step& s, const device_memory& device) const { clear_results(p, s, device); }
+};
+
+}  // namespace gspmd::detail
