@@ -17,11 +17,11 @@ struct tridiagonal_options {
   std::int64_t parts = 1;
 };
 
-/// x of the systems lower_i x_{i-1} + diagonal_i x_i + upper_i x_{i+1} = b_i along the last dim; all are of one shape, [..., n], float or double. The
-/// first of `lower` and the last of `upper` are not read. There is no pivoting: for matrices that are diagonally dominant, or symmetric and positive
+/// x of the systems lower_i x_{i-1} + diagonal_i x_i + upper_i x_{i+1} = b_i along the last dim; all are of one shape, [..., n], float,
+/// double, c64 or c128. The first of `lower` and the last of `upper` are not read. There is no pivoting: for matrices that are diagonally dominant, or symmetric and positive
 /// definite; others may lose digits, and a pivot that is 0 gives infinities and NaNs.
 ///
-/// Global and local: dims before the last one may be split, and nothing is communicated then. 8 n flops a system; scratch for 8 systems.
+/// Global and local: dims before the last one may be split, and nothing is communicated then. 8 n flops a system, 32 n of complex numbers; scratch for 8 systems.
 ///
 /// In parts (Wang 1981, A parallel method for tridiagonal equations): each part eliminates its inner unknowns, of which it solves three
 /// systems; the last unknowns of the parts are a tridiagonal system themselves, that of `parts` unknowns. Where the last dim is split into so many parts, that
@@ -42,9 +42,10 @@ constexpr bool fits_tridiagonal(graph& g, const value* all, std::int64_t parts, 
   const extents shape = all[3].shape();
   const auto type = all[3].type();
   const std::int64_t n = shape.count > 0 ? shape[shape.count - 1] : 0;
-  if (type != dtype::f32 && type != dtype::f64)
+  if (part_of(type) != dtype::f32 && part_of(type) != dtype::f64)
     g.fail(at, op, mistake::type,
-           text("is given ") << name_of(type) << "; it takes float and double: convert before and after it");
+           text("is given ") << name_of(type)
+                             << "; it takes float, double and complex numbers of these: convert before and after it");
   else if (shape.count < 1 || shape.count + (parts > 1 ? 1 : 0) > most_matrix_dims)
     g.fail(at, op, mistake::rank,
            text("is given ") << shape_text(shape) << "; it takes 1 to " << most_matrix_dims

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -201,6 +202,80 @@ TEST_CASE("tridiagonal: gradients are those of differences, whole and in parts")
   }
 }
 
+TEST_CASE("tridiagonal: complex systems and their gradients are those of the real ones that they are, whole and in parts") {
+  using complex = std::complex<double>;
+  constexpr std::size_t lines = 9, n = 11;
+  reference::random_numbers random(8);
+  const auto number = [&] { return complex(random.between(-1000, 1000), random.between(-1000, 1000)) / 1000.0; };
+  std::array<std::vector<complex>, 5> all;  // the diagonals, b, and the gradient by x
+  for (auto& v : all)
+    for (std::size_t i = 0; i < lines * n; ++i) v.push_back(number());
+  for (complex& d : all[1]) d += complex(3, -2);
+  const auto narrowed = [&] {
+    std::array<std::vector<std::complex<float>>, 5> f;
+    for (std::size_t k = 0; k < 5; ++k)
+      for (const complex z : all[k]) f[k].emplace_back(static_cast<float>(z.real()), static_cast<float>(z.imag()));
+    return f;
+  }();
+  /// By elimination with pivots of the dense matrix, or of its conjugate transpose.
+  const auto dense = [&](std::size_t line, bool is_adjoint, const std::vector<complex>& side) {
+    const auto at = [&](std::size_t i, std::size_t j) {
+      const std::size_t e = line * n + i;
+      return i == j ? all[1][e] : j + 1 == i ? all[0][e] : j == i + 1 ? all[2][e] : complex();
+    };
+    std::vector<std::vector<complex>> a(n, std::vector<complex>(n + 1));
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < n; ++j) a[i][j] = is_adjoint ? std::conj(at(j, i)) : at(i, j);
+      a[i][n] = side[line * n + i];
+    }
+    for (std::size_t k = 0; k < n; ++k) {
+      std::size_t best = k;
+      for (std::size_t i = k; i < n; ++i)
+        if (std::abs(a[i][k]) > std::abs(a[best][k])) best = i;
+      std::swap(a[k], a[best]);
+      for (std::size_t i = 0; i < n; ++i) {
+        if (i == k) continue;
+        const complex factor = a[i][k] / a[k][k];
+        for (std::size_t j = k; j <= n; ++j) a[i][j] -= factor * a[k][j];
+      }
+    }
+    std::vector<complex> x;
+    for (std::size_t i = 0; i < n; ++i) x.push_back(a[i][n] / a[i][i]);
+    return x;
+  };
+  const auto check = [&]<class T>(const auto& given, std::int64_t parts, double tolerance) {
+    const auto in = dynamic::in<T>({lines, n}, {parts == 1 ? "x" : "", parts == 1 ? "" : "x"});
+    const auto p = dynamic::compile(
+        [&](value l, value d, value u, value b, value dx) {
+          const value x = tridiagonal_solve(l, d, u, b, {.parts = parts});
+          // dL/dx of sum(re x re w + im x im w) is w.
+          const value loss = sum(real(x) * real(dx) + imag(x) * imag(dx));
+          return std::tuple_cat(std::tuple{x}, grad(loss, std::tuple{l, d, u, b}));
+        },
+        dynamic::mesh({{"x", parts == 1 ? 2 : parts}}), in, in, in, in, in);
+    const auto r =
+        p.run_pointers(simulated{}, {given[0].data(), given[1].data(), given[2].data(), given[3].data(), given[4].data()});
+    for (std::size_t line = 0; line < lines; ++line) {
+      const auto x = dense(line, false, all[3]), y = dense(line, true, all[4]);
+      for (std::size_t i = 0; i < n; ++i) {
+        const complex expected[] = {x[i], i > 0 ? -y[i] * std::conj(x[i - 1]) : complex(), -y[i] * std::conj(x[i]),
+                                    i + 1 < n ? -y[i] * std::conj(x[i + 1]) : complex(), y[i]};
+        for (std::size_t k = 0; k < 5; ++k) {
+          CAPTURE(parts);
+          CAPTURE(k);
+          CAPTURE(i);
+          const T got = r[k].template data<T>()[line * n + i];
+          CHECK(std::abs(complex(got.real(), got.imag()) - expected[k]) < tolerance);
+        }
+      }
+    }
+  };
+  for (const std::int64_t parts : {1, 2, 3}) {
+    check.operator()<c128>(all, parts, 1e-12);
+    check.operator()<c64>(narrowed, parts, 1e-4);
+  }
+}
+
 TEST_CASE("tridiagonal: mistakes have words") {
   using namespace tridiagonal;
   const auto refusal = [&](const dynamic::input& l, const dynamic::input& b, std::int64_t parts) {
@@ -211,7 +286,8 @@ TEST_CASE("tridiagonal: mistakes have words") {
     INFO(got);
     CHECK(got.find(words) != std::string::npos);
   };
-  says(refusal(dynamic::in<int>({4}), dynamic::in<int>({4}), 1), "is given s32; it takes float and double");
+  says(refusal(dynamic::in<int>({4}), dynamic::in<int>({4}), 1),
+       "is given s32; it takes float, double and complex numbers of these");
   says(refusal(f64({5}), f64({4}), 1), "b is f64[4] and the lower diagonal f64[5]; they are of one type and shape");
   says(refusal(dynamic::in<float>({4}), f64({4}), 1), "b is f64[4] and the lower diagonal f32[4]");
   says(refusal(f64({1, 1, 1, 1, 1, 1, 1, 1, 4}), f64({1, 1, 1, 1, 1, 1, 1, 1, 4}), 1), "it takes 1 to 8 dims");

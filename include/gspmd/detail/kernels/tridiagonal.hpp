@@ -21,7 +21,7 @@ void solve_tridiagonal(std::int64_t n, T* const* at, const std::int64_t* stride,
     for (int k = 0; k < Lanes; ++k) {
       const T below = i == 0 ? T(0) : lower[k * stride[0] + i];
       const T before = i == 0 ? T(0) : w[k - Lanes], known = i == 0 ? T(0) : g[k - Lanes];
-      const T inverse = 1 / (diagonal[k * stride[1] + i] - below * before);
+      const T inverse = T(1) / (diagonal[k * stride[1] + i] - below * before);
       w[k] = upper[k * stride[2] + i] * inverse;
       g[k] = (b[k * stride[3] + i] - below * known) * inverse;
     }
@@ -31,7 +31,7 @@ void solve_tridiagonal(std::int64_t n, T* const* at, const std::int64_t* stride,
   for (std::int64_t i = n - 1; i-- > 0;) {
     w -= Lanes;
     g -= Lanes;
-    for (int k = 0; k < Lanes; ++k) x[k * stride[4] + i] = g[k] -= w[k] * g[k + Lanes];
+    for (int k = 0; k < Lanes; ++k) x[k * stride[4] + i] = g[k] = g[k] - w[k] * g[k + Lanes];
   }
 }
 template <class T>

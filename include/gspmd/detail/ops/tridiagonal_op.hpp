@@ -10,11 +10,11 @@
 namespace gspmd::detail {
 
 /// Blocks of the three diagonals, b, x, and scratch.
-template <int Rank>
+template <int Rank, bool IsComplex>
 inline constexpr local_function tridiagonal_function = [] {
   local_function f = matrix_function<Rank>(6, 4, nullptr);
-  f.entries[0].run = [](const void*, const erased_block* b) { run_tridiagonal<float>(Rank, b); };
-  f.entries[1].run = [](const void*, const erased_block* b) { run_tridiagonal<double>(Rank, b); };
+  f.entries[0].run = [](const void*, const erased_block* b) { run_tridiagonal<narrow_element<IsComplex>>(Rank, b); };
+  f.entries[1].run = [](const void*, const erased_block* b) { run_tridiagonal<wide_element<IsComplex>>(Rank, b); };
   return f;
 }();
 
@@ -39,7 +39,7 @@ struct tridiagonal_op : matrix_operator {
     if (dim == n.shape.count - 1) t << " (of its systems)";
   }
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
-    return saturating_multiply(8, saturating_elements(p.value(op.result).local));
+    return saturating_multiply(is_complex(p.value(op.result).type) ? 32 : 8, saturating_elements(p.value(op.result).local));
   }
   /// With A^T y = dx: db = y, and dA = -y x^T on the three diagonals.
   template <class Builder>
@@ -60,7 +60,7 @@ struct tridiagonal_op : matrix_operator {
     const node& n = l.node_of(op);
     const int scratch = add_scratch(l, op, 2 * tridiagonal_lanes, n.shape[n.shape.count - 1]);
     add_step<kernels::local>(l, op, entry_of(n), l.all_operands(op), {op.result, scratch}).local =
-        of_rank(n.shape.count, []<int Rank>() { return &tridiagonal_function<Rank>; });
+        of_matrices(n.shape.count, n.type, []<int Rank, bool IsComplex>() { return &tridiagonal_function<Rank, IsComplex>; });
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
