@@ -121,6 +121,7 @@ struct fused_code {
     }
     blocks = fused_blocks(group.loop, needs_index);
     join();
+    if (!needs_index && instructions.size() == 1) blocks.elems = single_kernel_block_elems;
     assign_blocks();
   }
 

@@ -107,6 +107,8 @@ inline constexpr std::int64_t fused_block_elems = 1024;
 /// The most elements per block of a loop that is interpreted: long enough that the dispatch does not show, short enough that a dozen
 /// blocks stay in the first cache.
 inline constexpr std::int64_t interpreted_block_elems = 512;
+/// The same where one kernel computes everything from what lies in memory: nothing is to stay in the cache between kernels.
+inline constexpr std::int64_t single_kernel_block_elems = 4096;
 /// Blocks of it that are filled once per run and then stay in the cache.
 inline constexpr int most_lasting_blocks = 16;
 /// Lines of so many elements are sorted by insertion: to count the digits of fewer takes longer.
