@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include <gspmd/dynamic/groups.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/index/random.hpp>
+#include <gspmd/memory_limit.hpp>
+#include <gspmd/next_value.hpp>
 #include <gspmd/optimizer/adam.hpp>
 #include <gspmd/optimizer/state_of.hpp>
 #include <gspmd/report/memory.hpp>
@@ -452,6 +455,33 @@ TEST_CASE("states of a step give way to a limit of memory, moments first, and li
       CHECK(bytes_held(written, 1) == matrix);  // its user said so, and of no other one
       CHECK(bytes_held(written, 9) < matrix);
     }
+}
+
+namespace compiled_with_momentum {
+
+constexpr auto train = [](value w, value v, value x) {
+  const value y = einsum<"bd,df->bf">(x, w), next = next_value(v, 0.9 * v + grad(sum(y * y), w));
+  return std::tuple(next_value(w, w - 0.1 * next), next);
+};
+using pod = mesh<axis<"data", 4>>;
+template <class Mesh>
+using step_on =
+    compile<train, Mesh, in<float, dims<32, 32>>, in<float, dims<32, 32>>, in<float, dims<512, 32>, split<"data", _>>>;
+constexpr std::int64_t limit = step_on<pod>::peak_bytes_per_device - 3 * 32 * 32;  // three quarters of a state less
+using step = step_on<within<pod, limit>>;
+static_assert(step::peak_bytes_per_device <= limit && step::traffic.bytes == step_on<pod>::traffic.bytes);
+
+}  // namespace compiled_with_momentum
+
+TEST_CASE("states give way when compiling as they do at run time") {
+  using namespace compiled_with_momentum;
+  const auto p = dynamic::compile(train, dynamic::mesh({{"data", 4}}).within(limit), dynamic::in<float>({32, 32}),
+                                  dynamic::in<float>({32, 32}), f32({512, 32}, {"data", ""}));
+  CHECK(p.peak_bytes_per_device() == step::peak_bytes_per_device);
+  CHECK(p.traffic().bytes == step::traffic.bytes);
+  CHECK(p.input(0).sharding() == names{"", ""});
+  CHECK(p.input(1).sharding() == names{"data", ""});
+  CHECK(p.output(1).sharding() == names{"data", ""});
 }
 
 TEST_CASE("a plan within a device's memory takes an operand in parts") {

@@ -166,8 +166,11 @@ class completion {
     for (int i = 0; i < static_cast<int>(dirty_.size()); ++i) {
       bool is_split = false;
       if (!gives_way.empty() && gives_way[i] == 0) continue;
-      for (int a = 0; a < mesh_.axis_count() && is_split_to_save(mesh_, request_, nodes_[i], found_[i].layout); ++a) {
-        if (mesh_.sizes[a] == 1 || (axes_[i] & axis_bit(a)) != 0) continue;
+      const axis_mask first = next[i] < 0 ? 0 : axes_[next[i]];  // along these nothing is sent for it
+      const int count = mesh_.axis_count();
+      for (int k = 0; k < 2 * count && is_split_to_save(mesh_, request_, nodes_[i], found_[i].layout); ++k) {
+        const int a = k % count;
+        if (((first & axis_bit(a)) != 0) != (k < count) || mesh_.sizes[a] == 1 || (axes_[i] & axis_bit(a)) != 0) continue;
         const int dim = dim_to_save(i, a, next[i]);
         if (dim < 0) continue;
         found_[i].layout.add_split(a, dim);
@@ -188,15 +191,16 @@ class completion {
   /// The dim of input `i` that an axis splits: the one that it splits of the state's next value as that is computed, else where the parts are
   /// smallest, of several the one that is longest then; -1: none.
   [[nodiscard]] constexpr int dim_to_save(int i, int axis, int next) const {
-    for (int k = 0; next >= 0 && k < found_[next].layout.splits.count; ++k)
-      if (const auto& use = found_[next].layout.splits[k]; use.axis == axis) return use.dim;
     const extents& shape = nodes_[i].shape;
+    const std::int64_t now = local_elements(mesh_, shape, found_[i].layout);
     int dim = -1;
-    std::int64_t least = local_elements(mesh_, shape, found_[i].layout), longest = 0;
+    std::int64_t least = now, longest = 0;
     for (int d = 0; d < shape.count; ++d) {
       sharding s = found_[i].layout;
       s.add_split(axis, d);
       const auto elems = local_elements(mesh_, shape, s), length = shape[d] / parts_of(mesh_, s, d);
+      for (int k = 0; next >= 0 && elems < now && k < found_[next].layout.splits.count; ++k)
+        if (const auto& use = found_[next].layout.splits[k]; use.axis == axis && use.dim == d) return d;
       if (elems > least || (elems == least && (dim < 0 || length <= longest))) continue;
       dim = d;
       least = elems;
