@@ -189,7 +189,7 @@ class completion {
     return any;
   }
   /// The dim of input `i` that an axis splits: the one that it splits of the state's next value as that is computed, else where the parts are
-  /// smallest, of several the one that is longest then; -1: none.
+  /// smallest, of several the one that is longest then, of a state at level 2 one that is split already: what reads it stays as it is then; -1: none.
   [[nodiscard]] constexpr int dim_to_save(int i, int axis, int next) const {
     const extents& shape = nodes_[i].shape;
     const std::int64_t now = local_elements(mesh_, shape, found_[i].layout);
@@ -198,7 +198,8 @@ class completion {
     for (int d = 0; d < shape.count; ++d) {
       sharding s = found_[i].layout;
       s.add_split(axis, d);
-      const auto elems = local_elements(mesh_, shape, s), length = shape[d] / parts_of(mesh_, s, d);
+      const bool is_behind = nodes_[i].is_placed && saving_level(request_.saving) == 2 && found_[i].layout.is_split(d);
+      const auto elems = local_elements(mesh_, shape, s), length = is_behind ? shape[d] : shape[d] / parts_of(mesh_, s, d);
       for (int k = 0; next >= 0 && elems < now && k < found_[next].layout.splits.count; ++k)
         if (const auto& use = found_[next].layout.splits[k]; use.axis == axis && use.dim == d) return d;
       if (elems > least || (elems == least && (dim < 0 || length <= longest))) continue;

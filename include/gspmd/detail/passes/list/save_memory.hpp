@@ -14,7 +14,7 @@
 ///   0   nothing
 ///   1   inputs that are gathered are not kept: who needs one again gathers it again (fully sharded data parallelism)
 ///   2   and inputs that nobody annotated are split by the axes that completion found no use for, those of more than a 4096th of the memory
-///   3   and an einsum takes an operand that would be gathered to more than a quarter of the memory in parts, where it can
+///   3   and states along several dims, which may split their readers; and an einsum takes an operand that would be gathered to more than a quarter of the memory in parts, where it can
 ///   4   to more than a 16th
 ///   5   to more than a 64th
 ///
