@@ -4,6 +4,7 @@
 // Values that are computed again, or gathered again, where a device holds too much; and the order of steps where some go through rows together.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -14,6 +15,7 @@
 
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
+#include "gspmd/detail/passes/carried/next_values.hpp"
 #include "gspmd/detail/passes/list/compute_again.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
@@ -173,4 +175,79 @@ TEST_CASE("random programs that compute values again equal the naive reference")
               static_cast<int>(fitted));
   CHECK(rewritten > count / 500);
   CHECK(fitted > 0);
+}
+
+namespace {
+/// The program in which an input that nobody annotates and an output of its type and shape are a state and its next value, as often as there are
+/// such; nothing if there are none.
+std::optional<ir::graph> with_states(const reference::random_program& program, bool are_marked = true) {
+  ir::graph g = program.g;
+  std::vector<bool> is_taken(g.outputs.size());
+  bool any = false;
+  for (std::size_t k = 0; k < g.inputs.size(); ++k) {
+    ir::node& input = g.nodes[static_cast<std::size_t>(g.inputs[k])];
+    if (input.annotated && input.annotation.layout.partial != 0) continue;  // given as terms
+    for (std::size_t o = 0; o < g.outputs.size(); ++o) {
+      const ir::node& n = g.nodes[static_cast<std::size_t>(g.outputs[o])];
+      if (is_taken[o] || n.type != input.type || !(n.shape == input.shape)) continue;
+      is_taken[o] = any = true;
+      input.annotated = false;
+      input.annotation = {};
+      if (are_marked) g.outputs[o] = ir::add_next_value(g, g.outputs[o], static_cast<std::int64_t>(k), {});
+      break;
+    }
+  }
+  if (!any) return std::nullopt;
+  if (are_marked) ir::place_next_values(g, ir::complete_graph(g, program.mesh, {}));
+  return g;
+}
+/// The plan as a run-time program has it.
+ir::plan plan_within(const ir::graph& g, const ir::mesh_shape& mesh, std::int64_t most_memory) {
+  ir::plan_request request;
+  request.most_memory = most_memory;
+  ir::plan made = ir::make_plan(g, mesh, request);
+  std::optional<ir::graph> again;
+  ir::compute_again(made, g, mesh, request, again);
+  return made;
+}
+}  // namespace
+
+TEST_CASE("random programs with states under limits of memory equal the naive reference, and their states lie as before") {
+  const auto first = reference::setting("GSPMD_SEED", 1), count = reference::programs(600);
+  int fitted = 0, split = 0, refused = 0, refused_for_states = 0;
+  for (auto seed = first; seed < first + count; ++seed) {
+    CAPTURE(seed);
+    const reference::random_program program(seed);
+    const auto g = with_states(program);
+    if (!g) continue;
+    const ir::plan freely = ir::make_plan(*g, program.mesh);
+    if (freely.broken != ir::mistake::none) continue;
+    const auto held = ir::peak_bytes(ir::plan_view(freely));
+    for (const auto percent : {90, 50, 20}) {
+      const auto most = std::max<std::int64_t>(held * percent / 100, 1);
+      const ir::plan made = plan_within(*g, program.mesh, most);
+      if (made.broken != ir::mistake::none) {
+        CHECK_MESSAGE(made.broken == ir::mistake::memory, made.error.view());
+        ++refused;
+        refused_for_states += plan_within(*with_states(program, false), program.mesh, most).broken == ir::mistake::none ? 1 : 0;
+        continue;
+      }
+      ++fitted;
+      const ir::plan_view view(made);
+      CHECK(ir::peak_bytes(view) <= most);
+      for (std::size_t o = 0; o < g->outputs.size(); ++o)
+        if (const ir::node& n = g->nodes[static_cast<std::size_t>(g->outputs[o])]; ir::next_value_mark::is_on(n)) {
+          const auto input = static_cast<std::size_t>(ir::next_value_mark::of(n).input);
+          const auto before = view.value(view.inputs[input]), after = view.value(view.outputs[o]);
+          CHECK(before.layout == after.layout);
+          split += before.layout == freely.values[freely.inputs[static_cast<int>(input)]].layout ? 0 : 1;
+        }
+      const auto wrong = reference::run_and_check_on_threads(program, view);
+      if (!wrong.empty()) FAIL_CHECK(wrong);
+    }
+  }
+  std::printf("states under limits: %d plans fit, %d states split for it; %d do not, of which %d would without states\n", fitted,
+              split, refused, refused_for_states);
+  CHECK(fitted > 0);
+  CHECK(split > 0);
 }

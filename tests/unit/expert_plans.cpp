@@ -4,13 +4,23 @@
 // Plans beside those that an expert would draw by hand: their bytes in closed form, or fewer.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/groups.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/index/random.hpp>
+#include <gspmd/memory_limit.hpp>
+#include <gspmd/next_value.hpp>
+#include <gspmd/optimizer/adam.hpp>
+#include <gspmd/optimizer/state_of.hpp>
 #include <gspmd/report/memory.hpp>
 
 #include "support/error_of.hpp"
@@ -359,6 +369,119 @@ TEST_CASE("what a limit of memory cost is told") {
   CHECK(has(split, " a byte\n"));
   CHECK(has(split, "inputs that are gathered are gathered again\ninputs that are split, 2 of 6: input 1, input "));
   CHECK(has(told(true, 49152), "inputs that are gathered again where they are gathered, "));
+}
+
+namespace {
+template <class T>
+struct affine {
+  BOOST_HANA_DEFINE_STRUCT(affine, (T, weight), (T, bias));
+};
+
+/// A step of Adam on layers with biases: x, weights, moments, counter -> weights, moments, counter. Nobody wrote where they lie, but of the first
+/// weight that it lies on all devices where that is asked for.
+dynamic::builder adam_step(const dynamic::mesh& m, std::int64_t width, bool is_first_written = false) {
+  constexpr int layers = 3;
+  constexpr std::int64_t batch = 240;
+  dynamic::builder b(m);
+  const value x = b.input(f32({batch, width}, {"data", ""}));
+  std::vector<affine<value>> w;
+  for (int k = 0; k < layers; ++k) {
+    const bool is_written = k == 0 && is_first_written;
+    const value weight = b.input(is_written ? f32({width, width}, {"", ""}) : dynamic::in<float>({width, width}));
+    w.push_back({weight, b.input(dynamic::in<float>({width}))});
+  }
+  constexpr optimizer::adam opt{.rate = 0.01};
+  const auto state = optimizer::state_inputs(b, opt, w);
+  value y = x;
+  for (const auto& [weight, bias] : w) y = tanh(einsum<"bd,df->bf">(y, weight) + bias);
+  dynamic::outputs(b, opt.update(w, grad(mean(y * y), w), state));
+  return b;
+}
+/// The states after some steps.
+std::vector<std::vector<float>> after_steps(const dynamic::program& p, int steps) {
+  std::vector<std::vector<float>> held;
+  for (std::size_t k = 0; k < p.input_count(); ++k) {
+    std::size_t count = 1;
+    for (const auto e : p.input(k).global_shape()) count *= static_cast<std::size_t>(e);
+    held.emplace_back(count);  // moments and the counter are 0 in the beginning
+    for (std::size_t i = 0; i < count && k < 7; ++i) held[k][i] = 0.3F * static_cast<float>((i * 37 + k * 11) % 19) / 19 - 0.1F;
+  }
+  for (int t = 0; t < steps; ++t) {
+    std::vector<const void*> given;
+    for (const auto& h : held) given.push_back(h.data());
+    std::size_t k = 1;
+    for (const auto& result : p.run_pointers(simulated{}, given)) {
+      std::memcpy(held[k].data(), result.bytes.data(), result.bytes.size());
+      ++k;
+    }
+  }
+  return held;
+}
+std::int64_t bytes_held(const dynamic::program& p, std::size_t input) {
+  std::int64_t elems = 1;
+  for (const auto e : p.input(input).local_shape()) elems *= e;
+  return 4 * elems;
+}
+}  // namespace
+
+TEST_CASE("states of a step give way to a limit of memory, moments first, and lie after the step as before it") {
+  for (const auto& m : {dynamic::mesh({{"data", 4}}), dynamic::mesh({{"data", 2}, {"one", 1}, {"model", 3}})})
+    for (const std::int64_t width : {48, 47}) {
+      CAPTURE(width);
+      const auto plain = adam_step(m, width).compile();
+      const auto held = plain.peak_bytes_per_device(), matrix = width * width * 4;
+      const auto expected = after_steps(adam_step(dynamic::mesh({{"data", 1}}), width).compile(), 3);
+      for (const std::int64_t most : {held - 1, held - 5 * matrix, held - 8 * matrix, held / 5 * 3}) {
+        const auto p = adam_step(m.within(most), width).compile();
+        CHECK(p.peak_bytes_per_device() <= most);
+        int split_weights = 0, split_moments = 0;
+        for (std::size_t k = 1; k < p.input_count(); ++k) {
+          CHECK(p.output(k - 1).sharding() == p.input(k).sharding());
+          const bool is_split = bytes_held(p, k) < bytes_held(plain, k);
+          (k < 7 ? split_weights : split_moments) += is_split && p.input(k).rank() == 2 ? 1 : 0;
+        }
+        CHECK((split_weights == 0 || split_moments == 6));
+        CHECK(split_moments > 0);
+        CHECK((split_weights > 0 || m.device_count() > 4 ||
+               p.traffic().bytes <= plain.traffic().bytes / 20 * 21));  // scattered, and the new weight gathered; and padding
+        const auto found = after_steps(p, 3);
+        double worst = 0;
+        for (std::size_t k = 1; k + 1 < found.size(); ++k)
+          for (std::size_t i = 0; i < found[k].size(); ++i)
+            worst = std::max(worst, std::abs(static_cast<double>(found[k][i]) - static_cast<double>(expected[k][i])));
+        CHECK(worst < 2e-5);
+      }
+      const auto written = adam_step(m.within(held / 4 * 3), width, true).compile();
+      CHECK(bytes_held(written, 1) == matrix);  // its user said so, and of no other one
+      CHECK(bytes_held(written, 9) < matrix);
+    }
+}
+
+namespace compiled_with_momentum {
+
+constexpr auto train = [](value w, value v, value x) {
+  const value y = einsum<"bd,df->bf">(x, w), next = next_value(v, 0.9 * v + grad(sum(y * y), w));
+  return std::tuple(next_value(w, w - 0.1 * next), next);
+};
+using pod = mesh<axis<"data", 4>>;
+template <class Mesh>
+using step_on =
+    compile<train, Mesh, in<float, dims<32, 32>>, in<float, dims<32, 32>>, in<float, dims<512, 32>, split<"data", _>>>;
+constexpr std::int64_t limit = step_on<pod>::peak_bytes_per_device - 3 * 32 * 32;  // three quarters of a state less
+using step = step_on<within<pod, limit>>;
+static_assert(step::peak_bytes_per_device <= limit && step::traffic.bytes == step_on<pod>::traffic.bytes);
+
+}  // namespace compiled_with_momentum
+
+TEST_CASE("states give way when compiling as they do at run time") {
+  using namespace compiled_with_momentum;
+  const auto p = dynamic::compile(train, dynamic::mesh({{"data", 4}}).within(limit), dynamic::in<float>({32, 32}),
+                                  dynamic::in<float>({32, 32}), f32({512, 32}, {"data", ""}));
+  CHECK(p.peak_bytes_per_device() == step::peak_bytes_per_device);
+  CHECK(p.traffic().bytes == step::traffic.bytes);
+  CHECK(p.input(0).sharding() == names{"", ""});
+  CHECK(p.input(1).sharding() == names{"data", ""});
+  CHECK(p.output(1).sharding() == names{"data", ""});
 }
 
 TEST_CASE("a plan within a device's memory takes an operand in parts") {

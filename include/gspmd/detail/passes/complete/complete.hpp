@@ -154,24 +154,24 @@ class completion {
     }
   }
 
-  /// Splits inputs to save memory; whether any was.
+  /// Splits inputs to save memory, and the next values of states like these; whether any was.
   constexpr bool split_inputs() {
     bool any = false;
     if (saving_level(request_.saving) < 2) return false;
+    is_saving_ = true;
     const auto gives_way = giving_way(graph_.nodes, request_.saving, 2, request_.most_memory);
+    vec<int> next(states_.size(), -1);  // of a state
+    for (int i = 0; i < static_cast<int>(dirty_.size()); ++i)
+      if (const node& n = nodes_[i]; n.is_placed && n.operands.count > 0) next[state_of(n)] = n.operands[0];
     for (int i = 0; i < static_cast<int>(dirty_.size()); ++i) {
       bool is_split = false;
       if (!gives_way.empty() && gives_way[i] == 0) continue;
-      for (int a = 0; a < mesh_.axis_count() && is_split_to_save(mesh_, request_, nodes_[i], found_[i].layout); ++a) {
-        if (mesh_.sizes[a] == 1 || (axes_[i] & axis_bit(a)) != 0) continue;
-        int dim = -1;
-        std::int64_t most = 0;  // of that dim, on a device
-        for (int d = 0; d < nodes_[i].shape.count; ++d) {
-          const auto parts = parts_of(mesh_, found_[i].layout, d) * mesh_.sizes[a];
-          if (nodes_[i].shape[d] % parts != 0 || nodes_[i].shape[d] / parts <= most) continue;
-          most = nodes_[i].shape[d] / parts;
-          dim = d;
-        }
+      const axis_mask first = next[i] < 0 ? 0 : axes_[next[i]];  // along these nothing is sent for it
+      const int count = mesh_.axis_count();
+      for (int k = 0; k < 2 * count && is_split_to_save(mesh_, request_, nodes_[i], found_[i].layout); ++k) {
+        const int a = k % count;
+        if (((first & axis_bit(a)) != 0) != (k < count) || mesh_.sizes[a] == 1 || (axes_[i] & axis_bit(a)) != 0) continue;
+        const int dim = dim_to_save(i, a, next[i]);
         if (dim < 0) continue;
         found_[i].layout.add_split(a, dim);
         axes_[i] |= axis_bit(a);
@@ -180,8 +180,37 @@ class completion {
       if (is_split) note_change(i, axes_[i], i, i);
       any = any || is_split;
     }
+    for (int i = 0; any && i < static_cast<int>(dirty_.size()); ++i) {
+      const node& n = nodes_[i];
+      if (!n.is_placed || n.operands.count == 0 || found_[i].layout == found_[state_of(n)].layout) continue;
+      found_[i].layout = found_[state_of(n)].layout;
+      note_change(i, axes_[i], state_of(n), i);
+    }
     return any;
   }
+  /// The dim of input `i` that an axis splits: the one that it splits of the state's next value as that is computed, else where the parts are
+  /// smallest, of several the one that is longest then, of a state at level 2 one that is split already: what reads it stays as it is then; -1: none.
+  [[nodiscard]] constexpr int dim_to_save(int i, int axis, int next) const {
+    const extents& shape = nodes_[i].shape;
+    const std::int64_t now = local_elements(mesh_, shape, found_[i].layout);
+    int dim = -1;
+    std::int64_t least = now, longest = 0;
+    for (int d = 0; d < shape.count; ++d) {
+      sharding s = found_[i].layout;
+      s.add_split(axis, d);
+      const bool is_behind = nodes_[i].is_placed && saving_level(request_.saving) == 2 && found_[i].layout.is_split(d);
+      const auto elems = local_elements(mesh_, shape, s), length = is_behind ? shape[d] : shape[d] / parts_of(mesh_, s, d);
+      for (int k = 0; next >= 0 && elems < now && k < found_[next].layout.splits.count; ++k)
+        if (const auto& use = found_[next].layout.splits[k]; use.axis == axis && use.dim == d) return d;
+      if (elems > least || (elems == least && (dim < 0 || length <= longest))) continue;
+      dim = d;
+      least = elems;
+      longest = length;
+    }
+    return dim;
+  }
+  /// The input of which a node is the next value.
+  [[nodiscard]] constexpr int state_of(const node& n) const { return graph_.inputs[n.attributes[0]]; }
 
   /// One sweep over the operators with whole dims, and what reads their results: whether anything moved on.
   constexpr bool move_on() {
@@ -265,7 +294,12 @@ class completion {
   }
   /// Whether a tensor is split by an axis that another one could take over.
   [[nodiscard]] constexpr bool has_news(int from, int to) const {
-    return (axes_[from] & ~(axes_[to] | found_[to].layout.partial)) != 0;
+    return (axes_[from] & ~(axes_[to] | found_[to].layout.partial)) != 0 && !(is_saving_ && is_made_of_numbers(to));
+  }
+  /// Numbers lie in any layout at once. Equal ones are one value, over which the splits of one state would come to all others.
+  [[nodiscard]] constexpr bool is_made_of_numbers(int i) const {
+    const node& n = nodes_[i];
+    return facts_of(n.op).made == origin::source || (n.operands.count == 1 && sizes_[n.operands[0]] == 1);
   }
 
   /// Moves the splits of one tensor of an operator to another one through the factors they share.
@@ -416,6 +450,7 @@ class completion {
   int last_stage_ = 0;
   int round_ = 0;
   bool changed_ = false;
+  bool is_saving_ = false;   // inputs were split to save memory
   vec<std::uint8_t> dirty_;  // 1: to be visited forward, 2: backward
   vec<int> users_begin_;
   vec<int> users_;

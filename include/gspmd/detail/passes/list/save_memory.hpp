@@ -14,7 +14,7 @@
 ///   0   nothing
 ///   1   inputs that are gathered are not kept: who needs one again gathers it again (fully sharded data parallelism)
 ///   2   and inputs that nobody annotated are split by the axes that completion found no use for, those of more than a 4096th of the memory
-///   3   and an einsum takes an operand that would be gathered to more than a quarter of the memory in parts, where it can
+///   3   and states along several dims, which may split their readers; and an einsum takes an operand that would be gathered to more than a quarter of the memory in parts, where it can
 ///   4   to more than a 16th
 ///   5   to more than a 64th
 ///
@@ -28,19 +28,50 @@ constexpr int saving_level(int saving) { return saving % 8; }
 /// How many inputs give way at a level; 0: all that may.
 constexpr int inputs_giving_way(int saving) { return saving / 8; }
 
-/// The inputs that may give way at level 1 or 2, the cheapest first.
+/// Whether an input lies as the planner likes: nobody wrote where, of a state neither.
+constexpr bool is_free_to_split(const node& n) { return facts_of(n.op).made == origin::given && (!n.annotated || n.is_placed); }
+
+/// By node the state that stands for those which meet in elementwise operators, as a weight and its moments do: one update reads them. -1: none.
+constexpr vec<int> updates_of_states(span<const node> nodes) {
+  vec<int> found(nodes.size(), -1);
+  const auto stands_for = [&found](int i) {
+    while (found[i] != i) i = found[i] = found[found[i]];
+    return i;
+  };
+  for (int i = 0; i < static_cast<int>(nodes.size()); ++i) {
+    const node& n = nodes[static_cast<std::size_t>(i)];
+    if (n.is_placed && n.operands.count == 0) found[i] = i;
+    if (!facts_of(n.op).uniform) continue;
+    for (const int o : n.operands)
+      if (found[o] >= 0) {
+        const int other = stands_for(o);
+        if (found[i] >= 0) found[stands_for(found[i])] = other;
+        found[i] = other;
+      }
+  }
+  for (int i = 0; i < static_cast<int>(nodes.size()); ++i)
+    if (found[i] >= 0) found[i] = stands_for(found[i]);
+  return found;
+}
+
+/// The inputs that may give way at level 1 or 2, the cheapest first. Elementwise readers of a state take no gathering: they compute its part of
+/// the next one. States of one update follow each other: with some of them split and others not, its gradient is scattered and gathered.
 constexpr vec<int> cheapest_inputs(span<const node> nodes, int level, std::int64_t most_memory) {
+  const node* const all = nodes.data();
+  const vec<int> updates = updates_of_states(nodes);
   vec<int> readers(nodes.size(), 0), inputs;
   for (const node& n : nodes)
-    for (const int o : n.operands) ++readers[o];
-  const node* const all = nodes.data();
+    for (const int o : n.operands) readers[o] += level > 1 && all[o].is_placed && facts_of(n.op).uniform ? 0 : 1;
   const auto bytes = [&](int i) { return bounded_bytes(all[i].shape, bytes_of(all[i].type)); };
   for (int i = 0; i < static_cast<int>(nodes.size()); ++i) {
-    if (facts_of(all[i].op).made != origin::given || (level > 1 && (all[i].annotated || bytes(i) <= most_memory / 4096)))
+    if (level > 1 ? !is_free_to_split(all[i]) || bytes(i) <= most_memory / 4096 : facts_of(all[i].op).made != origin::given)
       continue;
+    const auto is_before = [&](int other) {
+      if (readers[i] != readers[other]) return readers[i] < readers[other];
+      return bytes(i) != bytes(other) ? bytes(i) > bytes(other) : updates[i] < updates[other];
+    };
     int* at = inputs.end();
-    while (at != inputs.begin() && (readers[i] != readers[at[-1]] ? readers[i] < readers[at[-1]] : bytes(i) > bytes(at[-1])))
-      --at;
+    while (at != inputs.begin() && is_before(at[-1])) --at;
     inputs.insert(at, i);
   }
   return inputs;
@@ -64,7 +95,7 @@ constexpr bool is_gathered_again(const mesh_shape& mesh, int saving, const node&
 
 /// Whether an input that is held so is to be split further.
 constexpr bool is_split_to_save(const mesh_shape& mesh, const plan_request& request, const node& n, const sharding& held) {
-  return saving_level(request.saving) > 1 && facts_of(n.op).made == origin::given && !n.annotated &&
+  return saving_level(request.saving) > 1 && is_free_to_split(n) &&
          local_elements(mesh, n.shape, held) * bytes_of(n.type) > request.most_memory / 4096;
 }
 
