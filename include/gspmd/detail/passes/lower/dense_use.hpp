@@ -78,6 +78,7 @@ constexpr const char* remedy_of(const plan_view& p, span<const given_layers> giv
   if (is_too_far(p, given, wrong)) return "; give wider layers, or none to it";
   const auto& s = p.steps[static_cast<std::size_t>(wrong.step)];
   if (p.nodes[static_cast<std::size_t>(s.node)].moved_dim >= 0) return "; list no layers for it, or write one shift";
+  if (facts_of(s).role == step_role::fuses_operators || facts_of(s).work != step_work::computes) return "; list no layers for it";
   return "; list no layers for it, or write it elementwise (a product and its sum as sum(u * k, dim))";
 }
 /// Says why an input cannot be read in place.
@@ -94,7 +95,9 @@ constexpr const char* remedy_of(const plan_view& p, span<const given_layers> giv
   if (elements(p.value(p.inputs[leaf]).global) == 0) return t << " reads it, which has no elements";
   if (n.moved_dim < 0) {
     t << " reads it as a dense shard";
-    return facts_of(s).role == step_role::fuses_operators ? t : t << ", for no loop over elements computes it";
+    if (facts_of(s).role == step_role::fuses_operators) return t;
+    return t << (facts_of(s).work == step_work::computes ? ", for no loop over elements computes it"
+                                                         : ", for it is moved or copied before");
   }
   if (n.moved_by == 0) return t << " reads it 0 further along dim " << dim << ", as where the extent is 1, so as a dense shard";
   t << " reads it " << n.moved_by << " further along dim " << dim;
