@@ -78,8 +78,7 @@ constexpr const char* remedy_of(const plan_view& p, span<const given_layers> giv
   if (is_too_far(p, given, wrong)) return "; give wider layers, or none to it";
   const auto& s = p.steps[static_cast<std::size_t>(wrong.step)];
   if (p.nodes[static_cast<std::size_t>(s.node)].moved_dim >= 0) return "; list no layers for it, or write one shift";
-  if (facts_of(s).role == step_role::fuses_operators || facts_of(s).work != step_work::computes) return "; list no layers for it";
-  return "; list no layers for it, or write it elementwise (a product and its sum as sum(u * k, dim))";
+  return "; list no layers for it";
 }
 /// Says why an input cannot be read in place.
 [[gnu::cold]] constexpr text dense_use_text(const plan_view& p, span<const given_layers> all, const dense_use& wrong) {
@@ -96,7 +95,7 @@ constexpr const char* remedy_of(const plan_view& p, span<const given_layers> giv
   if (n.moved_dim < 0) {
     t << " reads it as a dense shard";
     if (facts_of(s).role == step_role::fuses_operators) return t;
-    return t << (facts_of(s).work == step_work::computes ? ", for no loop over elements computes it"
+    return t << (facts_of(s).work == step_work::computes ? ", for no loop over elements computes it (nor a large sum of products)"
                                                          : ", for it is moved or copied before");
   }
   if (n.moved_by == 0) return t << " reads it 0 further along dim " << dim << ", as where the extent is 1, so as a dense shard";
