@@ -262,7 +262,17 @@ TEST_CASE("what a ghosted_program and its session are not given") {
   says("input 0 has 2 dims and ghost layers of 1 are listed; give a width, or layers{low, high}, for each dim", written, {{2}});
   says("the ghost layers of leaf 1 have a negative width", written, {{2, 0}, {0, -1}});
   says("reads it -2 further along dim 0; give wider layers, or none to it", written, {{1, 0}});
-  says("reads it as a dense shard; list no layers for it, or write one shift", dynamic::build(sorted, m, in), {{1, 0}});
+  const char* const dense =
+      " reads it as a dense shard, for no loop over elements computes it (nor a large sum of products); list no layers for it";
+  says(dense, dynamic::build(sorted, m, in), {{1, 0}});
+  const auto k = dynamic::in<double>({3}, {""});
+  const auto product = dynamic::build([](value u, value v) { return einsum("ij,j->i", u, v); }, m, in, k);
+  const auto why = refusal([&] { ghosted_program{product, {{1, 0}}}; });
+  CHECK((contains(why, "einsum in line ") && contains(why, dense)));
+  const auto large = dynamic::in<double>({512, 256}, {"x", ""});
+  says(dense, dynamic::build([](value u, value v) { return sum(u * v, 1); }, m, large, large), {{1, 0}});
+  const auto twice = dynamic::build([](value u) { return shift(shift(u, 0, 1, boundary::edge()), 0, 1) + u; }, m, in);
+  says("; list no layers for it, or write one shift", twice, {{2, 2}});
   says("a checked mesh compares dense shards", dynamic::build(down, m.checked(), in), {{2, 0}});
   const ghosted_program program(written, {{layers{2, 0}, 0}, {0, 0}});
   CHECK(contains(refusal([&] { static_cast<void>(program.bytes_filled(1, 0)); }), "leaf 1 is no input with ghost layers"));

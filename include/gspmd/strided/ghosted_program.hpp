@@ -131,8 +131,7 @@ class ghosted_program {
       if (wrong.leaf < 0) return made;
       if (wrong.leaf < static_cast<int>(made.input_count()))
         throw error("ghosted_program: " + std::string(detail::dense_use_text(made.view(), asked.given, wrong).view()) +
-                    (detail::is_too_far(made.view(), asked.given, wrong) ? "; give wider layers, or none to it"
-                                                                         : "; list no layers for it, or write one shift"));
+                    detail::remedy_of(made.view(), asked.given, wrong));
       layers[static_cast<std::size_t>(wrong.leaf)].is_given = false;
     }
   }

@@ -73,6 +73,13 @@ constexpr bool is_too_far(const plan_view& p, span<const given_layers> given, co
   const auto leaf = static_cast<std::size_t>(wrong.leaf);
   return n.moved_dim >= 0 && elements(p.value(p.inputs[leaf]).global) > 0 && !given[leaf].reaches(n.moved_dim, n.moved_by);
 }
+/// The remedy for a dense use of an input. A shift is the cause only where the operator moves elements.
+constexpr const char* remedy_of(const plan_view& p, span<const given_layers> given, const dense_use& wrong) {
+  if (is_too_far(p, given, wrong)) return "; give wider layers, or none to it";
+  const auto& s = p.steps[static_cast<std::size_t>(wrong.step)];
+  if (p.nodes[static_cast<std::size_t>(s.node)].moved_dim >= 0) return "; list no layers for it, or write one shift";
+  return "; list no layers for it";
+}
 /// Says why an input cannot be read in place.
 [[gnu::cold]] constexpr text dense_use_text(const plan_view& p, span<const given_layers> all, const dense_use& wrong) {
   const auto leaf = static_cast<std::size_t>(wrong.leaf);
@@ -85,7 +92,12 @@ constexpr bool is_too_far(const plan_view& p, span<const given_layers> given, co
     << shape_text(given.high) << " behind it, and " << name_of(n.op);
   if (!n.at.is_input()) t << " in line " << static_cast<std::int64_t>(n.at.line);
   if (elements(p.value(p.inputs[leaf]).global) == 0) return t << " reads it, which has no elements";
-  if (n.moved_dim < 0) return t << " reads it as a dense shard";
+  if (n.moved_dim < 0) {
+    t << " reads it as a dense shard";
+    if (facts_of(s).role == step_role::fuses_operators) return t;
+    return t << (facts_of(s).work == step_work::computes ? ", for no loop over elements computes it (nor a large sum of products)"
+                                                         : ", for it is moved or copied before");
+  }
   if (n.moved_by == 0) return t << " reads it 0 further along dim " << dim << ", as where the extent is 1, so as a dense shard";
   t << " reads it " << n.moved_by << " further along dim " << dim;
   if (!is_too_far(p, all, wrong))
