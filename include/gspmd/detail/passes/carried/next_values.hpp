@@ -74,11 +74,11 @@ constexpr void place_next_values(graph& g, const vec<sharding>& layouts) {
     if (!next_value_mark::is_on(n)) continue;
     const int input = g.inputs[static_cast<std::size_t>(next_value_mark::of(n).input)];
     node& before = g.nodes[static_cast<std::size_t>(input)];
-    before.is_placed = before.is_placed || !before.annotated;
+    if (!before.annotated) before.state = static_cast<int>(next_value_mark::of(n).input);
     if (!before.annotated || before.annotation.open != 0) before.annotation = closed_place(before, layouts[input]);
     before.annotated = true;
     n.annotation = before.annotation;
-    n.is_placed = before.is_placed;
+    n.state = before.state;
   }
 }
 

@@ -206,7 +206,7 @@ class weight_updates {
     node& input = at(before(m));
     annotation place = closed_place(input, layouts_[before(m)]);
     place.layout = cut(place.layout, dim);
-    input.is_placed = input.is_placed || !input.annotated;
+    if (!input.annotated) input.state = static_cast<int>(mark.input);
     input.annotated = true;
     input.annotation = place;
   }

@@ -162,7 +162,7 @@ class completion {
     const auto gives_way = giving_way(graph_.nodes, request_.saving, 2, request_.most_memory);
     vec<int> next(states_.size(), -1);  // of a state
     for (int i = 0; i < static_cast<int>(dirty_.size()); ++i)
-      if (const node& n = nodes_[i]; n.is_placed && n.operands.count > 0) next[state_of(n)] = n.operands[0];
+      if (const node& n = nodes_[i]; n.state >= 0 && n.operands.count > 0) next[state_of(n)] = n.operands[0];
     for (int i = 0; i < static_cast<int>(dirty_.size()); ++i) {
       bool is_split = false;
       if (!gives_way.empty() && gives_way[i] == 0) continue;
@@ -182,7 +182,7 @@ class completion {
     }
     for (int i = 0; any && i < static_cast<int>(dirty_.size()); ++i) {
       const node& n = nodes_[i];
-      if (!n.is_placed || n.operands.count == 0 || found_[i].layout == found_[state_of(n)].layout) continue;
+      if (n.state < 0 || n.operands.count == 0 || found_[i].layout == found_[state_of(n)].layout) continue;
       found_[i].layout = found_[state_of(n)].layout;
       note_change(i, axes_[i], state_of(n), i);
     }
@@ -198,7 +198,7 @@ class completion {
     for (int d = 0; d < shape.count; ++d) {
       sharding s = found_[i].layout;
       s.add_split(axis, d);
-      const bool is_behind = nodes_[i].is_placed && saving_level(request_.saving) == 2 && found_[i].layout.is_split(d);
+      const bool is_behind = nodes_[i].state >= 0 && saving_level(request_.saving) == 2 && found_[i].layout.is_split(d);
       const auto elems = local_elements(mesh_, shape, s), length = is_behind ? shape[d] : shape[d] / parts_of(mesh_, s, d);
       for (int k = 0; next >= 0 && elems < now && k < found_[next].layout.splits.count; ++k)
         if (const auto& use = found_[next].layout.splits[k]; use.axis == axis && use.dim == d) return d;
@@ -210,7 +210,7 @@ class completion {
     return dim;
   }
   /// The input of which a node is the next value.
-  [[nodiscard]] constexpr int state_of(const node& n) const { return graph_.inputs[n.attributes[0]]; }
+  [[nodiscard]] constexpr int state_of(const node& n) const { return graph_.inputs[n.state]; }
 
   /// One sweep over the operators with whole dims, and what reads their results: whether anything moved on.
   constexpr bool move_on() {

@@ -14,7 +14,8 @@
 ///   0   nothing
 ///   1   inputs that are gathered are not kept: who needs one again gathers it again (fully sharded data parallelism)
 ///   2   and inputs that nobody annotated are split by the axes that completion found no use for, those of more than a 4096th of the memory
-///   3   and states along several dims, which may split their readers; and an einsum takes an operand that would be gathered to more than a quarter of the memory in parts, where it can
+///   3   and states along several dims, which may split their readers; and an einsum takes an operand that would be gathered to more than
+///       a quarter of the memory in parts, where it can
 ///   4   to more than a 16th
 ///   5   to more than a 64th
 ///
@@ -29,7 +30,7 @@ constexpr int saving_level(int saving) { return saving % 8; }
 constexpr int inputs_giving_way(int saving) { return saving / 8; }
 
 /// Whether an input lies as the planner likes: nobody wrote where, of a state neither.
-constexpr bool is_free_to_split(const node& n) { return facts_of(n.op).made == origin::given && (!n.annotated || n.is_placed); }
+constexpr bool is_free_to_split(const node& n) { return facts_of(n.op).made == origin::given && (!n.annotated || n.state >= 0); }
 
 /// By node the state that stands for those which meet in elementwise operators, as a weight and its moments do: one update reads them. -1: none.
 constexpr vec<int> updates_of_states(span<const node> nodes) {
@@ -40,7 +41,7 @@ constexpr vec<int> updates_of_states(span<const node> nodes) {
   };
   for (int i = 0; i < static_cast<int>(nodes.size()); ++i) {
     const node& n = nodes[static_cast<std::size_t>(i)];
-    if (n.is_placed && n.operands.count == 0) found[i] = i;
+    if (n.state >= 0 && n.operands.count == 0) found[i] = i;
     if (!facts_of(n.op).uniform) continue;
     for (const int o : n.operands)
       if (found[o] >= 0) {
@@ -61,7 +62,7 @@ constexpr vec<int> cheapest_inputs(span<const node> nodes, int level, std::int64
   const vec<int> updates = updates_of_states(nodes);
   vec<int> readers(nodes.size(), 0), inputs;
   for (const node& n : nodes)
-    for (const int o : n.operands) readers[o] += level > 1 && all[o].is_placed && facts_of(n.op).uniform ? 0 : 1;
+    for (const int o : n.operands) readers[o] += level > 1 && all[o].state >= 0 && facts_of(n.op).uniform ? 0 : 1;
   const auto bytes = [&](int i) { return bounded_bytes(all[i].shape, bytes_of(all[i].type)); };
   for (int i = 0; i < static_cast<int>(nodes.size()); ++i) {
     if (level > 1 ? !is_free_to_split(all[i]) || bytes(i) <= most_memory / 4096 : facts_of(all[i].op).made != origin::given)
