@@ -41,6 +41,11 @@ template <class T>
   if constexpr (is_complex_element<T>) return {x.re / by, x.im / by};
   else return x / by;
 }
+template <class T>
+[[gnu::always_inline]] inline T scaled(T x, part_t<T> by) {
+  if constexpr (is_complex_element<T>) return {x.re * by, x.im * by};
+  else return x * by;
+}
 /// The size by which a pivot is chosen: |x|, or |re| + |im| as in LAPACK, which needs no root.
 template <class T>
 [[gnu::always_inline]] inline part_t<T> pivot_size(T x) {
