@@ -29,9 +29,7 @@ constexpr value cholesky(value a, location at = location::current()) {
   if (!a.is_valid()) return {};
   auto& g = *a.graph();
   const detail::one_call call(&g, "cholesky", {a.id()});
-  if (!detail::has_matrices(g, g.nodes[static_cast<std::size_t>(a.id())], "cholesky", at)) return detail::made(-1, a);
-  const value other{&g, detail::matrix_terms(g, at).adjoint(a.id())};
-  return detail::made(detail::add_cholesky(g, (0.5 * (a + other)).id(), at), a);
+  return detail::made(detail::add_cholesky(g, a.id(), at), a);
 }
 
 /// x of op(a) x = b, with a triangle of a (for the conjugate transpose give conj(a), transposed): a is [..., n, n] and b [..., n, k]; or b is [..., n], with a rank less, and so is x. A zero on the

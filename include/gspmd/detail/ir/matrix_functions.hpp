@@ -17,7 +17,7 @@ struct matrix_way {
 
 inline namespace GSPMD_TARGET {
 
-/// Blocks of `rank` dims: a, then its factor.
+/// Blocks of `rank` dims: a, then the factor of (a + a^H) / 2.
 template <class T>
 void run_cholesky(int rank, const erased_block* blocks);
 /// Blocks a, b, x. `way`: a matrix_way.

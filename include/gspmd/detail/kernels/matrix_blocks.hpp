@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gspmd/detail/ir/matrix_functions.hpp"
+#include "gspmd/detail/kernels/cholesky_factors.hpp"
 #include "gspmd/detail/kernels/matrix_factors.hpp"
 #include "gspmd/detail/support/target.hpp"
 
@@ -37,9 +38,13 @@ void for_each_matrix(int rank, const erased_block* blocks, F f) {
 template <class T>
 void run_cholesky(int rank, const erased_block* blocks) {
   const std::int64_t n = blocks[0].extents[rank - 1], from = blocks[0].strides[rank - 2], to = blocks[1].strides[rank - 2];
+  if (n <= cholesky_leaf) {
+    small_cholesky<T> some{.n = n, .lda = from, .ldl = to};
+    for_each_matrix<T, T>(rank, blocks, [&](const T* a, T* l) { some.add(a, l); });
+    return some.finish();
+  }
   for_each_matrix<T, T>(rank, blocks, [&](const T* a, T* l) {
-    for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t j = 0; j < n; ++j) l[i * to + j] = a[i * from + j];
+    take_hermitian_part(n, a, from, l, to);
     if (!factor_cholesky(n, l, to)) fill_rows(n, n, std::numeric_limits<part_t<T>>::quiet_NaN(), l, to);
     for (std::int64_t i = 0; i < n; ++i)
       for (std::int64_t j = i + 1; j < n; ++j) l[i * to + j] = T(0);

@@ -41,6 +41,11 @@ template <class T>
   if constexpr (is_complex_element<T>) return {x.re / by, x.im / by};
   else return x / by;
 }
+template <class T>
+[[gnu::always_inline]] inline T scaled(T x, part_t<T> by) {
+  if constexpr (is_complex_element<T>) return {x.re * by, x.im * by};
+  else return x * by;
+}
 /// The size by which a pivot is chosen: |x|, or |re| + |im| as in LAPACK, which needs no root.
 template <class T>
 [[gnu::always_inline]] inline part_t<T> pivot_size(T x) {
@@ -86,22 +91,24 @@ void subtract_product_by_rows(bool transpose_a, bool adjoint_b, std::int64_t m, 
 
 #if defined(GSPMD_HAS_CBLAS)
 template <class T>
-void subtract_complex_product(bool transpose_a, bool adjoint_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
-                              std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc) {
+void subtract_by_library(bool transpose_a, bool adjoint_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
+                         std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc) {
   const T minus(-1), one(1);
-  const auto call = [&](auto product) {
+  const auto call = [&](auto product, CBLAS_TRANSPOSE adjoint, auto factor, auto kept) {
     const auto narrow = [](std::int64_t x) { return static_cast<blas_int>(x); };
-    product(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans, adjoint_b ? CblasConjTrans : CblasNoTrans, narrow(m),
-            narrow(n), narrow(k), &minus, a, narrow(lda), b, narrow(ldb), &one, c, narrow(ldc));
+    product(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans, adjoint_b ? adjoint : CblasNoTrans, narrow(m), narrow(n),
+            narrow(k), factor, a, narrow(lda), b, narrow(ldb), kept, c, narrow(ldc));
   };
-  if constexpr (std::is_same_v<part_t<T>, float>) call([](auto... x) { cblas_cgemm(x...); });
-  else call([](auto... x) { cblas_zgemm(x...); });
+  if constexpr (std::is_same_v<T, float>) call([](auto... x) { cblas_sgemm(x...); }, CblasTrans, minus, one);
+  else if constexpr (std::is_same_v<T, double>) call([](auto... x) { cblas_dgemm(x...); }, CblasTrans, minus, one);
+  else if constexpr (std::is_same_v<part_t<T>, float>) call([](auto... x) { cblas_cgemm(x...); }, CblasConjTrans, &minus, &one);
+  else call([](auto... x) { cblas_zgemm(x...); }, CblasConjTrans, &minus, &one);
 }
 #elif __has_include(<Eigen/Core>)
 template <class T>
-void subtract_complex_product(bool transpose_a, bool adjoint_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
-                              std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc) {
-  using number = std::complex<part_t<T>>;
+void subtract_by_library(bool transpose_a, bool adjoint_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
+                         std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc) {
+  using number = std::conditional_t<is_complex_element<T>, std::complex<part_t<T>>, T>;
   using matrix = Eigen::Matrix<number, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   using view = Eigen::Map<const matrix, Eigen::Unaligned, Eigen::OuterStride<>>;
   const auto as = [](const T* x) { return reinterpret_cast<const number*>(x); };
@@ -124,11 +131,15 @@ void negate_rows(std::int64_t rows, std::int64_t columns, T* x, std::int64_t ldx
 template <class T>
 void subtract_product(bool transpose_a, bool adjoint_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
                       std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc) {
+  if (m <= 0 || n <= 0 || k <= 0) return;
+  if constexpr (has_gemm_library) {
+    bool is_small = has_at_most(worth_a_gemm_call, m, n, k);
+    if constexpr (!is_complex_element<T>)
+      is_small = is_small || m == 1 || n == 1 || k == 1 || (!adjoint_b && is_small_product<T>(m, n, k));
+    if (!is_small && fits_blas(std::max({m, n, k, lda, ldb, ldc})))
+      return subtract_by_library(transpose_a, adjoint_b, m, n, k, a, lda, b, ldb, c, ldc);
+  }
   if constexpr (is_complex_element<T>) {
-    if (m <= 0 || n <= 0 || k <= 0) return;
-    if constexpr (has_gemm_library)
-      if (!has_at_most(worth_a_gemm_call, m, n, k) && fits_blas(std::max({m, n, k, lda, ldb, ldc})))
-        return subtract_complex_product(transpose_a, adjoint_b, m, n, k, a, lda, b, ldb, c, ldc);
     subtract_product_by_rows(transpose_a, adjoint_b, m, n, k, a, lda, b, ldb, c, ldc);
   } else {
     negate_rows(m, n, c, ldc);

@@ -17,16 +17,6 @@ inline namespace GSPMD_TARGET {
 inline constexpr std::int64_t matrix_leaf =
     16;  // rows; a system of 64 with 64 columns takes 0.48 of LAPACK's time, with 8 0.45, with 32 0.52
 
-/// The lower triangle of c -= a a^H, and some of what is above it.
-template <class T>
-void subtract_square(std::int64_t n, std::int64_t k, const T* a, std::int64_t lda, T* c, std::int64_t ldc) {
-  if (n <= 4 * matrix_leaf) return subtract_product(false, true, n, n, k, a, lda, a, lda, c, ldc);
-  const std::int64_t half = n / 2;
-  subtract_square(half, k, a, lda, c, ldc);
-  subtract_product(false, true, n - half, half, k, a + half * lda, lda, a, lda, c + half * ldc, ldc);
-  subtract_square(n - half, k, a + half * lda, lda, c + half * ldc + half, ldc);
-}
-
 /// x = op(a)^-1 x: a is n x n, x has k columns.
 template <class T>
 void solve_triangle(matrix_way t, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda, T* x, std::int64_t ldx) {
@@ -59,54 +49,6 @@ void solve_triangle(matrix_way t, std::int64_t n, std::int64_t k, const T* a, st
     for (std::int64_t c = 0; c < k; ++c) row[c] = row[c] / pivot;
   }
 }
-/// x = x (l^H)^-1: l is n x n, lower, with a real diagonal; x has m rows.
-template <class T>
-void solve_from_right(std::int64_t m, std::int64_t n, const T* l, std::int64_t ldl, T* x, std::int64_t ldx) {
-  if (n > matrix_leaf) {
-    const std::int64_t half = n / 2;
-    solve_from_right(m, half, l, ldl, x, ldx);
-    subtract_product(false, true, m, n - half, half, x, ldx, l + half * ldl, ldl, x + half, ldx);
-    solve_from_right(m, n - half, l + half * ldl + half, ldl, x + half, ldx);
-    return;
-  }
-  T columns[matrix_leaf][matrix_leaf];  // of l, one after the other, so that rows of x are vectors
-  for (std::int64_t j = 0; j < n; ++j)
-    for (std::int64_t i = j; i < n; ++i) columns[j][i] = conjugate_of(l[i * ldl + j]);
-  for (std::int64_t r = 0; r < m; ++r) {
-    T* const row = x + r * ldx;
-    for (std::int64_t j = 0; j < n; ++j) {
-      row[j] = divided(row[j], real_of(columns[j][j]));
-      for (std::int64_t i = j + 1; i < n; ++i) row[i] = row[i] - row[j] * columns[j][i];
-    }
-  }
-}
-
-/// a = l with a = l l^H, of the lower triangle; nothing above it is read, and something is written there. False: a is not positive definite.
-template <class T>
-bool factor_cholesky(std::int64_t n, T* a, std::int64_t lda) {
-  if (n > matrix_leaf) {
-    const std::int64_t half = n / 2;
-    T *const below = a + half * lda, *const last = below + half;
-    if (!factor_cholesky(half, a, lda)) return false;
-    solve_from_right(n - half, half, a, lda, below, lda);
-    subtract_square(n - half, half, below, lda, last, lda);
-    return factor_cholesky(n - half, last, lda);
-  }
-  T column[matrix_leaf];
-  for (std::int64_t j = 0; j < n; ++j) {
-    const part_t<T> square = real_of(a[j * lda + j]);
-    if (!(square > 0)) return false;  // or no number
-    const part_t<T> root = std::sqrt(square);
-    a[j * lda + j] = T(root);
-    for (std::int64_t i = j + 1; i < n; ++i) {
-      column[i] = conjugate_of(a[i * lda + j] = divided(a[i * lda + j], root));
-      const T own = a[i * lda + j];
-      for (std::int64_t p = j + 1; p <= i; ++p) a[i * lda + p] = a[i * lda + p] - own * column[p];
-    }
-  }
-  return true;
-}
-
 /// The factors of a matrix with its rows exchanged, whose right-hand sides have theirs exchanged too.
 template <class T>
 struct pivoting {

@@ -247,7 +247,7 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
   }
 };
 
-/// The lower triangle l of l l^H = a, of which the lower triangle is read (Golub and Van Loan, 4.2).
+/// The lower triangle l of l l^H = (a + a^H) / 2 (Golub and Van Loan, 4.2). The kernel takes the mean: as operators it would be two passes over memory more.
 struct cholesky_op : matrix_operator {
   static constexpr const char* name = "cholesky";
 
@@ -255,7 +255,7 @@ struct cholesky_op : matrix_operator {
     return flops_of(p, op, 1, 0);
   }
   /// Murray, Differentiation of the Cholesky decomposition (2016), 10: with the lower triangle of l^T dl, its diagonal halved, as p it is
-  /// l^-T p conj(l)^-1, whose two triangles together are meant. dl above the diagonal, where l is 0 whatever a is, does not count.
+  /// l^-T p conj(l)^-1, of which a gets the Hermitian part. dl above the diagonal, where l is 0 whatever a is, does not count.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const matrix_terms m(b.program(), n.at);
@@ -263,7 +263,8 @@ struct cholesky_op : matrix_operator {
     const int p = m.in_triangle(m.product(l, true, dl, false), true, 0.5);
     const int half = add_triangular_solve(b.program(), l, p, {true, true, false}, n.at);
     const int other = add_triangular_solve(b.program(), m.conjugated(l), m.transposed(half), {true, true, false}, n.at);
-    b.send(0, m.transposed(other));
+    const int slope = m.transposed(other);
+    b.send(0, ((b.as_term(slope) + b.as_term(m.adjoint(slope))) * 0.5).id());
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
