@@ -213,7 +213,7 @@ struct fused_code {
     return o.op == opcode::parameter && o.given == 0 && kind_of_load(group.loop, o) == load_kind::strided && o.strides[last] == 0;
   }
 
-  /// What is equal in every block and only kernels of known operators read lies in memory as one step of a loop.
+  /// Elements that are equal in a block and that only kernels of known operators read lie in memory as one step of a loop.
   void find_repeated() {
     repeats.assign(group.ops.size(), 0);
     for (std::size_t k = 0; k < group.ops.size(); ++k)
