@@ -226,6 +226,64 @@ TEST_CASE("random groups, as they are and collapsed") {
   }
 }
 
+TEST_CASE("what is equal along a row, in rows of any length and in ranges that begin anywhere") {
+  std::mt19937 random(5);
+  for (const std::int64_t row : {1, 2, 63, 64, 65, 256, 257, 511, 512, 513, 1000, 4097})
+    for (const dtype type : all_types) {
+      const extents loop = dims({2, 3, row});
+      vec<scalar_op> ops = {load(type, 0, dims({3 * row, row, 1})),
+                            load(type, 1, dims({3, 1, 0})),
+                            load(type, 2, dims({1, 0, 0})),
+                            load(type, 3, dims({0, 1, 0})),
+                            counter(type, 0, 1),
+                            counter(type, 1, 2),
+                            load(type, 4, dims({0, 0, 1})),
+                            number(type, 1)};
+      const auto combine = [&](opcode code, int x, int y) {
+        ops.push_back(op(is_defined(code, type) ? code : opcode::maximum, type, {x, y}));
+        return static_cast<int>(ops.size()) - 1;
+      };
+      const int scaled = combine(opcode::multiply, combine(opcode::subtract, 0, 1), 2);
+      const int counted = combine(opcode::add, combine(opcode::maximum, 3, 4), combine(opcode::multiply, 5, 7));
+      const int last = combine(opcode::maximum, combine(opcode::minimum, scaled, counted), combine(opcode::subtract, 3, 6));
+      vec<fused_store> stores = {to(last, 0), to(scaled, 1)};
+      if (random() % 3 == 0) stores.push_back(to(1, 2));  // stored itself, so it lies in memory as often as others
+      if (accepts(axpy, type) && random() % 2 == 0) {
+        ops.push_back(op(opcode::map, type, {last, 2, 4}, &axpy));  // as an operand of a user's function, too
+        stores.push_back(to(static_cast<int>(ops.size()) - 1, static_cast<int>(stores.size())));
+      }
+      const auto pool = samples(type, random);
+      std::vector<std::vector<std::byte>> inputs;
+      for (const std::int64_t size : {6 * row, std::int64_t{6}, std::int64_t{2}, std::int64_t{3}, row}) {
+        std::vector<value> values;
+        for (std::int64_t i = 0; i < size; ++i) values.push_back(pool[random() % pool.size()]);
+        inputs.push_back(pack(values));
+      }
+      std::vector<const void*> in;
+      for (const auto& i : inputs) in.push_back(i.data());
+      const std::int64_t offsets[] = {40, 7};
+      const fused_group g{loop, ops, stores};
+      const auto wanted = naive(g, in.data(), offsets);
+
+      const fused_code code(g);
+      std::vector<std::byte> scratch(static_cast<std::size_t>(code.scratch_bytes), std::byte{0xA5});
+      std::vector<std::vector<std::byte>> results(stores.size(),
+                                                  std::vector<std::byte>(static_cast<std::size_t>(elements(loop) * 8)));
+      std::vector<void*> out;
+      for (auto& r : results) out.push_back(r.data());
+      const auto total = elements(loop), unit = code.blocks.has_whole_rows ? row : 1;
+      for (std::int64_t begin = 0, end = 0; begin < total; begin = end) {
+        end = std::min(total, begin + (1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(2 * row))) / unit * unit);
+        std::fill(scratch.begin(), scratch.end(), std::byte{0xA5});  // of the range before nothing is left
+        run_fused(code, in.data(), out.data(), offsets, scratch.data(), nullptr, begin, end);
+      }
+      for (std::size_t s = 0; s < stores.size(); ++s) {
+        INFO("rows of ", row, " type ", static_cast<int>(type), " store ", s);
+        CHECK(same_values(g, s, results[s].data(), wanted[s].data()));
+      }
+    }
+}
+
 TEST_CASE("collapse joins what every load allows") {
   vec<scalar_op> ops = {load(f32, 0, dims({24, 6, 6, 1})), load(f32, 1, dims({0, 0, 0, 0}))};
   extents loop = dims({3, 4, 1, 6});

@@ -66,6 +66,7 @@ struct fused_blocks {
     if (unit % 64 != 0) unit = row;
     elems = interpreted_block_elems / unit * unit;
   }
+  [[nodiscard]] constexpr bool lie_in_one_row() const { return elems <= row; }
 };
 
 /// A register that is part of an input or output and moves along with the blocks.
@@ -77,8 +78,8 @@ struct fused_stream {
 
 /// A fused group as instructions on registers, one per op of the group.
 ///
-///   1. loads that are dense are read where they are; what is the same in every block is filled once per run, other loads
-///      and iotas once per block
+///   1. loads that are dense are read where they are; what is the same in every block is filled once per run, what is the same
+///      along a row once per row if no block has more than one, other loads and iotas once per block
 ///   2. every op is an instruction, but for one that is joined with the only op that uses it
 ///   3. a result is computed right into the output where no later instruction reads what it overwrites; else copied
 ///
@@ -94,7 +95,7 @@ struct fused_code {
   extents out_strides;   // of all outputs but those that lie by the caller's
   bool has_gaps = false;
   fused_blocks blocks;
-  std::vector<source> dense, once, each;  // read in place; filled once per run; per block
+  std::vector<source> dense, once, each_row, each;  // read in place; filled once per run; per row; per block
   std::vector<fused_instruction> instructions;
   std::vector<char> repeats;       // of an op: whether for_each_index_step elements of it are all that there is
   std::vector<std::int64_t> home;  // of an op: where its block is in what run_fused has for itself; 0: nowhere
@@ -201,13 +202,22 @@ struct fused_code {
     instructions.resize(kept);
   }
 
-  /// Constants and single elements that only kernels of known operators read lie in memory as one step of a loop.
+  /// Whether all elements of an op are one.
+  [[nodiscard]] bool is_one_element(const scalar_op& o) const {
+    return o.op == opcode::constant || (o.op == opcode::parameter && kind_of_load(group.loop, o) == load_kind::scalar);
+  }
+  /// Whether the elements of a source are equal along each row.
+  [[nodiscard]] bool is_equal_in_row(const scalar_op& o) const {
+    const int last = group.loop.count - 1;
+    if (o.op == opcode::iota) return o.dim != last;
+    return o.op == opcode::parameter && o.given == 0 && kind_of_load(group.loop, o) == load_kind::strided && o.strides[last] == 0;
+  }
+
+  /// Elements that are equal in a block and that only kernels of known operators read lie in memory as one step of a loop.
   void find_repeated() {
     repeats.assign(group.ops.size(), 0);
-    for (std::size_t k = 0; k < group.ops.size(); ++k) {
-      const scalar_op& o = group.ops[k];
-      repeats[k] = o.op == opcode::constant || (o.op == opcode::parameter && kind_of_load(group.loop, o) == load_kind::scalar);
-    }
+    for (std::size_t k = 0; k < group.ops.size(); ++k)
+      repeats[k] = is_one_element(group.ops[k]) || (blocks.lie_in_one_row() && is_equal_in_row(group.ops[k]));
     for (const auto& s : group.stores) repeats[static_cast<std::size_t>(s.op)] = 0;
     for (const auto& i : instructions)
       if (i.function != nullptr)
@@ -250,12 +260,12 @@ struct fused_code {
       }
       const bool is_short = repeats[static_cast<std::size_t>(k)] != 0;
       const bool is_equal_in_blocks =
-          o.op == opcode::constant || (is_load && s.kind == load_kind::scalar) ||
+          is_one_element(o) ||
           (blocks.has_whole_rows && (is_load ? s.kind == load_kind::periodic : o.dim == group.loop.count - 1));
       const bool stays =
           is_short || (is_equal_in_blocks && once.size() < most_lasting_blocks + static_cast<std::size_t>(made_short));
       lasts[static_cast<std::size_t>(k)] = stays;
-      (stays ? once : each).push_back(s);
+      (!stays ? each : is_equal_in_blocks ? once : each_row).push_back(s);
       block[static_cast<std::size_t>(k)] = is_short ? made_short++ : made++;
     }
     for (const auto& i : instructions) {

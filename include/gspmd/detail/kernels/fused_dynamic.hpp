@@ -198,7 +198,7 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
                               const std::int64_t* iota_offsets, const given_rows* given, const fused_block& b, std::byte* home) {
   const scalar_op& o = code.op(s.op);
   const extents& loop = code.group.loop;
-  const auto n = code.repeats[static_cast<std::size_t>(s.op)] != 0 ? for_each_index_step : b.rows * b.columns;
+  const auto n = b.rows * b.columns;
   if (o.op == opcode::constant) {
     fill(o, home, n);
   } else if (o.op == opcode::iota) {
@@ -262,7 +262,13 @@ template <class = void>
     b.rows = b.columns / code.blocks.row;
     b.columns = code.blocks.row;
   }
-  for (const auto& s : code.once) registers[s.op] = read_source(code, s, inputs, iota_offsets, given, b, home(s.op));
+  const auto read = [&](const fused_code::source& s) {
+    fused_block step{{}, 1, for_each_index_step};
+    for (int d = 0; d < group.loop.count; ++d) step.index[d] = b.index[d];
+    const bool repeats = code.repeats[static_cast<std::size_t>(s.op)] != 0;
+    registers[s.op] = read_source(code, s, inputs, iota_offsets, given, repeats ? step : b, home(s.op));
+  };
+  for (const auto& s : code.once) read(s);
   for (const auto& i : code.instructions) registers[i.result] = home(i.result);
   bool copies_dense = false;
   for (const auto& s : code.dense) {
@@ -290,7 +296,8 @@ template <class = void>
   for (std::int64_t begin = first; begin < total;) {
     std::int64_t n = total - begin < code.blocks.elems ? total - begin : code.blocks.elems;
     if (!code.blocks.has_whole_rows && code.blocks.row - column < n) n = code.blocks.row - column;
-    if (!code.each.empty() || code.has_gaps) {
+    const bool begins_row = (begin == first || column == 0) && !code.each_row.empty();
+    if (!code.each.empty() || code.has_gaps || begins_row) {
       std::int64_t left = begin;
       for (int d = group.loop.count - 1; d >= 0; --d) {
         b.index[d] = left % group.loop[d];
@@ -298,7 +305,9 @@ template <class = void>
       }
       if (code.blocks.has_whole_rows) b.rows = n / code.blocks.row;
       else b.columns = n;
-      for (const auto& s : code.each) registers[s.op] = read_source(code, s, inputs, iota_offsets, given, b, home(s.op));
+      if (begins_row)
+        for (const auto& s : code.each_row) read(s);
+      for (const auto& s : code.each) read(s);
     }
     for (int k = 0; k < stream_count; ++k) registers[streams[k].op] = streams[k].begin + begin * streams[k].elem_bytes;
     if (copies_dense)
