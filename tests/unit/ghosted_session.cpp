@@ -248,6 +248,33 @@ TEST_CASE("a builder's callable, fields of which some have layers, and what is a
   });
 }
 
+TEST_CASE("of a tensor without elements nothing is read, filled or written, however the plan splits it") {
+  constexpr auto around = [](value u) {
+    return shift(u, 0, 1, boundary::wrap()) + shift(u, 1, -1, boundary::edge()) - sort(u, 1) +
+           shift(shift(u, 0, 1, boundary::wrap()), 0, 1, boundary::wrap());
+  };
+  for (const auto& shape : std::vector<std::vector<std::int64_t>>{{0, 4}, {1, 0}, {5, 0}, {0, 0}}) {
+    const dynamic::mesh m({{"x", 3}});
+    const ghosted_program program(dynamic::build(around, m, dynamic::in<double>(shape, {"x", ""})), {{1, 2}, {1, 2}});
+    CHECK(program.is_in_place(0));
+    launch(threads{}, 3, [&](auto& comm) {
+      const auto mine = program.program().input(0).valid_range(comm.device(0), 0);
+      const std::int64_t rows = mine.end - mine.begin + 2, columns = shape[1] + 4;
+      std::vector<double> u(static_cast<std::size_t>(rows * columns), 7.0), next = u;
+      const auto before = u;
+      ghosted_session s(program);
+      const auto view = [&](std::vector<double>& of) { return strided_view(of.data(), {rows, columns}); };
+      for (int again = 0; again < 2; ++again, std::swap(u, next)) {
+        s(comm, filled(view(u)), view(next));
+        s(comm, view(u), view(next));
+      }
+      CHECK(next == before);
+      CHECK(u == before);
+      CHECK_EQ(s.copied_bytes(), 0);
+    });
+  }
+}
+
 TEST_CASE("what a ghosted_program and its session are not given") {
   constexpr auto two_ends = [](value u) { return shift(u, 0, -1) + 2.0 * shift(u, 0, -1, boundary::edge()); };
   constexpr auto down = [](value u) { return shift(u, 0, -2) + u; };

@@ -114,9 +114,13 @@ class ghosted_leaves {
     const auto& around = facts_->listed[k];
     const auto at = mesh.coordinates_of(device_);
     extents wanted;
-    for (int d = 0; d < v.global.count; ++d)
+    bool is_none = elements(v.global) == 0 && block.rank() == v.global.count;  // then how it is split says nothing
+    for (int d = 0; d < v.global.count; ++d) {
       wanted.push_back(dim_range(mesh, v.global, v.layout, d, at).size() + around.low[d] + around.high[d]);
-    if (block.shape() == wanted) return;
+      is_none = is_none && block.extent(d) >= around.low[d] + around.high[d] &&
+                (v.global[d] > 0 || block.extent(d) == around.low[d] + around.high[d]);
+    }
+    if (block.shape() == wanted || is_none) return;
     throw error(leaf_text(*facts_->plan, k) + " with its ghost layers is " + std::string(shape_text(wanted).view()) +
                 " on device " + std::to_string(device_) + ", and the view given is " +
                 std::string(shape_text(block.shape()).view()) +
