@@ -139,8 +139,9 @@ struct drawn_stencil {
 bool check_drawn(const drawn_stencil& s, const dynamic::mesh& m) {
   const auto written = s.build(m);
   const ghosted_program program(written, {ghost_widths(s.around_u), ghost_widths(s.around_k), ghost_widths(s.around_y)});
-  CHECK(program.is_in_place(0));
-  CHECK(program.is_in_place(1) == !s.around_k.empty());
+  const bool is_short = std::count(s.shape.begin(), s.shape.end(), 1) > 0;  // then the planner may move it first
+  CHECK((program.is_in_place(0) || is_short));
+  CHECK((program.is_in_place(1) == !s.around_k.empty() || is_short));
   const auto& plan = program.program().view();
   const auto &u_is = plan.value(plan.inputs[0]), &y_is = plan.value(plan.outputs[0]), &sums_is = plan.value(plan.outputs[1]);
   const auto& listed = program.facts().listed;
@@ -168,10 +169,19 @@ bool check_drawn(const drawn_stencil& s, const dynamic::mesh& m) {
         element = 66;
       });
     };
-    session(comm, filled(u.view()), k.view(), y.view(), sums.view());
-    look();
-    session(comm, u.view(), k.view(), y.view(), sums.view());
-    look();
+    const auto run = [&](const auto& of_u) {
+      if (s.around_k.empty() || program.is_in_place(1)) session(comm, of_u, k.view(), y.view(), sums.view());
+      else session(comm, of_u, filled(k.view()), y.view(), sums.view());
+      look();
+    };
+    const auto u_before = u.memory;
+    run(filled(u.view()));
+    if (program.is_in_place(0)) run(u.view());
+    else {
+      CHECK(u.memory == u_before);  // layers that nothing reads are not filled
+      CHECK(contains(refusal([&] { run(u.view()); }), "input 0 has a dim of one element and is moved before it is read"));
+      run(filled(u.view()));
+    }
     CHECK(is_right);
     CHECK(y.memory == y_before);  // neither layers nor gaps are written
     CHECK(k.memory == k_before);
@@ -196,13 +206,13 @@ TEST_CASE("stencils that are drawn, on drawn meshes, extents, splits, boundaries
     CAPTURE(round);
     const auto& axes = meshes[random() % meshes.size()];
     const auto s = drawn_stencil::draw(random, names_of(axes));
-    // Where the planner moves a small tensor before an operator reads it, layers are of no use: that is refused, never wrong.
+    // Where the planner moves a tensor before an operator reads it, layers are of no use: it is copied if a dim has one element, and else refused.
     if (const auto why = refusal([&] { in_place += check_drawn(s, dynamic::mesh(axes)) ? 1 : 0; }); why != "accepted") {
       ++refused;
       CHECK((contains(why, " as a dense shard") || contains(why, " further along dim ")));
     }
   }
-  CHECK(refused < 16);
+  CHECK(refused < 6);
   CHECK(in_place > 60);
 }
 

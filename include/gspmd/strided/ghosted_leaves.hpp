@@ -41,6 +41,7 @@ class ghosted_leaves {
       memory_.leaves[k].fills = facts_->is_in_place(k);
       add_block(k, leaf.block);
     } else if constexpr (is_strided_view<plain>) {
+      require_layers_read(k);
       if (facts_->is_listed(k)) add_block(k, leaf);
       else shards_.add(leaf);
     } else {
@@ -75,7 +76,8 @@ class ghosted_leaves {
 
  private:
   void require_fillable(std::size_t k) const {
-    if (k < facts_->can_fill.size() && facts_->is_listed(k) && facts_->can_fill[k] == fillable::yes) return;
+    if (k < facts_->can_fill.size() && facts_->is_listed(k) && (facts_->can_fill[k] == fillable::yes || !facts_->is_in_place(k)))
+      return;
     const auto is = [&] { return std::string(step_) + ": the layers of input " + std::to_string(k) + " cannot be filled: "; };
     if (k >= facts_->can_fill.size() || !facts_->is_listed(k))
       throw error(std::string(step_) + ": filled() is for inputs with ghost layers, and leaf " + std::to_string(k) + " is none");
@@ -86,6 +88,13 @@ class ghosted_leaves {
     throw error(is() +
                 "an operator between the input and a shift of it hides what is read beyond the ends of the tensor; fill "
                 "the layers yourself, or shift the input itself");
+  }
+  /// An input that is copied is read with the program's boundary, not with what lies in the caller's layers.
+  void require_layers_read(std::size_t k) const {
+    if (k >= facts_->input_count() || !facts_->is_listed(k) || facts_->is_in_place(k)) return;
+    throw error(leaf_text(*facts_->plan, k) +
+                " has a dim of one element and is moved before it is read, so that nothing reads its ghost layers; give "
+                "filled(view), with which the program's boundary is read, or list no layers for it");
   }
   template <class T>
   void add_block(std::size_t k, const strided_view<T>& block) {
