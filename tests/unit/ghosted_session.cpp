@@ -317,6 +317,9 @@ TEST_CASE("what a ghosted_program and its session are not given") {
       CHECK(contains(refusal([&] { session(comm, shards...); }), text));
     };
     refuses(s, "input 0 with its ghost layers is [6,3] on device", block.part({1, 0}, {5, 3}), to);
+    refuses(
+        s, "; a reshard at the end of the program says how a result is split; parts that are dealt otherwise go to a placed_step",
+        block, to.part({0, 0}, {3, 3}));
     refuses(s, "output 0 is given memory that overlaps input 0", block, block.part({2, 0}, {4, 3}));
     refuses(s, "has ghost layers; give a strided_view of it with them", memory.data(), to);
     refuses(s, "filled() is for inputs with ghost layers, and leaf 1 is none", block, filled(to));

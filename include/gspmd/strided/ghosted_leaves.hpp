@@ -133,6 +133,7 @@ class ghosted_leaves {
     throw error(leaf_text(*facts_->plan, k) + " with its ghost layers is " + std::string(shape_text(wanted).view()) +
                 " on device " + std::to_string(device_) + ", and the view given is " +
                 std::string(shape_text(block.shape()).view()) +
+                (k < facts_->input_count() ? "" : "; a reshard at the end of the program says how a result is split") +
                 "; parts that are dealt otherwise go to a placed_step or placed_session");
   }
 
