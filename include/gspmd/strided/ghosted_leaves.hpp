@@ -41,6 +41,7 @@ class ghosted_leaves {
       memory_.leaves[k].fills = facts_->is_in_place(k);
       add_block(k, leaf.block);
     } else if constexpr (is_strided_view<plain>) {
+      require_layers_read(k);
       if (facts_->is_listed(k)) add_block(k, leaf);
       else shards_.add(leaf);
     } else {
@@ -75,7 +76,8 @@ class ghosted_leaves {
 
  private:
   void require_fillable(std::size_t k) const {
-    if (k < facts_->can_fill.size() && facts_->is_listed(k) && facts_->can_fill[k] == fillable::yes) return;
+    if (k < facts_->can_fill.size() && facts_->is_listed(k) && (facts_->can_fill[k] == fillable::yes || !facts_->is_in_place(k)))
+      return;
     const auto is = [&] { return std::string(step_) + ": the layers of input " + std::to_string(k) + " cannot be filled: "; };
     if (k >= facts_->can_fill.size() || !facts_->is_listed(k))
       throw error(std::string(step_) + ": filled() is for inputs with ghost layers, and leaf " + std::to_string(k) + " is none");
@@ -86,6 +88,13 @@ class ghosted_leaves {
     throw error(is() +
                 "an operator between the input and a shift of it hides what is read beyond the ends of the tensor; fill "
                 "the layers yourself, or shift the input itself");
+  }
+  /// An input that is copied is read with the program's boundary, not with what lies in the caller's layers.
+  void require_layers_read(std::size_t k) const {
+    if (k >= facts_->input_count() || !facts_->is_listed(k) || facts_->is_in_place(k)) return;
+    throw error(leaf_text(*facts_->plan, k) +
+                " has a dim of one element and is moved before it is read, so that nothing reads its ghost layers; give "
+                "filled(view), with which the program's boundary is read, or list no layers for it");
   }
   template <class T>
   void add_block(std::size_t k, const strided_view<T>& block) {
@@ -114,12 +123,17 @@ class ghosted_leaves {
     const auto& around = facts_->listed[k];
     const auto at = mesh.coordinates_of(device_);
     extents wanted;
-    for (int d = 0; d < v.global.count; ++d)
+    bool is_none = elements(v.global) == 0 && block.rank() == v.global.count;  // then how it is split says nothing
+    for (int d = 0; d < v.global.count; ++d) {
       wanted.push_back(dim_range(mesh, v.global, v.layout, d, at).size() + around.low[d] + around.high[d]);
-    if (block.shape() == wanted) return;
+      is_none = is_none && block.extent(d) >= around.low[d] + around.high[d] &&
+                (v.global[d] > 0 || block.extent(d) == around.low[d] + around.high[d]);
+    }
+    if (block.shape() == wanted || is_none) return;
     throw error(leaf_text(*facts_->plan, k) + " with its ghost layers is " + std::string(shape_text(wanted).view()) +
                 " on device " + std::to_string(device_) + ", and the view given is " +
                 std::string(shape_text(block.shape()).view()) +
+                (k < facts_->input_count() ? "" : "; a reshard at the end of the program says how a result is split") +
                 "; parts that are dealt otherwise go to a placed_step or placed_session");
   }
 

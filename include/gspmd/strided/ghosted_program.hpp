@@ -36,6 +36,9 @@ struct ghost_widths {
 ///     const ghosted_program program(heat, {{1, 1}, {1, 1}});
 ///     ghosted_session s(program);                              // one for each device: strided/ghosted_session.hpp
 ///
+/// An input with a dim of one element may be copied, where the plan moves it before it reads it: the program's boundary is then what is read, and
+/// its layers are neither filled nor read, so that a session takes only `filled` views of it.
+///
 /// It is planned when it is made, on every device that makes one; copies share the plan. Threads: nothing in it changes, any number may use it.
 /// Throws gspmd::error: what builder.compile() throws; more widths than inputs and outputs, another number than the dims, a negative one; an
 /// input that is read farther than its layers, or in another way than by loops; a checked mesh.
@@ -49,10 +52,11 @@ class ghosted_program {
   [[nodiscard]] gspmd::traffic traffic() const { return program().traffic(); }
   /// Whether input or output `k`, counted from the inputs on, is read or written where it is.
   [[nodiscard]] bool is_in_place(std::size_t k) const { return facts().is_in_place(k); }
-  /// The bytes that a device sends to fill the layers of input `k`. Throws gspmd::error: an input without layers.
+  /// The bytes that a device sends to fill the layers of input `k`; 0 where it is copied. Throws gspmd::error: an input without layers.
   [[nodiscard]] std::int64_t bytes_filled(std::size_t k, int device) const {
     if (k >= facts().input_count() || !facts().is_listed(k))
       throw error("ghosted_program: leaf " + std::to_string(k) + " is no input with ghost layers");
+    if (!is_in_place(k)) return 0;
     return detail::ghost_filler::exchange_of(facts(), k).bytes_sent(device, facts().elem_bytes(k));
   }
   [[nodiscard]] const detail::ghosted_facts& facts() const { return held_->facts; }
@@ -117,7 +121,13 @@ class ghosted_program {
                     std::to_string(layers[k].low.count) + " are listed; give a width, or layers{low, high}, for each dim");
     }
   }
-  /// The plan with as many leaves in place as can be: results that no loop stores are left out and copied.
+  /// Whether the plan may move an input before it is read just because it is so short: the same program on longer ones reads it in place.
+  static bool is_short(const detail::plan_view& plan, int leaf) {
+    for (const auto extent : plan.value(plan.inputs[static_cast<std::size_t>(leaf)]).global)
+      if (extent == 1) return true;
+    return false;
+  }
+  /// The plan with as many leaves in place as can be: short inputs that are moved, and results that no loop stores, are left out and copied.
   static dynamic::program planned(const dynamic::mesh& m, const detail::graph& g, const std::shared_ptr<kept>& kept) {
     if (m.info().request.is_checked)
       throw error("ghosted_program: a checked mesh compares dense shards; compile the program for it and run that");
@@ -129,7 +139,7 @@ class ghosted_program {
       check(made.view(), layers);
       const auto wrong = detail::find_dense_use(made.view(), asked.given);
       if (wrong.leaf < 0) return made;
-      if (wrong.leaf < static_cast<int>(made.input_count()))
+      if (wrong.leaf < static_cast<int>(made.input_count()) && !is_short(made.view(), wrong.leaf))
         throw error("ghosted_program: " + std::string(detail::dense_use_text(made.view(), asked.given, wrong).view()) +
                     detail::remedy_of(made.view(), asked.given, wrong));
       layers[static_cast<std::size_t>(wrong.leaf)].is_given = false;

@@ -43,10 +43,13 @@ struct dense_use {
   int leaf = -1, step = -1;
 };
 constexpr dense_use find_dense_use(const plan_view& p, span<const given_layers> given) {
-  const auto is_given = [&](int leaf) {
-    return leaf >= 0 && leaf < static_cast<int>(given.size()) && given[static_cast<std::size_t>(leaf)].is_given;
-  };
   const auto inputs = static_cast<int>(p.inputs.size());
+  const auto is_given = [&](int leaf) {
+    if (leaf < 0 || leaf >= static_cast<int>(given.size()) || !given[static_cast<std::size_t>(leaf)].is_given) return false;
+    const int value =
+        leaf < inputs ? p.inputs[static_cast<std::size_t>(leaf)] : p.outputs[static_cast<std::size_t>(leaf - inputs)];
+    return elements(p.value(value).global) > 0;  // of none it does not matter where they lie
+  };
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
     const auto& s = p.steps[i];
     for (int k = 0; k < s.operands.count; ++k) {
@@ -71,7 +74,7 @@ constexpr dense_use find_dense_use(const plan_view& p, span<const given_layers> 
 constexpr bool is_too_far(const plan_view& p, span<const given_layers> given, const dense_use& wrong) {
   const auto& n = p.nodes[static_cast<std::size_t>(p.steps[static_cast<std::size_t>(wrong.step)].node)];
   const auto leaf = static_cast<std::size_t>(wrong.leaf);
-  return n.moved_dim >= 0 && elements(p.value(p.inputs[leaf]).global) > 0 && !given[leaf].reaches(n.moved_dim, n.moved_by);
+  return n.moved_dim >= 0 && !given[leaf].reaches(n.moved_dim, n.moved_by);
 }
 /// The remedy for a dense use of an input. A shift is the cause only where the operator moves elements.
 constexpr const char* remedy_of(const plan_view& p, span<const given_layers> given, const dense_use& wrong) {
@@ -91,7 +94,6 @@ constexpr const char* remedy_of(const plan_view& p, span<const given_layers> giv
   t << static_cast<std::int64_t>(wrong.leaf) << " has ghost layers of " << shape_text(given.low) << " before and "
     << shape_text(given.high) << " behind it, and " << name_of(n.op);
   if (!n.at.is_input()) t << " in line " << static_cast<std::int64_t>(n.at.line);
-  if (elements(p.value(p.inputs[leaf]).global) == 0) return t << " reads it, which has no elements";
   if (n.moved_dim < 0) {
     t << " reads it as a dense shard";
     if (facts_of(s).role == step_role::fuses_operators) return t;
