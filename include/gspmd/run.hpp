@@ -92,11 +92,10 @@ class whole_inputs {
                       std::to_string(elements(shape)) + " elements and the array given has " + std::to_string(std::size(leaf)));
       }
       add_pointer(std::data(leaf));
-    } else if constexpr (std::is_pointer_v<Leaf>) {
+    } else if constexpr (!is_strided_view<Leaf>) {  // of which accept_container has said it
+      static_assert(std::is_pointer_v<Leaf>, "gspmd: run: give arrays, contiguous ranges, pointers, or structs of them");
       check_type<std::remove_cvref_t<decltype(*leaf)>>(k);
       add_pointer(leaf);
-    } else {  // of views accept_container has said it
-      static_assert(is_strided_view<Leaf>, "gspmd: run: give arrays, contiguous ranges, pointers, or structs of them");
     }
   }
   template <class Array>

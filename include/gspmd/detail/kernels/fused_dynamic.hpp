@@ -263,10 +263,10 @@ template <class = void>
     b.columns = code.blocks.row;
   }
   const auto read = [&](const fused_code::source& s) {
-    fused_block step{{}, 1, for_each_index_step};
-    for (int d = 0; d < group.loop.count; ++d) step.index[d] = b.index[d];
+    fused_block once{{}, 1, for_each_index_step};
+    for (int d = 0; d < group.loop.count; ++d) once.index[d] = b.index[d];
     const bool repeats = code.repeats[static_cast<std::size_t>(s.op)] != 0;
-    registers[s.op] = read_source(code, s, inputs, iota_offsets, given, repeats ? step : b, home(s.op));
+    registers[s.op] = read_source(code, s, inputs, iota_offsets, given, repeats ? once : b, home(s.op));
   };
   for (const auto& s : code.once) read(s);
   for (const auto& i : code.instructions) registers[i.result] = home(i.result);
