@@ -23,8 +23,8 @@ class value : public detail::foreign_names {
   constexpr value() = default;
   constexpr value(detail::graph* g, int id) : graph_(g), id_(id) {}
 
-  /// The global extents: a copy, so that operators may be traced beside it, as in `broadcast_in_dim(2.0 * y, x.shape(), {0})`.
-  [[nodiscard]] constexpr detail::extents shape() const { return is_valid() ? node().shape : detail::extents{}; }
+  /// The global extents. The reference lasts until another operator is traced: `auto s = x.shape()` is a copy, which lasts.
+  [[nodiscard]] constexpr const detail::extents& shape() const { return is_valid() ? node().shape : nothing; }
   [[nodiscard]] constexpr int rank() const { return shape().size(); }
   [[nodiscard]] constexpr dtype type() const { return is_valid() ? node().type : dtype::f32; }
 
@@ -58,6 +58,7 @@ class value : public detail::foreign_names {
   }
 
  private:
+  static constexpr detail::extents nothing{};
   detail::graph* graph_ = nullptr;
   int id_ = -1;
 };

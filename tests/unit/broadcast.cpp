@@ -96,15 +96,3 @@ TEST_CASE("broadcast_in_dim: out of order on shards nothing is sent, and a dim i
   }
   CHECK(text.find("names dim 1 of the result twice") != std::string::npos);
 }
-
-TEST_CASE("a shape may be given beside an expression that traces operators, whichever of them comes first") {
-  constexpr auto program = [](auto x) { return x + broadcast_in_dim(2.0 * sum(x, 0), x.shape(), {}); };
-  for (const int64_t n : {3, 1000}) {
-    const std::vector<double> ones(static_cast<std::size_t>(n), 1.0);
-    const auto p = dynamic::compile(program, dynamic::mesh({{"x", 1}}), dynamic::in<double>({n}));
-    const auto y = p.run_pointers(self{}, {ones.data()});
-    CHECK(y[0].data<double>()[n - 1] == 1.0 + 2.0 * static_cast<double>(n));
-  }
-  using step = compile<program, mesh<axis<"x", 1>>, in<double, dims<7>>>;
-  static_assert(step::output_shard<0>::local_extents == dims<7>::value);
-}
