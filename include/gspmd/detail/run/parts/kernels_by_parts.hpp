@@ -172,41 +172,42 @@ struct by_parts<kernels::contract> {
   }
 };
 
+/// A step as one thread does it.
+template <class K, class Prepared>
+struct shared_whole {
+  Prepared whole;
+
+  void run(const plan_view& p, const plan_step& s, const device_memory& device) const { K::run(whole, p, s, device); }
+};
+/// A kernel with `prepare`, of whose prepared step a Part does a thread's share.
+template <class K, class Prepared, class Part>
+struct prepared_by_parts {
+  static constexpr bool is_one = true;
+  using shared = shared_whole<K, Prepared>;
+
+  template <class Program, int Step>
+  static constexpr auto freeze() {
+    if constexpr (requires { K::template freeze<Program, Step>(); }) return adopt(K::template freeze<Program, Step>());
+    else return adopt(K::prepare(Program::view, step_of<Program, Step>));
+  }
+  static constexpr shared adopt(const Prepared& prepared) { return {prepared}; }
+  static bool has_parts(const plan_view&, const plan_step&) { return true; }
+  static Part of_part(const shared& all, const plan_view&, const plan_step&, int part, int parts, std::byte*) {
+    return Part(all.whole, part, parts);
+  }
+};
+
 /// Gathers of slices, in which each thread has some.
 template <>
-struct by_parts<kernels::gather> {
-  static constexpr bool is_one = true;
-
+struct by_parts<kernels::gather> : prepared_by_parts<kernels::gather, prepared_gather, gather_part> {
   static std::int64_t work(const plan_view& p, const plan_step& s) {
     return shared_dim_of_slices(kernels::access_of(p, s)).dim < 0 ? 0 : 2 * elements(p.result(s).local);
   }
-  template <class Program, int Step>
-  static constexpr auto freeze() {
-    return adopt(kernels::gather::freeze<Program, Step>());
-  }
-  static constexpr shared_lookup<kernels::gather, prepared_gather> adopt(const prepared_gather& prepared) { return {prepared}; }
-  static bool has_parts(const plan_view&, const plan_step&) { return true; }
-  static auto of_part(const shared_lookup<kernels::gather, prepared_gather>& all, const plan_view&, const plan_step&, int part,
-                      int parts, std::byte*) {
-    return gather_part(all.whole, part, parts);
-  }
 };
 template <class K>
-struct scatters_by_parts {
-  static constexpr bool is_one = true;
-
+struct scatters_by_parts : prepared_by_parts<K, prepared_scatter, scatter_part<K>> {
   static std::int64_t work(const plan_view& p, const plan_step& s) {
     return shared_work_of_scatter(kernels::access_of(p, s), p.result(s));
-  }
-  template <class Program, int Step>
-  static constexpr auto freeze() {
-    return adopt(K::template freeze<Program, Step>());
-  }
-  static constexpr shared_lookup<K, prepared_scatter> adopt(const prepared_scatter& prepared) { return {prepared}; }
-  static bool has_parts(const plan_view&, const plan_step&) { return true; }
-  static auto of_part(const shared_lookup<K, prepared_scatter>& all, const plan_view&, const plan_step&, int part, int parts,
-                      std::byte*) {
-    return scatter_part<K>(all.whole, part, parts);
   }
 };
 template <>
@@ -216,46 +217,22 @@ struct by_parts<kernels::scatter_set> : scatters_by_parts<kernels::scatter_set> 
 
 /// Lines that are sorted, by what sorting takes.
 template <>
-struct by_parts<kernels::sort> {
-  static constexpr bool is_one = true;
-
+struct by_parts<kernels::sort> : prepared_by_parts<kernels::sort, prepared_sort, sort_part> {
   static std::int64_t work(const plan_view& p, const plan_step& s) {
     const auto& spec = table_of<sort_spec>(p)[static_cast<std::size_t>(s.spec)];
     std::int64_t rounds = 2;
     for (auto n = spec.sorted_length; n > 1; n /= 2) ++rounds;
     return spec.outer * spec.inner < 2 ? 0 : spec.outer * spec.inner * spec.sorted_length * rounds * s.results.count;
   }
-  template <class Program, int Step>
-  static constexpr auto freeze() {
-    return adopt(kernels::sort::prepare(Program::view, step_of<Program, Step>));
-  }
-  static constexpr shared_lines<kernels::sort, prepared_sort> adopt(const prepared_sort& prepared) { return {prepared}; }
-  static bool has_parts(const plan_view&, const plan_step&) { return true; }
-  static auto of_part(const shared_lines<kernels::sort, prepared_sort>& all, const plan_view&, const plan_step&, int part,
-                      int parts, std::byte*) {
-    return sort_part(all.whole, part, parts);
-  }
 };
 
 /// Scans, where there are dims before the scanned one.
 template <>
-struct by_parts<kernels::scan> {
-  static constexpr bool is_one = true;
-
+struct by_parts<kernels::scan> : prepared_by_parts<kernels::scan, prepared_scan, scan_part> {
   static std::int64_t work(const plan_view& p, const plan_step& s) {
     const auto& spec = table_of<scan_spec>(p)[static_cast<std::size_t>(s.spec)];
     const auto elems = elements(p.result(s).local);
     return outer_of_scan(spec) < 2 || elements(spec.shape) != elems ? 0 : 3 * elems;
-  }
-  template <class Program, int Step>
-  static constexpr auto freeze() {
-    return adopt(kernels::scan::freeze<Program, Step>());
-  }
-  static constexpr shared_lines<kernels::scan, prepared_scan> adopt(const prepared_scan& prepared) { return {prepared}; }
-  static bool has_parts(const plan_view&, const plan_step&) { return true; }
-  static auto of_part(const shared_lines<kernels::scan, prepared_scan>& all, const plan_view&, const plan_step&, int part,
-                      int parts, std::byte*) {
-    return scan_part(all.whole, part, parts);
   }
 };
 

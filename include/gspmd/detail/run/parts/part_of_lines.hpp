@@ -11,14 +11,6 @@
 /// Sorts, scans and largest elements of lines, of which each thread of a device has some.
 namespace gspmd::detail {
 
-/// Such a step as one thread does it.
-template <class K, class Prepared>
-struct shared_lines {
-  Prepared whole;
-
-  void run(const plan_view& p, const plan_step& s, const device_memory& device) const { K::run(whole, p, s, device); }
-};
-
 /// Whole tensors of the dims behind the scanned one, one for each index before it.
 inline std::int64_t outer_of_scan(const scan_spec& s) {
   std::int64_t outer = 1;

@@ -44,14 +44,6 @@ inline slices_dim shared_dim_of_slices(const indexed_access& a) {
 }
 inline std::int64_t bytes_of_index(const indexed_access& a) { return a.index_type == dtype::s32 ? 4 : 8; }
 
-/// A gather as one thread does it, or a scatter.
-template <class K, class Prepared>
-struct shared_lookup {
-  Prepared whole;
-
-  void run(const plan_view& p, const plan_step& s, const device_memory& device) const { K::run(whole, p, s, device); }
-};
-
 struct gather_part {
   prepared_gather whole;
   int part, parts;
