@@ -10,7 +10,7 @@
 
 namespace gspmd::detail {
 
-/// How much is done in one evaluation. Clang stops after 1,048,576 steps, GCC after 33 million; a price may take thousands.
+/// How much is done in one evaluation. Clang stops after 1,048,576 steps, GCC after 33 million; a price may take thousands. With 400 operators a multigrid cycle took 1.05 million.
 #if defined(__clang__)
 inline constexpr effort effort_per_evaluation{64, 96, 200};
 inline constexpr std::size_t longest_in_one_evaluation = 480;  // in nodes

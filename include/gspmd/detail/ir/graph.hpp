@@ -75,7 +75,7 @@ struct node {
   bool is_border = false;                        // it stands between a manual region and what is around it (ops/local_view.hpp)
   bool is_started = false;                       // a collective that goes on beside what does not need it
   bool annotated = false;                        // `annotation` was written by the user
-  int state = -1;                                // or by the planner: of an input and its next values, the number of the input
+  int state = -1;                                // of an input that the planner placed, and of its next values: its number
   bool deferred = false;           // a reshard that is left to what its readers compute (passes/rewrite/defer_reshards.hpp)
   bool forbid_reshard = false;     // the user allows no communication on the operands
   bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split

@@ -126,8 +126,8 @@ class scheduler {
       }
     }
   }
-  static constexpr int most_looked_ahead =
-      64;  // margins: a chain of shifts, none of which is there before the last one, stays linear
+  // Margins: those of nine fields in two dims are 27, and a chain of shifts, none of which is there before the last one, stays linear.
+  static constexpr int most_looked_ahead = 64;
   /// Whether a value is in memory before `op` is. What is carried is, within the loop, though a copy at its end makes it.
   [[nodiscard]] constexpr bool is_there(int v, const instruction& op) const {
     const auto is_made = [&](int w) {
