@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/detail/support/span.hpp"
 
 namespace gspmd {
@@ -18,6 +19,23 @@ struct integers : detail::span<const std::int64_t> {
   using span::span;
   constexpr integers(std::initializer_list<std::int64_t> list)
       : span(list.begin(), list.size()) {}  // NOLINT: implicit on purpose
+  /// A shape is copied: `broadcast_in_dim(2.0 * m, x.shape(), {})` may trace the product after it has asked for the shape, which the
+  /// graph then moves.
+  constexpr integers(const detail::extents& shape) : kept_(shape) { refer_to_kept(); }  // NOLINT: likewise
+  constexpr integers(const integers& other) : span(other), kept_(other.kept_) { refer_to_kept(); }
+  constexpr integers& operator=(const integers& other) {
+    span::operator=(other);
+    kept_ = other.kept_;
+    refer_to_kept();
+    return *this;
+  }
+
+ private:
+  constexpr void refer_to_kept() {
+    if (!kept_.empty()) span::operator=(span(kept_.data(), static_cast<std::size_t>(kept_.size())));
+  }
+
+  detail::extents kept_;
 };
 
 /// A few of them, kept: for options, which a program may name and use several times. There may be as many as a tensor has dims; of more,
