@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: once
 // group: dynamic
 #include <doctest/doctest.h>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: once
 // group: dynamic
 // Each way out that a refusal of the explicit mode prints is taken in the program in which it was printed: the refusal is gone, and the value
 // is that of one device. GSPMD_PROGRAMS and GSPMD_SEED choose how many random programs, and which.

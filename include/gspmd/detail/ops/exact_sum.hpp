@@ -39,6 +39,12 @@ struct exact_terms {
 };
 
 class exact_sum {
+  // Before its callers: Clang takes no call of a template for a constant whose body it has not read where the caller is.
+  template <class... Ops>
+  static constexpr bool is_one_of(const node& n) {
+    return ((n.op == code_of<Ops>) || ...);
+  }
+
  public:
   constexpr explicit exact_sum(graph& g) : g_(g) {}
 
@@ -88,10 +94,6 @@ class exact_sum {
   }
 
  private:
-  template <class... Ops>
-  static constexpr bool is_one_of(const node& n) {
-    return ((n.op == code_of<Ops>) || ...);
-  }
   /// Further results have the types of operands.
   [[nodiscard]] constexpr bool has_floats(const node& n) const {
     bool any = is_floating(n.type);

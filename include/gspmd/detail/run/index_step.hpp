@@ -98,8 +98,9 @@ inline void gather::run(const prepared_gather& prepared, const plan_view& p, con
   clear_padding(p, p.result(s), device);
 }
 
-/// The code that combines elements of the type of a step.
-inline prepared_scatter prepare_combining(const plan_view& p, const plan_step& s) {
+/// The code that combines elements of the type of a step: of all types and monoids, so that no program has it that does not call it.
+template <class>
+prepared_scatter prepare_combining(const plan_view& p, const plan_step& s) {
   prepared_scatter prepared{};
   const indexed_access& access = access_of(p, s);
   with_computing_type(s.type, [&]<class T>(T) {
@@ -107,9 +108,9 @@ inline prepared_scatter prepare_combining(const plan_view& p, const plan_step& s
   });
   return prepared;
 }
-template <class>
+template <class Once>
 prepared_scatter scatter::prepare(const plan_view& p, const plan_step& s) {
-  return prepare_combining(p, s);
+  return prepare_combining<Once>(p, s);
 }
 inline void scatter::run(const prepared_scatter& prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
   void* const table = device.write(p.result(s).where);
@@ -121,9 +122,9 @@ inline void scatter::run(const prepared_scatter& prepared, const plan_view& p, c
   clear_padding(p, p.result(s), device);
 }
 
-template <class>
+template <class Once>
 prepared_scatter scatter_set::prepare(const plan_view& p, const plan_step& s) {
-  if (access_of(p, s).onto) return {&access_of(p, s), prepare_combining(p, s).code, nullptr};
+  if (access_of(p, s).onto) return {&access_of(p, s), prepare_combining<Once>(p, s).code, nullptr};
   prepared_scatter prepared{};
   with_element_type(s.type, [&]<class T>(T) { prepared = scatter_set_of<T>(access_of(p, s)); });
   return prepared;
