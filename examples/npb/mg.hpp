@@ -4,7 +4,12 @@
 #include <gspmd/gspmd.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <tuple>
 #include <vector>
 
 #include "benchmark.hpp"
@@ -29,35 +34,39 @@ inline problem of_class(char name) {
 inline constexpr std::int64_t cycles = 4;
 
 /// The factors of a stencil of 27 points: of an element, and of the sums of those that differ from it along one, two and three dims.
-struct weights {
-  double centre, faces, edges, corners;
-};
+using weights = std::array<double, 4>;
 inline constexpr weights operator_a{-8.0 / 3, 0, 1.0 / 6, 1.0 / 12};
 inline constexpr weights smoother{-3.0 / 8, 1.0 / 32, -1.0 / 64, 0};
-inline constexpr weights mean_of_27{1.0 / 2, 1.0 / 4, 1.0 / 8, 1.0 / 16};
 
-inline value neighbours(value x, int dim) {
-  const auto around = gspmd::boundary::wrap();
-  return shift(x, dim, -1, around) + shift(x, dim, 1, around);
-}
 /// A factor of 0 leaves its sum out.
 inline value stencil_27(value x, weights w) {
-  const value i = neighbours(x, 0), j = neighbours(x, 1), ij = neighbours(i, 1);
-  value result = w.centre * x;
-  if (w.faces != 0) result += w.faces * (i + j + neighbours(x, 2));
-  if (w.edges != 0) result += w.edges * (ij + neighbours(i + j, 2));
-  if (w.corners != 0) result += w.corners * neighbours(ij, 2);
-  return result;
+  const auto of_neighbours = [w](auto at) {
+    value result = w[0] * at(0, 0, 0);
+    for (int dims = 1; dims <= 3; ++dims) {
+      if (w[static_cast<std::size_t>(dims)] == 0) continue;
+      std::vector<value> those;
+      for (int i = -1; i <= 1; ++i)
+        for (int j = -1; j <= 1; ++j)
+          for (int k = -1; k <= 1; ++k)
+            if (i * i + j * j + k * k == dims) those.push_back(at(i, j, k));
+      result += w[static_cast<std::size_t>(dims)] * std::accumulate(those.begin() + 1, those.end(), those[0]);
+    }
+    return result;
+  };
+  return stencil<1, 1, 1>(of_neighbours, gspmd::stencil_field(x, {gspmd::boundary::wrap()}));
 }
 inline value residual(value u, value v) { return v - stencil_27(u, operator_a); }
+/// 1/2 of a point, 1/4, 1/8 and 1/16 of its neighbours, for the odd points: sums of cells of eight points, of which a block has eight.
 inline value restricted(value fine) {
-  const auto n = fine.shape()[0];
-  return slice(stencil_27(fine, mean_of_27), {1, 1, 1}, {n, n, n}, {2, 2, 2});
+  value cells = fine;
+  for (int dim = 0; dim < 3; ++dim) cells += shift(cells, dim, 1, gspmd::boundary::wrap());
+  return 0.5 * downsample(cells, {2, 2, 2});
 }
 /// Trilinear: the points of the coarse grid are the odd ones of the fine grid.
 inline value prolonged(value coarse) {
   value x = pad(coarse, {1, 1, 1}, {0, 0, 0}, 0, {1, 1, 1});
-  for (int dim = 0; dim < 3; ++dim) x += 0.5 * neighbours(x, dim);
+  for (int dim = 0; dim < 3; ++dim)
+    x += 0.5 * (shift(x, dim, -1, gspmd::boundary::wrap()) + shift(x, dim, 1, gspmd::boundary::wrap()));
   return x;
 }
 /// An approximate solution of A u = r.

@@ -66,7 +66,7 @@ class mpi_members {
       asked_for_window_ = true;
       if (share_node()) {
         roll_call();
-        window_ = std::make_unique<node_window>(channel_, self, work.watch);
+        window_ = std::make_unique<node_window>(channel_, self, work.watch, work.oversubscribed);
       }
       if (window_ && window_->failure() != 0) {
         if (self == 0) work.note_unshared(node_window::bytes(), window_->failure());

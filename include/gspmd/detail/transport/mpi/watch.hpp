@@ -20,7 +20,7 @@ namespace gspmd::detail {
 struct mpi_wait {
   const meeting_subject& subject;  // in which it waits
   int rank = -1;                   // that it waits for
-  int turns = 0;
+  std::uint32_t turns = 0;
   std::uint64_t number = 0;  // 0: it has hardly begun
   double since = 0;
 };

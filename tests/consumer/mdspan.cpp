@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// std::mdspan in each of its layouts is an argument and a result of a step, its strides honoured.
+#include <array>
+#include <mdspan>
+#include <vector>
+
+#include <gspmd/gspmd.hpp>
+#include <gspmd/strided.hpp>
+
+using namespace gspmd;
+
+constexpr auto twice = [](auto u) { return 2.0 * u; };
+using step = compile<twice, mesh<axis<"x", 2>>, in<double, dims<3, 4>, split<"x", _>>>;
+using matrix = std::dextents<int, 2>;
+
+template <class Layout>
+int wrong(typename Layout::template mapping<matrix> mapping, bool is_in_place_expected) {
+  std::vector<double> u(100), next(100);
+  const std::mdspan<double, matrix, Layout> from(u.data(), mapping), to(next.data(), mapping);
+  for (int i = 0; i < 3; ++i)
+    for (int j = 0; j < 4; ++j) from[i, j] = 10 * i + j;
+  run_into<step>(threads{}, strided_view(to), strided_view(from));
+  int count = is_in_place(strided_view(from)) != is_in_place_expected;
+  for (int i = 0; i < 3; ++i)
+    for (int j = 0; j < 4; ++j) count += to[i, j] != 2 * (10 * i + j);
+  return count;
+}
+
+int main() {
+  return wrong<std::layout_right>(matrix(3, 4), true) + wrong<std::layout_left>(matrix(3, 4), false) +
+         wrong<std::layout_stride>({matrix(3, 4), std::array{20, 3}}, false);
+}
