@@ -96,10 +96,11 @@ class lu_on_grid {
     // The first rows of each row of the grid go away: those that are no pivots move to the places of pivots behind them.
     const value to = whole(places_for_tops(pivots, done, p, top));
     const auto without_pivots = [&](value x) {
-      const extents e = x.shape();
-      const value tops = reshape(slice(x, {0, 0, 0, 0}, {rows_, top, columns_, e[3]}, {}, at_), {width, columns_, e[3]}, at_);
-      const value all = with_rows(by_rows(reshape(x, {n, columns_, e[3]}, at_)), to, grid_.split_as(tops, -1, 1));
-      return slice(reshape(all, {rows_, p, columns_, e[3]}, at_), {0, top, 0, 0}, {rows_, p, columns_, e[3]}, {}, at_);
+      const std::int64_t v = x.shape()[3];
+      const value tops = reshape(slice(x, {0, 0, 0, 0}, {rows_, top, columns_, v}, {}, at_), {width, columns_, v}, at_);
+      const value behind =
+          reshape(slice(x, {0, top, 0, 0}, {rows_, p, columns_, v}, {}, at_), {rows_ * (p - top), columns_, v}, at_);
+      return reshape(with_rows(by_rows(behind), to, grid_.split_as(tops, -1, 1)), {rows_, p - top, columns_, v}, at_);
     };
     const value lower = grid_.split_as(without_pivots(reshape(strip, {rows_, p, columns_, wide}, at_)), 0, -1);
     const auto advance = [&](value x, value upper) {
@@ -138,7 +139,8 @@ class lu_on_grid {
       const value lower = by_rows(einsum<"bn->nb">(by_columns));
       const value next = with_rows(x, pivots, select(is_behind, upper, head)) -
                          einsum<"nb,bcv->ncv">(select(rows_of(now_done), 0.0, lower), upper);
-      const value own_columns = select(rows_of(done), panel, with_rows(lower, pivots, factors));
+      // Rows of pivots last: where there was no pivot, one of them may be done, and has the zero that makes x no number.
+      const value own_columns = with_rows(select(rows_of(done), panel, lower), pivots, factors);
       return std::tuple{
           dynamic_update_slice(next, reshape(own_columns, {n, 1, b}, at_), std::array{zero, column.part, column.first}, at_),
           whole(dynamic_update_slice(places, pivots, std::array{k * b}, at_)), now_done};
@@ -166,17 +168,17 @@ class lu_on_grid {
         take(take(candidates, best, 0, out_of_range::clip, 0, at_), convert<std::int64_t>(order), 0, out_of_range::clip, 0, at_);
     return {factors, pivots};
   }
-  /// Where the first `top` rows of each row of the grid go, [R top]: those that are no pivots to the places of pivots that are not among these
-  /// rows, and the others nowhere, to place n.
+  /// Where the first `top` rows of each row of the grid go, [R top], by places among the rows behind these: those that are no pivots to the places
+  /// of pivots there, and the others nowhere, behind the last one.
   [[nodiscard]] constexpr value places_for_tops(value pivots, value done, std::int64_t p, std::int64_t top) const {
-    const std::int64_t count = rows_ * top, n = rows_ * p;
-    const value i = iota<std::int64_t>(pivots, {count}, 0, at_), none = i * std::int64_t{0} + n;
+    const std::int64_t count = rows_ * top, rest = rows_ * (p - top);
+    const value i = iota<std::int64_t>(pivots, {count}, 0, at_), zero = i * std::int64_t{0};
     const auto turns = [&](value chosen) { return cumsum(convert<std::int64_t>(chosen), 0, {}, at_) - std::int64_t{1}; };
     const value is_behind = pivots % p >= top;
-    const value hole = whole(select(is_behind, turns(is_behind), none));
-    const value holes = with_rows(none, hole, pivots);
+    const value hole = whole(select(is_behind, turns(is_behind), zero + count));
+    const value holes = with_rows(zero + rest, hole, pivots / p * (p - top) + pivots % p - top);
     const value stays = equal(take(done, i / top * p + i % top, 0, out_of_range::clip, 0, at_), std::int64_t{0});
-    return select(stays, take(holes, turns(stays), 0, out_of_range::clip, 0, at_), none);
+    return select(stays, take(holes, turns(stays), 0, out_of_range::clip, 0, at_), zero + rest);
   }
   /// The order of rows by elimination of panels [..., rows, columns].
   [[nodiscard]] constexpr value order_of(value panels) const {
