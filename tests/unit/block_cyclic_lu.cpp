@@ -186,10 +186,10 @@ TEST_CASE("block_cyclic: what elimination sends and holds falls with the devices
     // Bytes that panels send along rows, and their rows of u along columns, when they are broadcast.
     const double by_broadcasts = 0.5 * share * static_cast<double>(columns - 1 + rows - 1);
     CAPTURE(devices);
-    CHECK(static_cast<double>(p.traffic().bytes) <= 5.9 * by_broadcasts);
+    CHECK(static_cast<double>(p.traffic().bytes) <= 5.45 * by_broadcasts);
     // The matrix and what is left of it, a strip's rows on each row of the grid, and the squares.
     CHECK(static_cast<double>(p.peak_bytes_per_device()) <=
-          3.8 * share + all / static_cast<double>(strips * columns) + 1.1 * all / strips);
+          3.2 * share + all / static_cast<double>(strips * columns) + 1.1 * all / strips);
     CHECK(static_cast<double>(p.flops_per_device()) * static_cast<double>(devices) <=
           1.5 * 2 / 3 * static_cast<double>(n) * n * n);
   }
@@ -258,6 +258,19 @@ TEST_CASE("block_cyclic: solve compiled on threads; a singular matrix gives no n
     int numbers = 0;
     for (std::size_t i = 0; i < 60; ++i) numbers += std::isfinite(r[0].data<double>()[i]) ? 1 : 0;
     CHECK(numbers < 60);
+  }
+  // A row, or a column, of zeros: where the last rows have no pivot, none of those that are done stands for it.
+  for (const std::int64_t n : {2, 7, 12}) {
+    const auto q =
+        dynamic::compile([](value x, value y) { return solve(x, y, {.rows = "x", .columns = "y", .block = 2, .strips = 2}); },
+                         dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}), dynamic::in<double>({n, 1}));
+    for (std::int64_t line = 0; line < 2 * n; ++line) {
+      auto c = matrix_of<double>(kind::random, n, random);
+      for (std::int64_t i = 0; i < n; ++i) c[static_cast<std::size_t>(line < n ? line * n + i : i * n + line - n)] = 0;
+      const auto r = q.run_pointers(simulated{}, pointers(c, b));
+      const double* const y = r[0].data<double>();
+      CHECK(!std::all_of(y, y + n, [](double e) { return std::isfinite(e); }));
+    }
   }
   for (const auto& [n, k] : std::vector<std::array<std::int64_t, 2>>{{0, 3}, {4, 0}}) {
     const auto q =

@@ -49,132 +49,136 @@ class lu_on_grid {
 
   /// x for dealt blocks of a and of b, which is as wide as the grid has rounds of blocks: [n, C, columns of b / C].
   [[nodiscard]] constexpr value solve(value a, value b) const {
-    const extents s = a.shape();
-    const std::int64_t rounds = s[2] * rows_ / grid_.round(), count = rounds < grid_.strips() ? rounds : grid_.strips();
-    value left = einsum<"rcpq->rpcq">(grid_.on_grid(concatenate({a, b}, 3, at_)));  // what is not eliminated
+    const std::int64_t rounds = a.shape()[2] * rows_ / grid_.round(), count = rounds < grid_.strips() ? rounds : grid_.strips();
+    value left = grid_.on_grid(a), sides = by_places(grid_.on_grid(b));  // what is not eliminated
     std::vector<strip_of_rows> all;
     for (std::int64_t k = 0; k < count; ++k) {
       const std::int64_t width = rounds * (k + 1) / count * grid_.round() - rounds * k / count * grid_.round();
-      all.push_back(eliminate(left, width));
+      // The matrix as it was given is cut before it is transposed: a copy of the whole would be held beside it.
+      const auto columns_of = [&](std::int64_t from, std::int64_t to) {
+        const std::int64_t height = left.shape()[k == 0 ? 2 : 1];
+        return k == 0 ? by_places(slice(left, {0, 0, 0, from}, {rows_, columns_, height, to}, {}, at_))
+                      : slice(left, {0, 0, 0, from}, {rows_, height, columns_, to}, {}, at_);
+      };
+      const std::int64_t wide = width / columns_;
+      const value strip = columns_of(0, wide);
+      left = k + 1 == count ? value{} : columns_of(wide, left.shape()[3]);
+      all.push_back(eliminate(strip, left, sides));
     }
-    value x = all.back().beside;  // of the last strip: its rows of b
-    for (std::int64_t k = count - 1; k >= 0; --k) {
+    value x = solved(all.back().square, all.back().sides, false);
+    for (std::int64_t k = count - 2; k >= 0; --k) {
       const strip_of_rows& strip = all[static_cast<std::size_t>(k)];
-      const std::int64_t width = strip.square.shape()[0], others = strip.beside.shape()[2] - b.shape()[3];
-      const value sides = slice(strip.beside, {0, 0, others}, {width, columns_, others + b.shape()[3]}, {}, at_);
-      const value right = k + 1 == count
-                              ? sides
-                              : sides - product_of_columns(slice(strip.beside, {0, 0, 0}, {width, columns_, others}, {}, at_), x);
-      const value own = solved(strip.square, right, false);
-      x = k + 1 == count ? own : concatenate({own, x}, 0, at_);
+      const value right = strip.sides - product_of_columns(strip.beside, x);
+      x = concatenate({solved(strip.square, right, false), x}, 0, at_);
     }
     return x;
   }
 
  private:
-  /// The rows that a strip of columns eliminates: its square, of both factors, and what is right of it, [width, C, ...].
+  /// The rows that a strip of columns eliminates, in the order of its pivots: its square, of both factors, what is right of it, [width, C, ...],
+  /// and of b.
   struct strip_of_rows {
-    value square, beside;
+    value square, beside, sides;
   };
 
-  /// Takes a strip's columns and rows away from what is left.
-  [[nodiscard]] constexpr strip_of_rows eliminate(value& left, std::int64_t width) const {
-    const extents s = left.shape();
-    const std::int64_t p = s[1], q = s[3], n = rows_ * p, top = width / rows_, wide = width / columns_;
-    const value first = reshape(slice(left, {0, 0, 0, 0}, {rows_, p, columns_, wide}, {}, at_), {n, columns_, wide}, at_);
-    const value others = reshape(slice(left, {0, 0, 0, wide}, {rows_, p, columns_, q}, {}, at_), {n, columns_, q - wide}, at_);
-    const auto [strip, order, touched] = factor_strip(by_rows(first));
-    const value places = places_of(width, p);
-    const value square = in_order(take(strip, places, 0, out_of_range::clip, 0, at_));
-    // The strip's rows of u, each device some columns; and the rows that go where these come from, which may be on any row of devices.
-    const value own = take(others, take(order, places, 0, out_of_range::clip, 0, at_), 0, out_of_range::clip, 0, at_);
-    const value beside = solved(square, own, true);
-    const value displaced = take(others, take(order, touched, 0, out_of_range::clip, 0, at_), 0, out_of_range::clip, 0, at_);
-    const value exchanged = with_rows(by_rows(others), touched, grid_.split_as(displaced, -1, 1));
-    const auto below = [&](value x, std::int64_t c) {
-      return slice(reshape(x, {rows_, p, columns_, c}, at_), {0, top, 0, 0}, {rows_, p, columns_, c}, {}, at_);
+  /// Takes the rows of a strip's pivots away from what is right of the strip, [R, p, C, ...], if there is something, and from the right-hand sides.
+  [[nodiscard]] constexpr strip_of_rows eliminate(value columns, value& left, value& sides) const {
+    const extents s = columns.shape();
+    const std::int64_t p = s[1], wide = s[3], n = rows_ * p, width = wide * columns_, top = width / rows_;
+    const auto [strip, pivots, done] = factor_strip(by_rows(reshape(columns, {n, columns_, wide}, at_)));
+    const value square = in_order(take(strip, pivots, 0, out_of_range::clip, 0, at_));
+    const auto of_pivots = [&](value x) {
+      const extents e = x.shape();
+      const value flat = reshape(x, {n, columns_, e[3]}, at_);
+      return solved(square, take(flat, pivots, 0, out_of_range::clip, 0, at_), true);
     };
-    // Rows of the strip as its columns are dealt.
-    const value dealt =
-        reshape(einsum<"qctdv->cqtdv">(reshape(beside, {wide / block_, columns_, block_, columns_, q - wide}, at_)),
-                {columns_, wide, columns_, q - wide}, at_);
-    if (p > top) left = below(exchanged, q - wide) - einsum<"rpcx,cxdv->rpdv">(below(strip, wide), dealt);
-    return {square, beside};
+    if (!left.is_valid()) return {square, {}, of_pivots(sides)};
+    // The first rows of each row of the grid go away: those that are no pivots move to the places of pivots behind them.
+    const value to = whole(places_for_tops(pivots, done, p, top));
+    const auto without_pivots = [&](value x) {
+      const std::int64_t v = x.shape()[3];
+      const value tops = reshape(slice(x, {0, 0, 0, 0}, {rows_, top, columns_, v}, {}, at_), {width, columns_, v}, at_);
+      const value behind =
+          reshape(slice(x, {0, top, 0, 0}, {rows_, p, columns_, v}, {}, at_), {rows_ * (p - top), columns_, v}, at_);
+      return reshape(with_rows(by_rows(behind), to, grid_.split_as(tops, -1, 1)), {rows_, p - top, columns_, v}, at_);
+    };
+    const value lower = grid_.split_as(without_pivots(reshape(strip, {rows_, p, columns_, wide}, at_)), 0, -1);
+    const auto advance = [&](value x, value upper) {
+      // Rows of the strip as its columns are dealt.
+      const std::int64_t v = upper.shape()[2];
+      const value cut = reshape(upper, {wide / block_, columns_, block_, columns_, v}, at_);
+      const value dealt = reshape(einsum<"qctdv->cqtdv">(cut), {columns_, wide, columns_, v}, at_);
+      return without_pivots(x) - einsum<"rpcx,cxdv->rpdv">(lower, dealt);
+    };
+    const value beside = of_pivots(left), own_sides = of_pivots(sides);
+    left = advance(left, beside);
+    sides = advance(sides, own_sides);
+    return {square, beside, own_sides};
   }
 
-  /// A strip's columns, eliminated; the order of the rows; and the places to which rows from its top went.
+  /// A strip's columns, eliminated where they lie: rows of pivots are those of both factors; the places of the pivots, in order, [width]; and 1
+  /// for each row that is one, [n].
   [[nodiscard]] constexpr std::tuple<value, value, value> factor_strip(value strip) const {
     const extents s = strip.shape();
-    const std::int64_t n = s[0], p = n / rows_, width = s[2], b = block_, count = width * columns_ / b;
-    const auto body = [&](value k, value x, value order, value touched) {
+    const std::int64_t n = s[0], width = s[2], b = block_, count = width * columns_ / b;
+    const auto body = [&](value k, value x, value places, value done) {
       const value zero = k * std::int64_t{0};
-      const auto row = grid_.place_of(k, rows_), column = grid_.place_of(k, columns_);
-      const value begin = row.part * p + row.first, done = k * b;
-      const value number = reshape(grid_.global_index({rows_, p, b}, 0, 1), {n, b}, at_);  // of the row, in the matrix
+      const auto column = grid_.place_of(k, columns_);
       const value panel =
           by_rows(reshape(dynamic_slice(x, std::array{zero, column.part, column.first}, {n, 1, b}, at_), {n, b}, at_));
-      const value active = select(number < done, 0.0, panel);
-      const auto [factors, pivots] = tournament(active, row.part);
+      const auto rows_of = [&](value mask) { return equal(broadcast_in_dim(mask, {n, b}, {0}, at_), std::int64_t{1}); };
+      const value active = select(rows_of(done), 0.0, panel);
+      const auto [factors, pivots] = tournament(active);
+      const value now_done = whole(with_rows(done, pivots, pivots * std::int64_t{0} + std::int64_t{1}));
 
-      // Pivots go to the top, and rows from there to the places of pivots that were not there.
-      const value own = begin + iota<std::int64_t>(x, {b}, 0, at_);
-      const value stays = logical_and(pivots >= begin, pivots < begin + b);
-      const value pivot_of_column = broadcast_in_dim(pivots, {b, b}, {0}, at_),
-                  own_of_row = broadcast_in_dim(own, {b, b}, {1}, at_);
-      const value is_chosen = reduce(convert<std::int64_t>(equal(pivot_of_column, own_of_row)), monoid::maximum, {0}, at_);
-      const value turn_of_place = cumsum(convert<std::int64_t>(logical_not(stays)), 0, {}, at_);
-      const value turn_of_row = cumsum(std::int64_t{1} - is_chosen, 0, {}, at_);
-      const value meets =
-          logical_and(equal(broadcast_in_dim(turn_of_place, {b, b}, {0}, at_), broadcast_in_dim(turn_of_row, {b, b}, {1}, at_)),
-                      equal(broadcast_in_dim(is_chosen, {b, b}, {1}, at_), std::int64_t{0}));
-      const value displaced = sum(select(meets, own_of_row, own_of_row * std::int64_t{0}), {1}, at_);
-      const value outside = select(stays, own * std::int64_t{0} + n, pivots);
-      const value to = concatenate({own, outside}, 0, at_), from = concatenate({pivots, displaced}, 0, at_);
-
-      const value moved = grid_.split_as(take(x, from, 0, out_of_range::clip, 0, at_), -1, 1);
-      const value head = slice(moved, {0, 0, 0}, {b, columns_, width}, {}, at_);
-      const value is_behind = grid_.global_index({b, columns_, width}, 1, 2) >= done + b;
+      // Rows of u, and what is eliminated with them.
+      const value head = grid_.split_as(take(x, pivots, 0, out_of_range::clip, 0, at_), -1, 1);
+      const value is_behind = grid_.global_index({b, columns_, width}, 1, 2) >= k * b + b;
       const value upper = select(is_behind, solved(factors, head, true), 0.0);
-      const value exchanged = with_rows(
-          x, to,
-          concatenate({select(is_behind, upper, head), slice(moved, {b, 0, 0}, {2 * b, columns_, width}, {}, at_)}, 0, at_));
-
       const value by_columns = triangular_solve(factors, einsum<"nb->bn">(active), {.lower = false, .transposed = true}, at_);
       const value lower = by_rows(einsum<"bn->nb">(by_columns));
-      const value of_displaced = grid_.split_as(take(lower, displaced, 0, out_of_range::clip, 0, at_), -1, -1);
-      const value column_of_l = with_rows(lower, to, concatenate({factors, of_displaced}, 0, at_));
-      const value below = select(number < done + b, 0.0, column_of_l);
-      const value next = exchanged - einsum<"nb,bcv->ncv">(below, upper);
-      const value own_columns = reshape(select(number < done, panel, column_of_l), {n, 1, b}, at_);
-      return std::tuple{dynamic_update_slice(next, own_columns, std::array{zero, column.part, column.first}, at_),
-                        with_rows(order, to, take(order, from, 0, out_of_range::clip, 0, at_)),
-                        dynamic_update_slice(touched, outside, std::array{done}, at_)};
+      const value next = with_rows(x, pivots, select(is_behind, upper, head)) -
+                         einsum<"nb,bcv->ncv">(select(rows_of(now_done), 0.0, lower), upper);
+      // Rows of pivots last: where there was no pivot, one of them may be done, and has the zero that makes x no number.
+      const value own_columns = with_rows(select(rows_of(done), panel, lower), pivots, factors);
+      return std::tuple{
+          dynamic_update_slice(next, reshape(own_columns, {n, 1, b}, at_), std::array{zero, column.part, column.first}, at_),
+          whole(dynamic_update_slice(places, pivots, std::array{k * b}, at_)), now_done};
     };
-    const value none = iota<std::int64_t>(strip, {width * columns_}, 0, at_) * std::int64_t{0} + n;
-    return fori_loop(trip_count(count, at_), body, strip, iota<std::int64_t>(strip, {n}, 0, at_), none);
+    const auto zeros = [&](std::int64_t of) { return iota<std::int64_t>(strip, {of}, 0, at_) * std::int64_t{0}; };
+    const auto [next, places, done] =
+        fori_loop(trip_count(count, at_), body, strip, whole(zeros(width * columns_)), whole(zeros(n)));
+    return {next, whole(places), whole(done)};
   }
 
-  /// The factors of the pivots' rows of a panel, [b, b], and their places, [b]. Rows that are done are zeros, and those of `first` are not all
-  /// done. Among zeros the elimination takes the first row: active rows stand before the others, and the rows of the grid that have some too.
-  [[nodiscard]] constexpr std::pair<value, value> tournament(value panel, value first) const {
+  /// The factors of the pivots' rows of a panel, [b, b], and their places, [b]. Rows that are done are zeros, which are chosen where there is no
+  /// pivot: then the matrix is singular, and the zero on the diagonal leaves no number behind it.
+  [[nodiscard]] constexpr std::pair<value, value> tournament(value panel) const {
     const extents s = panel.shape();
     const std::int64_t n = s[0], p = n / rows_, b = block_;
-    const value flipped = reverse(reshape(panel, {rows_, p, b}, at_), {1}, at_);
-    const value found = convert<std::int64_t>(slice(order_of(grid_.split_as(flipped, 0, -1)), {0, 0}, {rows_, b}, {}, at_));
-    const value own_rows =
-        take_along(flipped, broadcast_in_dim(found, {rows_, b, b}, {0, 1}, at_), 1, out_of_range::clip, 0, at_);
-    const value own_places = iota<std::int64_t>(panel, {rows_, b}, 0, at_) * p + (p - 1) - found;
-    const value turn = (iota<std::int64_t>(panel, {rows_}, 0, at_) + first) % rows_;
-    const auto meet = [&](value x, std::int64_t columns) {
-      const value all = take(grid_.split_as(x, -1, -1), turn, 0, out_of_range::clip, 0, at_);
-      return columns == 0 ? reshape(all, {rows_ * b}, at_) : reshape(all, {rows_ * b, columns}, at_);
-    };
-    const value candidates = meet(own_places, 0), rows = meet(grid_.split_as(own_rows, 0, -1), b);
+    const value cut = grid_.split_as(reshape(panel, {rows_, p, b}, at_), 0, -1);
+    const value found = convert<std::int64_t>(slice(order_of(cut), {0, 0}, {rows_, b}, {}, at_));
+    const value own_rows = take_along(cut, broadcast_in_dim(found, {rows_, b, b}, {0, 1}, at_), 1, out_of_range::clip, 0, at_);
+    const value own_places = iota<std::int64_t>(panel, {rows_, b}, 0, at_) * p + found;
+    const value candidates = reshape(whole(own_places), {rows_ * b}, at_);
+    const value rows = reshape(whole(grid_.split_as(own_rows, 0, -1)), {rows_ * b, b}, at_);
     const value best = convert<std::int64_t>(slice(order_of(rows), {0}, {b}, {}, at_));
     const auto [factors, order] = lu(take(rows, best, 0, out_of_range::clip, 0, at_), at_);
     const value pivots =
         take(take(candidates, best, 0, out_of_range::clip, 0, at_), convert<std::int64_t>(order), 0, out_of_range::clip, 0, at_);
     return {factors, pivots};
+  }
+  /// Where the first `top` rows of each row of the grid go, [R top], by places among the rows behind these: those that are no pivots to the places
+  /// of pivots there, and the others nowhere, behind the last one.
+  [[nodiscard]] constexpr value places_for_tops(value pivots, value done, std::int64_t p, std::int64_t top) const {
+    const std::int64_t count = rows_ * top, rest = rows_ * (p - top);
+    const value i = iota<std::int64_t>(pivots, {count}, 0, at_), zero = i * std::int64_t{0};
+    const auto turns = [&](value chosen) { return cumsum(convert<std::int64_t>(chosen), 0, {}, at_) - std::int64_t{1}; };
+    const value is_behind = pivots % p >= top;
+    const value hole = whole(select(is_behind, turns(is_behind), zero + count));
+    const value holes = with_rows(zero + rest, hole, pivots / p * (p - top) + pivots % p - top);
+    const value stays = equal(take(done, i / top * p + i % top, 0, out_of_range::clip, 0, at_), std::int64_t{0});
+    return select(stays, take(holes, turns(stays), 0, out_of_range::clip, 0, at_), zero + rest);
   }
   /// The order of rows by elimination of panels [..., rows, columns].
   [[nodiscard]] constexpr value order_of(value panels) const {
@@ -201,13 +205,11 @@ class lu_on_grid {
   [[nodiscard]] constexpr value in_order(value square) const {
     const extents s = square.shape();
     const value cut = reshape(square, {s[0], columns_, s[2] / block_, block_}, at_);
-    return reshape(einsum<"wcqt->wqct">(grid_.split_as(cut, -1, -1)), {s[0], s[0]}, at_);
+    return whole(reshape(einsum<"wcqt->wqct">(whole(cut)), {s[0], s[0]}, at_));
   }
-  /// Where the first rows of the matrix that is left lie.
-  [[nodiscard]] constexpr value places_of(std::int64_t count, std::int64_t p) const {
-    const value i = iota<std::int64_t>(grid_.like(), {count}, 0, at_), k = i / block_;
-    return k % rows_ * p + k / rows_ * block_ + i % block_;
-  }
+  [[nodiscard]] constexpr value by_places(value t) const { return einsum<"rcpq->rpcq">(t); }
+  /// On every device.
+  [[nodiscard]] constexpr value whole(value x) const { return grid_.split_as(x, -1, -1); }
   [[nodiscard]] constexpr value by_rows(value x) const { return grid_.split_as(x, 0, x.rank() == 3 ? 1 : -1); }
   /// x with rows in other places; a place that is none is left out.
   [[nodiscard]] constexpr value with_rows(value x, value places, value rows) const {
