@@ -160,21 +160,21 @@ struct fused_code {
         at[made_of(place)] = none;
       };
       if (o.args.count == 2 && can_join(0) && can_join(1))
-        made.kernel = fused_kernels<>::find(group.ops[made_of(0)], o, 0, group.ops[made_of(1)].op);
+        made.kernel = fused_kernel_for(group.ops[made_of(0)], o, 0, group.ops[made_of(1)].op);
       if (made.kernel != nullptr) {
         take(0);
         take(1);
       }
       for (int place = 0; place < o.args.count && made.kernel == nullptr; ++place) {
         if (!can_join(place)) continue;
-        made.kernel = fused_kernels<>::find(group.ops[made_of(place)], o, place);
+        made.kernel = fused_kernel_for(group.ops[made_of(place)], o, place, opcode::parameter);
         if (made.kernel == nullptr) continue;
         take(place);
         for (int other = 0; other < o.args.count; ++other)
           if (other != place) made.from.push_back(o.args[other]);
       }
       if (made.kernel == nullptr) {
-        made.kernel = fused_kernels<>::find(o);
+        made.kernel = fused_kernel_for(o);
         for (const auto a : o.args) made.from.push_back(a);
         if (swapped(o.op) != o.op) std::swap(made.from[0], made.from[1]);
       }
@@ -182,7 +182,7 @@ struct fused_code {
         const auto a = static_cast<std::size_t>(made.from[n]);
         if (at[a] == none || uses[a] != 1) continue;
         auto& other = instructions[static_cast<std::size_t>(at[a])];
-        const auto chain = fused_kernels<>::find_chain(other.kernel, made.kernel, n);
+        const auto chain = fused_kernel_for(other.kernel, made.kernel, n);
         if (chain == nullptr) continue;
         auto from = other.from;
         for (int m = 0; m < made.from.count; ++m)

@@ -173,8 +173,7 @@ inline void count_up(const extents& loop, const scalar_op& o, std::int64_t first
   constexpr std::int64_t most = 64;
   std::int64_t indices[most];
   const std::byte* const registers[] = {reinterpret_cast<const std::byte*>(indices)};
-  fused_instruction convert{
-      fused_kernels<>::convert[static_cast<std::size_t>(o.type)][static_cast<std::size_t>(dtype::s64)], 1, {}, nullptr};
+  fused_instruction convert{fused_kernel_of_indices(o.type), 1, {}, nullptr};
   convert.from.push_back(0);
   for_each_run(loop, b, [&](const std::int64_t* index, std::int64_t rows, std::int64_t from) {
     for (std::int64_t k = 0; k < rows; ++k)

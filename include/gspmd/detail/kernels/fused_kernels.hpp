@@ -228,30 +228,29 @@ void map_kernel_of(const fused_instruction& o, const std::byte* const* registers
 
 /// The kernel of every pair of an elementwise opcode and an operand type that exists. A template, so that only those pay for
 /// the instantiations who interpret.
-template <class = void>
+template <class>
 struct fused_kernels {
   static constexpr std::size_t types = element_type_count;
   using by_type = std::array<fused_kernel, types>;
 
   static constexpr std::array<by_type, enumerated_count> elementwise = [] {
     std::array<by_type, enumerated_count> table{};
-    using pairs =
-        boost::mp11::mp_product<boost::mp11::mp_list, boost::mp11::mp_iota_c<enumerated_count>, boost::mp11::mp_iota_c<types>>;
-    boost::mp11::mp_for_each<pairs>([&]<class O, class I>(boost::mp11::mp_list<O, I>) {
-      constexpr auto op = static_cast<opcode>(O::value);
-      using in = boost::mp11::mp_at<element_types, I>;
-      if constexpr (is_narrow(dtype_of<in>())) {
-        return;
-      } else if constexpr (op == opcode::map) {
-        if constexpr (!is_complex_element<in>) table[O::value][I::value] = map_kernel_of<in>;
-      } else if constexpr (op != opcode::convert && is_defined(op, dtype_of<in>())) {
-        using kernel_in = kernel_element<op, in>;
-        if constexpr (is_compare(op) && swapped(op) == op) table[O::value][I::value] = fused_kernel_of<op, bool, kernel_in>;
-        else if constexpr (is_compare(op)) return;
-        else if constexpr (result_type(op, dtype_of<in>(), dtype_of<in>()) != dtype_of<in>())
-          table[O::value][I::value] = fused_kernel_of<op, element_t<result_type(op, dtype_of<in>(), dtype_of<in>())>, in>;
-        else table[O::value][I::value] = fused_kernel_of<op, kernel_in, kernel_in>;
-      }
+    boost::mp11::mp_for_each<boost::mp11::mp_iota_c<enumerated_count>>([&]<class O>(O) {
+      boost::mp11::mp_for_each<boost::mp11::mp_iota_c<types>>([&]<class I>(I) {
+        constexpr auto op = static_cast<opcode>(O::value);
+        using in = boost::mp11::mp_at<element_types, I>;
+        if constexpr (is_narrow(dtype_of<in>())) return;
+        else if constexpr (op == opcode::map) {
+          if constexpr (!is_complex_element<in>) table[O::value][I::value] = map_kernel_of<in>;
+        } else if constexpr (op != opcode::convert && is_defined(op, dtype_of<in>())) {
+          using kernel_in = kernel_element<op, in>;
+          if constexpr (is_compare(op) && swapped(op) == op) table[O::value][I::value] = fused_kernel_of<op, bool, kernel_in>;
+          else if constexpr (is_compare(op)) return;
+          else if constexpr (result_type(op, dtype_of<in>(), dtype_of<in>()) != dtype_of<in>())
+            table[O::value][I::value] = fused_kernel_of<op, element_t<result_type(op, dtype_of<in>(), dtype_of<in>())>, in>;
+          else table[O::value][I::value] = fused_kernel_of<op, kernel_in, kernel_in>;
+        }
+      });
     });
     return table;
   }();
@@ -259,12 +258,13 @@ struct fused_kernels {
   /// [to][from]
   static constexpr std::array<by_type, types> convert = [] {
     std::array<by_type, types> table{};
-    using pairs = boost::mp11::mp_product<boost::mp11::mp_list, boost::mp11::mp_iota_c<types>, boost::mp11::mp_iota_c<types>>;
-    boost::mp11::mp_for_each<pairs>([&]<class O, class I>(boost::mp11::mp_list<O, I>) {
-      using to = boost::mp11::mp_at<element_types, O>;
-      using from = boost::mp11::mp_at<element_types, I>;
-      if constexpr (is_converted_directly(dtype_of<from>(), dtype_of<to>()))
-        table[O::value][I::value] = fused_kernel_of<opcode::convert, convert_to<to, from>, convert_from<to, from>>;
+    boost::mp11::mp_for_each<boost::mp11::mp_iota_c<types>>([&]<class O>(O) {
+      boost::mp11::mp_for_each<boost::mp11::mp_iota_c<types>>([&]<class I>(I) {
+        using to = boost::mp11::mp_at<element_types, O>;
+        using from = boost::mp11::mp_at<element_types, I>;
+        if constexpr (is_converted_directly(dtype_of<from>(), dtype_of<to>()))
+          table[O::value][I::value] = fused_kernel_of<opcode::convert, convert_to<to, from>, convert_from<to, from>>;
+      });
     });
     return table;
   }();
@@ -288,51 +288,59 @@ struct fused_kernels {
   /// convert(a == b) of s32 to a float, as one_hot has it.
   static constexpr std::array<fused_kernel, 2> one_hot = {fused_pair_kernel_of<fused_pair_count - 1, float, std::int32_t>,
                                                           fused_pair_kernel_of<fused_pair_count - 1, double, std::int32_t>};
-
-  static fused_kernel find(const scalar_op& o) {
-    const auto in = static_cast<std::size_t>(o.operand_type);
-    if (o.op == opcode::convert) return convert[static_cast<std::size_t>(o.type)][in];
-    return elementwise[static_cast<std::size_t>(swapped(o.op))][in];
-  }
-
-  /// The kernel of `second` on the result of `first`, its operand `place`, and maybe on that of `other`; null if there is none.
-  static fused_kernel find(const scalar_op& first, const scalar_op& second, int place, opcode other = opcode::parameter) {
-    if (second.type != dtype::f32 && second.type != dtype::f64) return nullptr;
-    const auto to = static_cast<std::size_t>(second.type);
-    if (second.op == opcode::add || second.op == opcode::multiply) place = 0;  // a + b = b + a
-    for (std::size_t p = 0; p < fused_pair_count; ++p) {
-      const auto& known = fused_pairs[p];
-      if (known.first != first.op || known.second != second.op || known.place != place || known.other != other) continue;
-      if (first.operand_type == second.type) return pair[p][to];
-      if (second.op == opcode::convert && first.operand_type == dtype::s32) return one_hot[to];
-    }
-    return nullptr;
-  }
-
-  /// The kernel of two pairs, of which the first makes operand `place` of the second; null if there is none.
-  static fused_kernel find_chain(fused_kernel first, fused_kernel second, int place) {
-    const auto is_pair = [](fused_kernel kernel, const fused_pair& wanted, std::size_t type) {
-      for (std::size_t p = 0; p < fused_pair_count; ++p)
-        if (fused_pairs[p] == wanted) return kernel == pair[p][type];
-      return false;
-    };
-    for (std::size_t c = 0; c < fused_chain_count; ++c) {
-      const auto& known = fused_chains[c];
-      const bool changes_places = known.second.first == opcode::add || known.second.first == opcode::multiply;
-      if (known.place != (changes_places && place == 1 ? 0 : place)) continue;
-      for (std::size_t type = 0; type < 2; ++type)
-        if (is_pair(first, known.first, type) && is_pair(second, known.second, type)) return chain[c][type];
-    }
-    return nullptr;
-  }
 };
 
+// The functions that follow, which can be compiled once for a program, alone name fused_kernels: who has them so reads no table.
+
 /// The kernel of one operator; null if there is none.
-template <class = once>
+template <class Once = once>
 fused_kernel fused_kernel_for(const scalar_op& o) {
-  return fused_kernels<>::find(o);
+  const auto in = static_cast<std::size_t>(o.operand_type);
+  if (o.op == opcode::convert) return fused_kernels<Once>::convert[static_cast<std::size_t>(o.type)][in];
+  return fused_kernels<Once>::elementwise[static_cast<std::size_t>(swapped(o.op))][in];
+}
+/// The kernel that makes elements of indices.
+template <class Once = once>
+fused_kernel fused_kernel_of_indices(dtype to) {
+  return fused_kernels<Once>::convert[static_cast<std::size_t>(to)][static_cast<std::size_t>(dtype::s64)];
+}
+
+/// The kernel of `second` on the result of `first`, its operand `place`, and maybe on that of `other`; null if there is none.
+template <class Once = once>
+fused_kernel fused_kernel_for(const scalar_op& first, const scalar_op& second, int place, opcode other) {
+  if (second.type != dtype::f32 && second.type != dtype::f64) return nullptr;
+  const auto to = static_cast<std::size_t>(second.type);
+  if (second.op == opcode::add || second.op == opcode::multiply) place = 0;  // a + b = b + a
+  for (std::size_t p = 0; p < fused_pair_count; ++p) {
+    const auto& known = fused_pairs[p];
+    if (known.first != first.op || known.second != second.op || known.place != place || known.other != other) continue;
+    if (first.operand_type == second.type) return fused_kernels<Once>::pair[p][to];
+    if (second.op == opcode::convert && first.operand_type == dtype::s32) return fused_kernels<Once>::one_hot[to];
+  }
+  return nullptr;
+}
+
+/// The kernel of two pairs, of which the first makes operand `place` of the second; null if there is none.
+template <class Once = once>
+fused_kernel fused_kernel_for(fused_kernel first, fused_kernel second, int place) {
+  const auto is_pair = [](fused_kernel kernel, const fused_pair& wanted, std::size_t type) {
+    for (std::size_t p = 0; p < fused_pair_count; ++p)
+      if (fused_pairs[p] == wanted) return kernel == fused_kernels<Once>::pair[p][type];
+    return false;
+  };
+  for (std::size_t c = 0; c < fused_chain_count; ++c) {
+    const auto& known = fused_chains[c];
+    const bool changes_places = known.second.first == opcode::add || known.second.first == opcode::multiply;
+    if (known.place != (changes_places && place == 1 ? 0 : place)) continue;
+    for (std::size_t type = 0; type < 2; ++type)
+      if (is_pair(first, known.first, type) && is_pair(second, known.second, type)) return fused_kernels<Once>::chain[c][type];
+  }
+  return nullptr;
 }
 GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_for<once>(const scalar_op&));
+GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_of_indices<once>(dtype));
+GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_for<once>(const scalar_op&, const scalar_op&, int, opcode));
+GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_for<once>(fused_kernel, fused_kernel, int));
 
 }  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail
