@@ -148,7 +148,7 @@ TEST_CASE("uneven reshapes send what lies across boundaries, on both paths") {
   CHECK(bytes_of_reshape(both, {2, 2, 6}, {"y,x", "", ""}, {4, 3, 2}, {"", "y", "x"}) == 16);
   CHECK(bytes_of_reshape(both, {3, 4, 2}, {"y,x", "", ""}, {12, 2}, {"y,x", ""}) == 16);
   CHECK(bytes_of_reshape(square, {3, 8}, {"x", "y"}, {24}, {"x"}, true) == 48);
-  // What is left of the operand's splits behind it is moved to the result's then: straight 56, 96, 116, 212 and 288.
+  // Splits that the operand had are moved to the result's behind it: straight 56, 96, 116, 212 and 288.
   CHECK(bytes_of_reshape(square, {18}, {"y,x"}, {2, 9}, {"", "x"}) == 24);
   CHECK(bytes_of_reshape(square, {2, 15}, {"y", "x"}, {15, 2}, {"y", "x"}) == 20);
   CHECK(bytes_of_reshape(square, {2, 5, 3}, {"x", "y", ""}, {15, 2}, {"x", "y"}) == 24);
