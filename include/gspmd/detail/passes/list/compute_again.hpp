@@ -216,7 +216,7 @@ class value_saver {
   [[nodiscard]] bool add_to_chain(way& w, int i, int v) {
     const auto& facts = facts_of(at(i).op);
     const bool is_in_loop = facts.runs == realisation::loop || facts.runs == realisation::strides;
-    const bool is_copy = at(i).op == code_of<transpose_op>;
+    const bool is_copy = is_transpose(at(i));
     const bool is_cheap = (is_in_loop && facts.made == origin::shards) || facts.made == origin::renamed || is_copy;
     if (!is_cheap || !is_of_program(i) || at(i).operands.count == 0 || memory_saved::is_said(at(i))) return false;
     if (static_cast<int>(w.chain.size()) == longest_chain) return false;
