@@ -86,6 +86,33 @@ TEST_CASE("a value that lives long and is cheap is computed again where a device
       }
 }
 
+TEST_CASE("a transpose that is read early and late, however often it is written, is made again where a device holds too much") {
+  const auto make = [](const dynamic::mesh& m, std::int64_t rows) {
+    dynamic::builder b(m);
+    const value x = b.input(dynamic::in<float>({rows, 64}, {"x", ""})), w = b.input(dynamic::in<float>({64, 64}));
+    const auto flipped = [&] { return transpose(x, {1, 0}); };
+    value y = einsum<"cd,ca->da">(w, flipped());
+    for (int k = 0; k < 3; ++k) y = y + tanh(einsum<"cd,ca->da">(w, y));
+    b.output(y * flipped());
+    return b;
+  };
+  for (const int devices : {1, 2, 5})
+    for (const std::int64_t rows : {96, 97}) {
+      CAPTURE(devices);
+      CAPTURE(rows);
+      const dynamic::mesh m({{"x", devices}});
+      const auto freely = make(m, rows).compile();
+      const auto held = freely.peak_bytes_per_device(), shard = (rows + devices - 1) / devices * 64 * 4;
+      const auto less = make(m.within(held - shard / 2), rows).compile();
+      CHECK(operators_called(freely, "transpose") == 1);
+      CHECK(operators_called(less, "transpose") == 2);
+      CHECK(less.peak_bytes_per_device() <= held - shard / 2);
+      CHECK(less.traffic().bytes == freely.traffic().bytes);
+      CHECK(operators_called(less, "einsum") == operators_called(freely, "einsum"));
+      CHECK(outputs_of(freely) == outputs_of(less));
+    }
+}
+
 TEST_CASE("what was gathered is gathered again where a device holds too much, and what a byte cost is told") {
   const auto make = [](const dynamic::mesh& m) {
     dynamic::builder b(m);

@@ -118,6 +118,15 @@ TEST_CASE("pairs with a name") {
   SUBCASE("nobody serves three others alone: replicas of a part share it out") {
     CHECK(steps_between(mesh_of({4, 4}), shape_of({16}), split({{x}}), split({{y}})) == texts{"slice", "all_to_all xy 4"});
   }
+  SUBCASE("a dim with padding is gathered by way of one with less, where that saves the time of a message") {
+    const auto mesh = mesh_of({8});  // shards of 9 are 2,2,2,2,1,0,0,0
+    CHECK(steps_between(mesh, shape_of({9, 16384}), split({{x}, {}}), {}) == texts{"all_to_all x 18432", "all_gather x 129024"});
+    CHECK(steps_between(mesh, shape_of({9, 4096}), split({{x}, {}}), {}) == texts{"all_gather x 57344"});
+    CHECK(steps_between(mesh, shape_of({8, 16384}), split({{x}, {}}), {}) == texts{"all_gather x 114688"});
+    const auto both = mesh_of({2, 4});  // the other axis stays where it is
+    CHECK(steps_between(both, shape_of({6, 5, 16384}), split({{x}, {y}, {}}), split({{x}, {}, {}})) ==
+          texts{"all_to_all y 61440", "all_gather y 184320"});
+  }
   SUBCASE("replicas share the work of a reduction") {
     const auto mesh = mesh_of({8, 8});
     const auto global = shape_of({64});

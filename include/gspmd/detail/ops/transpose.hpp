@@ -48,6 +48,8 @@ struct transpose_op : plain_operator, without_movements, reads_shards, without_a
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
+constexpr bool is_transpose(const node& n) { return n.op == code_of<transpose_op>; }
+
 constexpr int add_transpose(graph& g, int operand, const inline_vec<std::int8_t, max_rank>& permutation, location at) {
   if (operand < 0) return -1;
   const node& x = g.nodes[static_cast<std::size_t>(operand)];

@@ -169,16 +169,18 @@ class operator_chooser {
     for (const auto& use : uses) used |= axis_bit(use.axis);
     return (known_.mesh.wide_axes() & ~used) != 0 && work_time(work.of(uses)) >= least_picoseconds_of_shared_work;
   }
-  /// One movement in the place of the operator, from a form of its operand to what its result is to be.
+  /// One movement in the place of the operator, from a form of its operand to what its result is to be; or from near the form, or to near
+  /// the result, where a reshard before or behind it makes that less.
   constexpr void consider_movement(int i, const node& n, operator_prices& prices_of, operator_use& best, cost& least) {
     if (!may_be_moved(known_.program, n)) return;
     operator_use moved;
     moved.moved = true;
-    moved.result.splits = known_.preferred_of(i).splits;
-    const auto consider = [&](sharding form) {
+    const sharding asked{known_.preferred_of(i).splits};
+    const auto consider = [&](sharding form, const sharding& result) {
       form.partial = 0;
-      if (!moved.wanted.empty() && form.splits == moved.wanted[0].splits) return;
-      if (!may_be_moved(known_.program, known_.mesh, n, form, moved.result)) return;
+      if (!moved.wanted.empty() && form.splits == moved.wanted[0].splits && result.splits == moved.result.splits) return;
+      if (!may_be_moved(known_.program, known_.mesh, n, form, result)) return;
+      moved.result = result;
       moved.wanted.clear();
       moved.wanted.push_back(form);
       const cost price = prices_of.of(moved, least.limit());
@@ -186,15 +188,16 @@ class operator_chooser {
       best = moved;
       least = price;
     };
-    const int o = n.operands[0];
-    consider(known_.preferred_of(o));
-    for (int v = known_.book.first_of(o); v >= 0; v = known_.book.values[v].next) consider(known_.book.layout_of(v));
+    const int o = n.operands[0], rank = known_.shape_of(o).count;
+    consider(known_.preferred_of(o), asked);
+    for (int v = known_.book.first_of(o); v >= 0; v = known_.book.values[v].next) consider(known_.book.layout_of(v), asked);
     const axis_mask anyway = least.bytes > 0 ? axes_gathered_anyway(known_, i) : 0;
     for (int v = least.bytes > 0 ? known_.book.first_of(o) : -1; v >= 0; v = known_.book.values[v].next) {
       const sharding& form = known_.book.layout_of(v);
-      const axis_mask gathered = form.split_axes() & ~moved.result.split_axes() & known_.preferred_of(o).split_axes() & ~anyway;
+      for (const auto& near : shardings_near(asked, form, n.shape.count)) consider(form, near);
+      const axis_mask gathered = form.split_axes() & ~asked.split_axes() & known_.preferred_of(o).split_axes() & ~anyway;
       if (gathered != 0 && !n.allow_replication && !known_.program.allow_replication) continue;  // it would be refused
-      for (const auto& near : shardings_near(form, moved.result, known_.shape_of(o).count)) consider(near);
+      for (const auto& near : shardings_near(form, asked, rank)) consider(near, asked);
     }
   }
   /// Returns the shardings from which one movement to `result` may send less than from `form`: gathered over the axes that the result has

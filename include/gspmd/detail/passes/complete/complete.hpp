@@ -14,7 +14,11 @@ namespace gspmd::detail {
 /// The rules of a graph's operators, each worked out once, when it is first asked for.
 class rule_table {
  public:
-  constexpr explicit rule_table(const graph& g) : graph_(g), index_(g.nodes.size(), -1) {}
+  constexpr explicit rule_table(const graph& g) : graph_(g), index_(g.nodes.size(), -1) {
+    std::size_t count = 0;  // rules are large: a list of them that grows costs more than all that is done with them
+    for (const auto& n : g.nodes) count += facts_of(n.op).uniform ? 0 : 1;
+    rules_.reserve(count);
+  }
 
   [[nodiscard]] constexpr const op_rule& of(int i) {
     const node& n = graph_.nodes[i];

@@ -22,6 +22,7 @@ class emitter {
       const int o = graph_.outputs[k];
       program_.outputs.push_back(walk_.bring(o, table_.outputs[k], {o, 0, true}));
     }
+    program_.values.reserve(book_.values.size());
     for (const auto& form : book_.values) {
       const node& n = at(form.node);
       program_.values.push_back({form.node, n.type, n.shape, form.layout, local_extents(mesh_, n.shape, form.layout)});

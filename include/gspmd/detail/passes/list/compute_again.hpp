@@ -12,6 +12,7 @@
 #include "gspmd/detail/ir/collective_time.hpp"
 #include "gspmd/detail/ops/barrier.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/ops/transpose.hpp"
 #include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
@@ -24,7 +25,7 @@ namespace gspmd::detail {
 ///   g = gather(x); y = f(g); ...the peak...; z = h(g)       g2 = gather(barrier(x)), made where h reads it
 ///   r = relu(x);   y = f(r); ...the peak...; z = h(r)       r2 = relu(barrier(x))
 ///
-/// 1. Of a value that was gathered, its shards are kept; of one that a chain of elementwise operators makes, what the chain reads: what is
+/// 1. Of a value that was gathered, its shards are kept; of one that a chain of elementwise operators makes, or a transpose, what these read: what is
 ///    there anyway if it can be, inputs, and else what is smaller than the value.
 /// 2. As long as too much lies there at some step, the value across that step whose byte takes least time is given up.
 /// 3. The program is planned anew, and looked at again where it does not fit yet.
@@ -215,22 +216,23 @@ class value_saver {
   [[nodiscard]] bool add_to_chain(way& w, int i, int v) {
     const auto& facts = facts_of(at(i).op);
     const bool is_in_loop = facts.runs == realisation::loop || facts.runs == realisation::strides;
-    const bool is_cheap = (is_in_loop && facts.made == origin::shards) || facts.made == origin::renamed;
+    const bool is_copy = is_transpose(at(i));
+    const bool is_cheap = (is_in_loop && facts.made == origin::shards) || facts.made == origin::renamed || is_copy;
     if (!is_cheap || !is_of_program(i) || at(i).operands.count == 0 || memory_saved::is_said(at(i))) return false;
     if (static_cast<int>(w.chain.size()) == longest_chain) return false;
     for (const int o : at(i).operands) {
       if (is_source(o) || std::find(w.barriers.begin(), w.barriers.end(), o) != w.barriers.end()) continue;
       if (std::find(w.chain.begin(), w.chain.end(), o) != w.chain.end()) continue;
       const int own = own_value(o);
-      const bool lies_alike =
-          own >= 0 && (value(own).global.count != value(v).global.count || value(own).layout == value(v).layout);
+      const bool lies_alike = own >= 0 && (value(own).global.count != value(v).global.count ||
+                                           value(own).layout == (is_copy ? before_transpose(i, v) : value(v).layout));
       if (!is_of_program(o)) return false;
       if (is_given(o) ? lies_alike : lies_alike && is_in_arena(own) && use(own).last >= w.before) {
         add_leaf(w, o, own);
         continue;
       }
       way longer = w;
-      if (add_to_chain(longer, o, v)) {
+      if (!is_copy && add_to_chain(longer, o, v)) {
         w = std::move(longer);
         continue;
       }
@@ -242,6 +244,13 @@ class value_saver {
     w.time = add_times(w.time, request_.network.time_of({elements(value(v).local), 0}));
     if (i == w.node) w.time = add_times(w.time, request_.network.time_of({0, bytes_of_value(v)}));
     return true;
+  }
+  /// Returns how the operand of transpose `i` lies whose result lies as value `v` does.
+  [[nodiscard]] sharding before_transpose(int i, int v) const {
+    sharding before = value(v).layout;
+    before.splits.clear();
+    for (const auto& use : value(v).layout.splits) before.add_split(use.axis, attribute_dim(at(i), use.dim));
+    return before;
   }
   void add_leaf(way& w, int node, int v) {
     w.barriers.push_back(node);

@@ -23,6 +23,7 @@ class canonical_orderer {
         homes_(homes_of(traced)),
         same_(traced, homes_),
         number_(traced.nodes.size(), -1) {
+    result.nodes.reserve(traced.nodes.size());
     if (traced.has_regions) find_needed();
     for (const int i : traced.inputs) {
       add(i);
@@ -42,13 +43,13 @@ class canonical_orderer {
   [[nodiscard]] constexpr const node& old(int i) const { return traced_.nodes[i]; }
 
   constexpr void add(int i) {
-    node n = old(i);
+    number_[i] = static_cast<int>(result.nodes.size());
+    result.nodes.push_back(old(i));
+    node& n = result.nodes.back();
     if (same_.folded().is_number(i)) same_.folded().make_constant(n, i);
     for (auto& o : n.operands) o = number_[same_[o]];
     n.region = homes_[i] < 0 ? -1 : number_[homes_[i]];
-    number_[i] = static_cast<int>(result.nodes.size());
-    result.nodes.push_back(n);
-    for (int r = 1; r < n.results; ++r) add(i + r);
+    for (int r = 1, count = n.results; r < count; ++r) add(i + r);
   }
 
   /// Numbers node `i` and what it needs first.
@@ -187,9 +188,6 @@ class canonical_orderer {
   vec<list> read_outside_;  // by loop or branch
 };
 
-constexpr graph canonical_order(const graph& traced) {
-  const canonical_orderer ordered(traced);
-  return ordered.result;
-}
+constexpr graph canonical_order(const graph& traced) { return canonical_orderer(traced).result; }
 
 }  // namespace gspmd::detail
