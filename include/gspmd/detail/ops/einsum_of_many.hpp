@@ -17,7 +17,8 @@
 ///
 ///   ...ab,...bc->...ac   `...` becomes letters that the equation lacks, aligned at the right; an extent of 1 is dropped where another
 ///                        operand has more
-///   ii->i                what lies off the diagonal is masked, and summed away: on a sharded tensor too nothing is gathered
+///   ii->i                what lies off the diagonal is masked, and summed away: on a sharded tensor too nothing is gathered. Where both dims
+///                        are whole a loop reads the diagonal alone (passes/lower/diagonals.hpp)
 ///   ab,bc,cd->ad         two at a time, in the order with the least multiplications, of several such the one whose intermediate results
 ///                        are smallest: all orders are tried of up to 8 operands, of more the best pair next
 namespace gspmd::detail {
