@@ -67,7 +67,8 @@ struct gather_part {
   void end(const plan_view& p, const plan_step& s, const device_memory& device) const { clear_padding(p, p.result(s), device); }
 };
 
-/// What threads share of the table of a scatter: some indices of a dim each, in units that no two of them write to one cache line of.
+/// The dim of which each thread that shares a scatter has some indices of the table, in units of which no two threads write to one cache
+/// line.
 struct table_cut {
   int dim = -1;  // none
   std::int64_t unit = 1;
