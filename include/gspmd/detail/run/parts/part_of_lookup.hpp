@@ -67,25 +67,11 @@ struct gather_part {
   void end(const plan_view& p, const plan_step& s, const device_memory& device) const { clear_padding(p, p.result(s), device); }
 };
 
-/// The dim of which each thread that shares a scatter has some indices of the table, in units of which no two threads write to one cache
-/// line.
-struct table_cut {
-  int dim = -1;  // none
-  std::int64_t unit = 1;
-};
-/// The last dim that slices have as a whole, if it is some cache lines long: all threads go through the same slices then, and none asks whether
-/// one is its own, which it guesses wrongly half the time. Else the first dim of more than one index.
-inline table_cut shared_dim_of_table(const indexed_access& a, std::int64_t elem_bytes) {
-  constexpr std::int64_t least_units = 4;
-  const auto line = static_cast<std::int64_t>(cache_line_bytes);
-  for (int d = a.dims.count - 1; d >= 0; --d) {
-    if (a.table[d] == 1 || !a.dims[d].is_aligned || a.dims[d].along < 0 || a.dims[d].column >= 0) continue;
-    const auto step = step_of_dim(a.table, d) * elem_bytes, unit = step >= line ? 1 : line / step;
-    if (a.table[d] >= least_units * unit) return {d, unit};
-  }
+/// The first dim of a table of more than one index, whose parts lie one behind the other; -1: there is none that may be shared.
+inline int shared_dim_of_table(const indexed_access& a) {
   for (int d = 0; d < a.dims.count; ++d)
-    if (a.table[d] > 1) return {a.dims[d].is_aligned && a.dims[d].along < 0 ? -1 : d, 1};
-  return {};
+    if (a.table[d] > 1) return a.dims[d].is_aligned && a.dims[d].along < 0 ? -1 : d;
+  return -1;
 }
 /// A scatter to some indices of that dim: what other threads have is to this one as if it lay on another device; an aligned dim of the slices
 /// is cut as the table is.
@@ -95,49 +81,39 @@ struct scatter_part {
 
   prepared_scatter whole;
   indexed_access access;
-  table_cut cut;
-  std::int64_t first, last;
+  int dim;
+  part_of_units own;
   slices_dim along;  // the aligned one
 
   scatter_part(const prepared_scatter& all, int part, int parts)
-      : whole(all), access(*all.access), cut(shared_dim_of_table(access, all.code.elem_bytes)) {
-    const auto extent = access.table[cut.dim];
-    const part_of_units own((extent + cut.unit - 1) / cut.unit, part, parts);
-    first = std::min(own.first * cut.unit, extent);
-    last = std::min(own.last * cut.unit, extent);
-    if (access.dims[cut.dim].is_aligned) along = slices_dim(access, access.dims[cut.dim].along);
-    else access.table[cut.dim] = last - first;
+      : whole(all), access(*all.access), dim(shared_dim_of_table(access)), own(access.table[dim], part, parts) {
+    if (access.dims[dim].is_aligned) along = slices_dim(access, access.dims[dim].along);
+    else access.table[dim] = own.last - own.first;
   }
   void run(const plan_view& p, const plan_step& s, const device_memory& device) const {
-    constexpr int operand = replaces ? 1 : 0;
+    constexpr int first = replaces ? 1 : 0;
     const auto& result = p.result(s);
-    const auto step = step_of_dim(access.table, cut.dim) * bytes_of(result.type), at = first * step;
-    const auto bytes = (last - first) * step;
+    const auto step = step_of_dim(access.table, dim) * bytes_of(result.type), at = own.first * step;
+    const auto bytes = (own.last - own.first) * step;
     auto* const table = static_cast<std::byte*>(device.write(result.where)) + at;
-    const auto* index = static_cast<const std::byte*>(device.read(p.operand(s, operand).where));
-    const auto* slices = static_cast<const std::byte*>(device.read(p.operand(s, operand + 1).where));
+    const auto* index = static_cast<const std::byte*>(device.read(p.operand(s, first).where));
+    const auto* slices = static_cast<const std::byte*>(device.read(p.operand(s, first + 1).where));
     index_ranges ranges = kernels::ranges_of(p, s, *whole.access, device);
     kernels::check_indices(*whole.access, ranges, index);  // all of them, so that no thread writes where one index is wrong
     if (bytes == 0) return;
     if (along.dim >= 0) {
       auto& valid = ranges.slices_valid[along.dim];
-      valid = std::max(std::min(last, valid) - first, std::int64_t{0});
-      index += first * along.indices * bytes_of_index(access);
-      if (!access.is_uniform) slices += first * along.slices * bytes_of(result.type);
+      valid = std::max(std::min(own.last, valid) - own.first, std::int64_t{0});
+      index += own.first * along.indices * bytes_of_index(access);
+      if (!access.is_uniform) slices += own.first * along.slices * bytes_of(result.type);
     } else {
-      ranges.table_first[cut.dim] += first;
+      ranges.table_first[dim] += own.first;
     }
-    std::int64_t outer = 1;
-    for (int d = 0; d < cut.dim; ++d) outer *= access.table[d];
-    const auto apart = whole.access->table[cut.dim] * step;
-    for (std::int64_t o = 0; o < outer; ++o) {
-      auto* const to = table + o * apart;
-      if constexpr (replaces) {
-        const auto* const from = static_cast<const std::byte*>(device.read(p.operand(s, 0).where)) + at + o * apart;
-        if (from != to) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-      } else {
-        whole.clear(to, bytes / bytes_of(result.type) * (is_complex(result.type) ? 2 : 1));
-      }
+    if constexpr (replaces) {
+      const auto* const from = static_cast<const std::byte*>(device.read(p.operand(s, 0).where)) + at;
+      if (from != table) std::memcpy(table, from, static_cast<std::size_t>(bytes));
+    } else {
+      whole.clear(table, bytes / bytes_of(result.type) * (is_complex(result.type) ? 2 : 1));
     }
     if (along.dim < 0 || ranges.slices_valid[along.dim] > 0) scatter_slices(whole.code, access, ranges, index, slices, table);
   }
@@ -150,7 +126,7 @@ struct scatter_part {
 /// for slices of several elements.
 inline std::int64_t shared_work_of_scatter(const indexed_access& a, const planned_value& table) {
   constexpr std::int64_t least_elements_of_slice = 8;
-  const int d = shared_dim_of_table(a, bytes_of(table.type)).dim;
+  const int d = shared_dim_of_table(a);
   if (d < 0 || elements(a.table) != elements(table.local)) return 0;
   std::int64_t slice = 1;
   for (int k = 0; k < a.slices.count; ++k) slice *= a.lookup[k] < 0 ? a.slices[k] : 1;
