@@ -217,21 +217,21 @@ TEST_CASE("einsum: of a diagonal that is whole on a device a loop reads nothing 
 
 TEST_CASE("einsum: diagonals in compiled programs, with gradients, of one index and of none") {
   constexpr auto f = [](auto x, auto w) {
-    return std::tuple{einsum<"iij->j">(std::array{x}), einsum<"iij,jj->i">(std::array{x, w}),
+    return std::tuple{einsum<"iij->j">(std::array{x}), einsum<"jj->j">(std::array{w}), einsum<"iij,jj->i">(std::array{x, w}),
                       grad(sum(einsum<"iij,jj->i">(std::array{x, w})), std::array{x, w})};
   };
   const auto check = [&]<int64_t N, int64_t M>() {
-    using step =
-        compile<f, mesh<axis<"x", 2>>, in<double, dims<N, N, M>, split<_, _, "x">>, in<double, dims<M, M>, split<"x", _>>>;
+    using step = compile<f, mesh<axis<"x", 2>>, in<double, dims<N, N, M>, split<_, _, "x">>, in<double, dims<M, M>, split<_, _>>>;
     array<double> x({N, N, M}), w({M, M});
     for (int64_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i % 13 - 6);
     for (int64_t i = 0; i < w.size(); ++i) w[i] = static_cast<double>(i % 7 - 3);
-    const auto [sums, products, gradients] = run<step>(threads{}, x, w);
+    const auto [sums, of_square, products, gradients] = run<step>(threads{}, x, w);
     const auto& [of_x, of_w] = gradients;
     for (int64_t j = 0; j < M; ++j) {
       double sum = 0;
       for (int64_t i = 0; i < N; ++i) sum += x[(i * N + i) * M + j];
       CHECK(sums[j] == sum);
+      CHECK(of_square[j] == w[j * M + j]);
       for (int64_t k = 0; k < M; ++k) CHECK(of_w[j * M + k] == (j == k ? sum : 0));
     }
     for (int64_t i = 0; i < N; ++i) {

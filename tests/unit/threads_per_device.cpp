@@ -92,8 +92,8 @@ auto agree(const sharing_everything<Backend>& on, const error* failure) -> declt
   return agree(on.backend, failure);
 }
 
-/// Pools over a batch and over planes, whose windows overlap, and their gradients; the largest of every line; what a loop and a conditional
-/// hand on.
+/// Pools over a batch and over planes, whose windows overlap, and their gradients; the largest of every line; diagonals; what a loop and a
+/// conditional hand on.
 constexpr auto windows_and_copies = [](auto x) {
   const auto pooled = max_pool(x, {1, 3, 2, 1}, {1, 2, 2, 1}, {0, 1, 0, 0}, {0, 1, 0, 0});
   const auto [best, at] = top_k(x, 2);
@@ -111,14 +111,16 @@ constexpr auto windows_and_copies = [](auto x) {
                     grad(sum(max_pool(x, {2, 1, 1, 1}, {1, 1, 1, 1})), x),
                     best,
                     convert<float>(at),
+                    einsum<"biic->bic">(std::array{x}),
+                    einsum<"biic->c">(std::array{x}),
                     std::get<0>(swapped),
                     cond(
                         sum(x) > 0.0F, [](auto u) { return u; }, [](auto u) { return -u; }, x)};
 };
 template <class Mesh, std::int64_t Batch, std::int64_t Channels, class Backend>
 void check_windows(const Backend& backend) {
-  using step = compile<windows_and_copies, Mesh, in<float, dims<Batch, 7, 6, Channels>, split<"x", _, _, _>>>;
-  const auto x = numbers({Batch, 7, 6, Channels}, 1);
+  using step = compile<windows_and_copies, Mesh, in<float, dims<Batch, 6, 6, Channels>, split<"x", _, _, _>>>;
+  const auto x = numbers({Batch, 6, 6, Channels}, 1);
   const auto expected = run<step>(backend, x);
   for (const int count : {1, 2, 3, 5}) CHECK(are_same(run<step>(sharing_everything<Backend>{count, backend}, x), expected));
 }
