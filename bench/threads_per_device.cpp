@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -29,6 +30,9 @@ constexpr auto sum_of = [](auto x) { return sum(x * x - x); };
 constexpr auto take_of = [](auto ids, auto table) { return take(table, ids, 0); };
 constexpr auto scatter_of = [](auto ids, auto updates) { return segment_sum(updates, ids, 4096); };
 constexpr auto sort_of = [](auto x) { return sort(x, 1); };
+constexpr auto pool_of = [](auto x) { return max_pool(x, {1, 2, 2, 1}); };
+constexpr auto pool_gradient = [](auto x) { return grad(sum(max_pool(x, {1, 2, 2, 1})), x); };
+constexpr auto top_of = [](auto x) { return top_k(x, 8); };
 constexpr auto scan_of = [](auto x) { return scan_along(x, monoid::add, 1); };
 /// A step of a perceptron with a hidden layer, by the gradient of the squares of its results.
 constexpr auto mlp_step = [](auto x, auto w, auto v) {
@@ -42,7 +46,7 @@ struct options {
   const char* words;
 };
 
-/// The time of a call of a step on `devices` devices, whose shards hold zeros but for a few numbers.
+/// The time of a call of a step, whose inputs are zeros, but numbers of rows from all over a table of 4096.
 template <class Step, class Backend>
 double time_of(const Backend& backend, int calls) {
   double ms = 0;
@@ -52,8 +56,13 @@ double time_of(const Backend& backend, int calls) {
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
     const auto take = [&](const detail::planned_value& v) {
-      memory.emplace_back(detail::elements(v.local) * detail::bytes_of(v.type));
-      return memory.back().get();
+      const auto elems = detail::elements(v.local);
+      auto* const shard = memory.emplace_back(elems * detail::bytes_of(v.type)).get();
+      for (int64_t i = 0; v.type == detail::dtype_of<int>() && i < elems; ++i) {
+        const int row = static_cast<int>(i * 2654435761 / 64 % 4096);
+        std::memcpy(shard + i * static_cast<int64_t>(sizeof row), &row, sizeof row);
+      }
+      return shard;
     };
     for (const int i : Step::view.inputs) inputs.push_back(take(Step::view.value(i)));
     for (const int o : Step::view.outputs) outputs.push_back(take(Step::view.value(o)));
@@ -92,6 +101,8 @@ using matrix = in<T, dims<Rows, Columns>, split<"rows", _>>;
 template <int64_t Rows, int64_t Columns>
 using weight = in<float, dims<Rows, Columns>, split<_, _>>;
 
+using images = in<float, dims<8, 112, 112, 64>, split<"rows", _, _, _>>;
+
 void compare_all(const options& o) {
   compare<jacobi, matrix<double, 1024, 1024>>("jacobi 1024^2 double", 20, o);
   compare<jacobi, matrix<double, 4096, 4096>>("jacobi 4096^2 double", 2, o);
@@ -103,6 +114,9 @@ void compare_all(const options& o) {
   compare<take_of, in<int, dims<65536>, split<"rows">>, weight<4096, 64>>("take 65536 of 4096 x 64", 5, o);
   compare<scatter_of, in<int, dims<65536>, split<"rows">>, matrix<float, 65536, 64>>("segment_sum 65536 x 64 to 4096", 5, o);
   compare<sort_of, matrix<float, 1024, 1024>>("sort of lines 1024^2", 3, o);
+  compare<top_of, matrix<float, 4096, 1024>>("the 8 largest of lines 4096 x 1024", 3, o);
+  compare<pool_of, images>("max_pool 2 x 2 of 8 x 112 x 112 x 64", 3, o);
+  compare<pool_gradient, images>("gradient of max_pool", 3, o);
   compare<scan_of, matrix<float, 1024, 1024>>("running sum of lines 1024^2", 10, o);
   compare<mlp_step, matrix<float, 256, 512>, weight<512, 1024>, weight<1024, 512>>("MLP step 256 x 512 x 1024", 5, o);
 }

@@ -4,11 +4,16 @@
 // multiplications; and their mistakes.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <random>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
@@ -146,6 +151,101 @@ TEST_CASE("einsum: a trace of a sharded matrix gathers nothing") {
   std::vector<float> x(64);
   for (std::size_t i = 0; i < 64; ++i) x[i] = static_cast<float>(i);
   CHECK(p.run_pointers(threads{}, {x.data()})[0].data<float>()[0] == 9 * 28);
+}
+
+namespace {
+
+/// The most elements that a loop of a plan goes through.
+int64_t largest_loop(const dynamic::program& p) {
+  int64_t most = 0;
+  for (const auto& g : detail::table_of<detail::planned_group>(p.view())) most = std::max(most, detail::elements(g.loop));
+  return most;
+}
+/// An einsum of numbers 1, 2, ..., off whose diagonal nothing is finite, on a mesh of three devices; of their doubles if they are computed.
+template <class T, bool IsComputed = false>
+std::vector<T> of_diagonal(std::string_view equation, const std::vector<int64_t>& shape, const std::vector<std::string>& split,
+                           int64_t most_elements) {
+  const dynamic::mesh m({{"x", 3}});
+  const auto f = [equation](value x) { return einsum(equation, std::array{IsComputed ? x + x : x}); };
+  const auto p = dynamic::compile(f, m, dynamic::in<T>(shape, split));
+  CHECK(largest_loop(p) <= most_elements);
+  int64_t size = 1;
+  for (const auto n : shape) size *= n;
+  const auto inner = size / (shape[0] * shape[1]);
+  std::vector<T> x(static_cast<std::size_t>(size));
+  T beside{};
+  if constexpr (std::is_integral_v<T>) beside = std::numeric_limits<T>::max();
+  else beside = T(std::numeric_limits<float>::infinity());
+  for (int64_t i = 0; i < size; ++i)
+    x[static_cast<std::size_t>(i)] = i / inner / shape[1] == i / inner % shape[1] ? T(static_cast<float>(i % 61 + 1)) : beside;
+  const auto got = p.run_pointers(simulated{}, {x.data()});
+  return {got[0].template data<T>(), got[0].template data<T>() + got[0].bytes.size() / sizeof(T)};
+}
+template <class T>
+void check_diagonals() {
+  constexpr int64_t n = 7, m = 5;
+  const auto at = [](int64_t i, int64_t j, int64_t columns) { return static_cast<float>((i * (n + 1) * columns + j) % 61 + 1); };
+  std::vector<T> one, rows;
+  std::vector<float> sums(m);
+  float trace = 0;
+  for (int64_t i = 0; i < n; ++i) one.push_back(T(at(i, 0, 1))), trace += at(i, 0, 1);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < m; ++j) rows.push_back(T(at(i, j, m))), sums[static_cast<std::size_t>(j)] += at(i, j, m);
+  CHECK(of_diagonal<T>("ii->i", {n, n}, {"", ""}, n) == one);
+  CHECK(of_diagonal<T>("ii->", {n, n}, {"", ""}, n) == std::vector<T>{T(trace)});
+  for (const char* const columns : {"", "x"}) {  // the dim besides is split unevenly
+    CHECK(of_diagonal<T>("iij->ij", {n, n, m}, {"", "", columns}, n * m) == rows);
+    CHECK(of_diagonal<T>("iij->j", {n, n, m}, {"", "", columns}, n * m) == std::vector<T>(sums.begin(), sums.end()));
+  }
+  std::vector<T> turned;
+  for (int64_t j = 0; j < m; ++j)
+    for (int64_t i = 0; i < n; ++i) turned.push_back(rows[static_cast<std::size_t>(i * m + j)]);
+  CHECK(of_diagonal<T>("iij->ji", {n, n, m}, {"", "", "x"}, n * m) == turned);
+}
+
+}  // namespace
+
+TEST_CASE("einsum: of a diagonal that is whole on a device a loop reads nothing else") {
+  check_diagonals<float>();
+  check_diagonals<int32_t>();
+  check_diagonals<bf16>();
+  // split, it is masked where it is: all of a shard is read, and nothing is moved
+  CHECK(of_diagonal<double>("ii->i", {4, 4}, {"x", ""}, 8) == std::vector<double>{1, 6, 11, 16});
+  // neither is what is computed written to memory for it
+  CHECK(of_diagonal<double, true>("ii->", {4, 4}, {"", ""}, 16) == std::vector<double>{68});
+}
+
+TEST_CASE("einsum: diagonals in compiled programs, with gradients, of one index and of none") {
+  constexpr auto f = [](auto x, auto w) {
+    return std::tuple{einsum<"iij->j">(std::array{x}), einsum<"jj->j">(std::array{w}), einsum<"iij,jj->i">(std::array{x, w}),
+                      grad(sum(einsum<"iij,jj->i">(std::array{x, w})), std::array{x, w})};
+  };
+  const auto check = [&]<int64_t N, int64_t M>() {
+    using step = compile<f, mesh<axis<"x", 2>>, in<double, dims<N, N, M>, split<_, _, "x">>, in<double, dims<M, M>, split<_, _>>>;
+    array<double> x({N, N, M}), w({M, M});
+    for (int64_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i % 13 - 6);
+    for (int64_t i = 0; i < w.size(); ++i) w[i] = static_cast<double>(i % 7 - 3);
+    const auto [sums, of_square, products, gradients] = run<step>(threads{}, x, w);
+    const auto& [of_x, of_w] = gradients;
+    for (int64_t j = 0; j < M; ++j) {
+      double sum = 0;
+      for (int64_t i = 0; i < N; ++i) sum += x[(i * N + i) * M + j];
+      CHECK(sums[j] == sum);
+      CHECK(of_square[j] == w[j * M + j]);
+      for (int64_t k = 0; k < M; ++k) CHECK(of_w[j * M + k] == (j == k ? sum : 0));
+    }
+    for (int64_t i = 0; i < N; ++i) {
+      double product = 0;
+      for (int64_t j = 0; j < M; ++j) {
+        product += x[(i * N + i) * M + j] * w[j * M + j];
+        for (int64_t k = 0; k < N; ++k) CHECK(of_x[(i * N + k) * M + j] == (i == k ? w[j * M + j] : 0));
+      }
+      CHECK(products[i] == product);
+    }
+  };
+  check.operator()<5, 3>();
+  check.operator()<1, 1>();
+  check.operator()<3, 0>();
 }
 
 TEST_CASE("einsum: what is wrong with an equation of many operands") {

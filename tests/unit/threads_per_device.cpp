@@ -92,6 +92,39 @@ auto agree(const sharing_everything<Backend>& on, const error* failure) -> declt
   return agree(on.backend, failure);
 }
 
+/// Pools over a batch and over planes, whose windows overlap, and their gradients; the largest of every line; diagonals; what a loop and a
+/// conditional hand on.
+constexpr auto windows_and_copies = [](auto x) {
+  const auto pooled = max_pool(x, {1, 3, 2, 1}, {1, 2, 2, 1}, {0, 1, 0, 0}, {0, 1, 0, 0});
+  const auto [best, at] = top_k(x, 2);
+  const auto swapped = fori_loop(
+      3,
+      [](auto, auto u, auto v) {
+        return std::tuple{v, u};
+      },
+      x, 2.0F * x);
+  return std::tuple{pooled,
+                    avg_pool(x, {1, 2, 3, 1}, {1, 1, 1, 1}),
+                    reduce_window(x, monoid::add, {2, 1, 1, 3}, {1, 1, 1, 1}),
+                    grad(sum(pooled * pooled), x),
+                    grad(sum(max_pool(x, {1, 1, 2, 2}, {1, 1, 1, 1})), x),
+                    grad(sum(max_pool(x, {2, 1, 1, 1}, {1, 1, 1, 1})), x),
+                    best,
+                    convert<float>(at),
+                    einsum<"biic->bic">(std::array{x}),
+                    einsum<"biic->c">(std::array{x}),
+                    std::get<0>(swapped),
+                    cond(
+                        sum(x) > 0.0F, [](auto u) { return u; }, [](auto u) { return -u; }, x)};
+};
+template <class Mesh, std::int64_t Batch, std::int64_t Channels, class Backend>
+void check_windows(const Backend& backend) {
+  using step = compile<windows_and_copies, Mesh, in<float, dims<Batch, 6, 6, Channels>, split<"x", _, _, _>>>;
+  const auto x = numbers({Batch, 6, 6, Channels}, 1);
+  const auto expected = run<step>(backend, x);
+  for (const int count : {1, 2, 3, 5}) CHECK(are_same(run<step>(sharing_everything<Backend>{count, backend}, x), expected));
+}
+
 template <class Mesh, std::int64_t Rows, std::int64_t Columns, class Backend>
 void check_lookups(const Backend& backend) {
   using step = compile<lines_and_lookups, Mesh, in<float, dims<Rows, Columns>, split<"x", _>>,
@@ -118,6 +151,12 @@ TEST_CASE("threads of a device: lookups, sorts and scans have the bits of one th
   check_lookups<alone, 37, 19>(self{});
   check_lookups<alone, 1, 19>(self{});
   check_lookups<two, 3, 16>(threads{});
+}
+
+TEST_CASE("threads of a device: pools, largest elements and copies have the bits of one thread") {
+  check_windows<alone, 9, 5>(self{});
+  check_windows<alone, 2, 4>(self{});
+  check_windows<two, 3, 3>(threads{});
 }
 
 TEST_CASE("threads of a device: a step object goes from one team to another, and back to none") {

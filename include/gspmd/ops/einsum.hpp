@@ -108,9 +108,9 @@ constexpr value einsum_of_values(std::string_view equation, detail::span<const v
 ///     auto g = einsum<"b(2x+w)i,bxo->wio">(image, dy);       // what the gradient by the kernel is
 ///
 /// `...` stands for any number of dims, aligned at the right, of which extents of 1 are repeated; a letter that stands twice in an operand
-/// takes its diagonal. Of more than two operands two at a time are multiplied, in the order with the least multiplications; what that
-/// leaves between is the einsum's own and may be sharded as others. Further errors: `...` in the operands and not in the result, a diagonal
-/// of two extents.
+/// takes its diagonal: that alone is read where both dims are whole on a device, else what lies beside it is masked. Of more than two
+/// operands two at a time are multiplied, in the order with the least multiplications; what that leaves between is the einsum's own and may
+/// be sharded as others. Further errors: `...` in the operands and not in the result, a diagonal of two extents.
 ///
 ///     auto y = einsum<"...ab,...bc->...ac">(x, w);           // [5,2,3], [3,4] -> [5,2,4]
 template <fixed_string Equation>

@@ -17,7 +17,8 @@
 ///
 ///   ...ab,...bc->...ac   `...` becomes letters that the equation lacks, aligned at the right; an extent of 1 is dropped where another
 ///                        operand has more
-///   ii->i                what lies off the diagonal is masked, and summed away: on a sharded tensor too nothing is gathered
+///   ii->i                what lies off the diagonal is masked, and summed away: on a sharded tensor too nothing is gathered. Where both dims
+///                        are whole a loop reads the diagonal alone (passes/lower/diagonals.hpp)
 ///   ab,bc,cd->ad         two at a time, in the order with the least multiplications, of several such the one whose intermediate results
 ///                        are smallest: all orders are tried of up to 8 operands, of more the best pair next
 namespace gspmd::detail {
@@ -197,23 +198,40 @@ class einsum_of_many {
   }
 
   /// Takes the diagonals of operands in which a letter stands twice: the second one becomes another letter, whose index is equal where the
-  /// tensor is not masked.
+  /// tensor is not masked, and which is summed away.
   constexpr bool take_diagonals() {
-    for (auto& t : operands_)
-      for (int d = 1; d < t.letters.count; ++d) {
+    for (auto& t : operands_) {
+      const extents given = shape(t);
+      const auto first_of = [&t](int d) {
         int first = 0;
         while (t.letters[first] != t.letters[d]) ++first;
+        return first;
+      };
+      for (int d = 1; d < t.letters.count; ++d)
+        if (const int first = first_of(d); given[first] != given[d])
+          return refuse(mistake::extent, text("takes the diagonal of dims ")
+                                             << first << " and " << d << " of " << shape_text(given)
+                                             << ", whose extents differ") >= 0;
+      for (int d = 1; d < t.letters.count; ++d) {
+        const int first = first_of(d);
         if (first == d) continue;
         const extents own = shape(t);
-        if (own[first] != own[d])
-          return refuse(mistake::extent, text("takes the diagonal of dims ") << first << " and " << d << " of " << shape_text(own)
-                                                                             << ", whose extents differ") >= 0;
         const dtype type = g_.nodes[static_cast<std::size_t>(t.id)].type;
         const int equal = add_elementwise(
             g_, opcode::compare_eq, {add_iota(g_, dtype::s64, own, first, at_), add_iota(g_, dtype::s64, own, d, at_)}, at_);
         t.id = add_elementwise(g_, opcode::select, {equal, t.id, add_constant(g_, type, own, 0, 0, at_)}, at_);
-        t.letters[d] = fresh();
+        if (operands_.size() == 1) {
+          t.letters[d] = fresh();
+          continue;
+        }
+        t.id = add_reduce(g_, t.id, dim_bit(d), monoid::add, at_);  // at once: products are of the diagonal alone
+        letter_list left;
+        for (int k = 0; k < t.letters.count; ++k)
+          if (k != d) left.push_back(t.letters[k]);
+        t.letters = left;
+        --d;
       }
+    }
     return is_sound_;
   }
 

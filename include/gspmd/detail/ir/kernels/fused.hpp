@@ -78,6 +78,8 @@ struct fused : on_one_device {
       if (!op.is_load()) continue;
       if (op.given != 0) return;
       const auto all = op.strides[0] * group.loop[0];
+      const auto& from = lowered.out.values[lowered.out.slots[s.operands.begin + op.slot]];
+      if (all * bytes_of(op.type) > elements(from.local) * bytes_of(from.type)) return;  // a diagonal
       if (found.read[op.slot] >= 0 && found.read[op.slot] != all) return;
       found.read[op.slot] = all;
     }

@@ -144,7 +144,7 @@ class loop_group {
     s.strides = extents(loop.count, 0);
     std::int64_t stride = 1;
     for (int d = local.count - 1; d >= 0; --d) {
-      if (dims[d] >= 0) s.strides[dims[d]] = stride;
+      if (dims[d] >= 0) s.strides[dims[d]] += stride;  // two dims along one: a diagonal
       stride *= local[d];
     }
     const offset_read* const from = s_.offsets.read_of(v);

@@ -4,6 +4,7 @@
 #include "gspmd/detail/ops/complex_parts.hpp"
 #include "gspmd/detail/ops/lowering.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/passes/lower/diagonals.hpp"
 #include "gspmd/detail/passes/lower/loop_fuser.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -141,12 +142,14 @@ class step_lowering final : public lowering {
     return to;
   }
   constexpr void reduce(const instruction& op, int operand, int result, dim_mask dims, monoid kind) final {
+    if (kind == monoid::add && add_sum_of_diagonal(state_, loops_, op, operand, result, dims)) return;
     loops_.need(operand);
     loops_.reduce_stored({op, operand, result, dims, kind});
   }
   constexpr void reduce_once(const instruction& op, int operand, int result, dim_mask dims, monoid kind) final {
     const auto all = elements(value(operand).local), left = elements(value(result).local);
     const bool is_computed = state_.waits(operand) && !state_.waits_virtual(operand);
+    if (kind == monoid::add && add_sum_of_diagonal(state_, loops_, op, operand, result, dims)) return;
     if (left < all && !is_complex(value(operand).type) && (is_computed || (lies_in_memory(operand) && state_.uses_[operand] > 1)))
       loops_.wait({op, operand, result, dims, kind});
     else reduce(op, operand, result, dims, kind);

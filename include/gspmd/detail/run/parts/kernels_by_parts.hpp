@@ -12,6 +12,7 @@
 #include "gspmd/detail/run/parts/part_of_loop.hpp"
 #include "gspmd/detail/run/parts/part_of_permutation.hpp"
 #include "gspmd/detail/run/parts/part_of_reduction.hpp"
+#include "gspmd/detail/run/parts/part_of_windows.hpp"
 #include "gspmd/detail/run/static_program.hpp"
 
 /// Kernels whose steps the threads of a device share: by_parts<K>. Each thread calls the kernel with a device_memory that says which part is
@@ -233,6 +234,38 @@ struct by_parts<kernels::scan> : prepared_by_parts<kernels::scan, prepared_scan,
     const auto& spec = table_of<scan_spec>(p)[static_cast<std::size_t>(s.spec)];
     const auto elems = elements(p.result(s).local);
     return outer_of_scan(spec) < 2 || elements(spec.shape) != elems ? 0 : 3 * elems;
+  }
+};
+
+/// Lines of which the largest elements are found.
+template <>
+struct by_parts<kernels::top_k> : prepared_by_parts<kernels::top_k, prepared_top_k, top_part> {
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    const auto& spec = table_of<top_k_spec>(p)[static_cast<std::size_t>(s.spec)];
+    return top_part::lines_of(spec) < 2 ? 0 : 2 * elements(spec.shape);
+  }
+};
+
+/// Pools, and gradients of those by a largest or smallest element.
+template <>
+struct by_parts<kernels::reduce_window> : prepared_by_parts<kernels::reduce_window, prepared_window_reduction, window_part> {
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    return work_of_windows(table_of<window_reduction>(p)[static_cast<std::size_t>(s.spec)]);
+  }
+};
+template <>
+struct by_parts<kernels::select_and_scatter>
+    : prepared_by_parts<kernels::select_and_scatter, prepared_window_selection, selection_part> {
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    return work_of_selection(table_of<window_selection>(p)[static_cast<std::size_t>(s.spec)]);
+  }
+};
+
+/// A shard as it is.
+template <>
+struct by_parts<kernels::copy> : prepared_by_parts<kernels::copy, nothing_prepared, shared_copy_part> {
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    return p.operand(s, 0).where == p.result(s).where ? 0 : 2 * elements(p.result(s).local);
   }
 };
 

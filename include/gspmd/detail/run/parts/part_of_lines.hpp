@@ -62,4 +62,40 @@ struct sort_part {
   void end(const plan_view& p, const plan_step& s, const device_memory& device) const { clear_results(p, s, device); }
 };
 
+/// Lines of which the largest elements are found.
+struct top_part {
+  prepared_top_k whole;
+  top_k_spec spec;
+  std::int64_t first = 0;
+
+  static std::int64_t lines_of(const top_k_spec& s) {
+    std::int64_t lines = 1;
+    for (int d = 0; d + 1 < s.shape.count; ++d) lines *= s.shape[d];
+    return lines;
+  }
+  top_part(const prepared_top_k& all, int part, int parts) : whole(all), spec(*all.spec) {
+    const part_of_units own(lines_of(spec), part, parts);
+    first = own.first;
+    const auto length = spec.shape[spec.shape.count - 1];
+    spec.shape = {};
+    for (const auto extent : {own.last - own.first, length}) spec.shape.push_back(extent);
+  }
+  void run(const plan_view& p, const plan_step& s, const device_memory& device) const {
+    std::int64_t valid = spec.shape[1], begin = 0;
+    if (s.bounds.count > 0) {
+      const auto& b = p.bounds[static_cast<std::size_t>(s.bounds.begin)];
+      valid = valid_extent(p, b, device.at);
+      begin = first_index(p, b, device.at);
+    }
+    whole.find(
+        spec, valid, begin, bytes_from(device.read(p.operand(s, 0).where), first * spec.shape[1] * bytes_of(p.result(s).type)),
+        spec.is_merge ? static_cast<const std::int32_t*>(device.read(p.operand(s, 1).where)) + first * spec.shape[1] : nullptr,
+        static_cast<std::byte*>(device.write(p.result(s).where)) + first * spec.k * bytes_of(p.result(s).type),
+        static_cast<std::int32_t*>(device.write(p.result(s, 1).where)) + first * spec.k);
+  }
+  void end(const plan_view& p, const plan_step& s, const device_memory& device) const {
+    for (int r = 0; r < s.results.count; ++r) clear_padding(p, p.result(s, r), device);
+  }
+};
+
 }  // namespace gspmd::detail

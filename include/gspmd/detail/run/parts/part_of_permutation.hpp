@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "gspmd/detail/run/local_step.hpp"
 #include "gspmd/detail/run/parts/part_of_units.hpp"
@@ -60,6 +62,22 @@ struct permutation_part {
               static_cast<std::byte*>(device.write(p.result(s).where)) + cut.out * elem_bytes);
   }
   void end(const plan_view& p, const plan_step& s, const device_memory& device) const { clear_padding(p, p.result(s), device); }
+};
+
+/// A part of a copy, in cache lines.
+struct shared_copy_part {
+  int part, parts;
+
+  shared_copy_part(const nothing_prepared&, int k, int count) : part(k), parts(count) {}
+  void run(const plan_view& p, const plan_step& s, const device_memory& device) const {
+    constexpr auto line = static_cast<std::int64_t>(cache_line_bytes);
+    const auto bytes = static_cast<std::int64_t>(bytes_in(p.result(s)));
+    const part_of_units own((bytes + line - 1) / line, part, parts);
+    const auto first = own.first * line, last = std::min(own.last * line, bytes);
+    const auto* const from = static_cast<const std::byte*>(device.read(p.operand(s, 0).where));
+    auto* const to = static_cast<std::byte*>(device.write(p.result(s).where));
+    if (from != to && first < last) std::memcpy(to + first, from + first, static_cast<std::size_t>(last - first));
+  }
 };
 
 }  // namespace gspmd::detail

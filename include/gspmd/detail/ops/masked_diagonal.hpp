@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ops/registry.hpp"
+
+namespace gspmd::detail {
+
+/// The diagonal of two dims of a value, which a mask leaves: select(iota of `kept` == iota of `dropped`, `of`, 0).
+struct masked_diagonal {
+  int of = -1, kept = 0, dropped = 0;  // of -1: there is none
+};
+/// The diagonal that a sum over `dims` of `v` takes while a program becomes steps, if `v` waits and nobody else reads it, and what is masked
+/// lies in memory, whole along both dims: where one is split, an element has another offset on every device.
+template <class State>
+constexpr masked_diagonal diagonal_of(const State& s, int v, dim_mask dims) {
+  const auto is_made_by = [&s](int w, opcode op) { return s.waits(w) && s.node_of(s.maker(w)).op == op; };
+  const auto source_of = [&s](int w) {
+    const bool is_source = s.waits_virtual(w) && facts_of(s.node_of(s.maker(w)).op).made == origin::source;
+    return is_source ? facts_of(s.node_of(s.maker(w)).op).in_loop(*s.graph_, s.node_of(s.maker(w))) : scalar_op{};
+  };
+  if (!is_made_by(v, opcode::select) || s.uses_[v] != 1 || !is_made_by(s.maker(v).operands[0], opcode::compare_eq)) return {};
+  const instruction &select = s.maker(v), &equal = s.maker(select.operands[0]);
+  const int of = select.operands[1];
+  const auto first = source_of(equal.operands[0]), second = source_of(equal.operands[1]), other = source_of(select.operands[2]);
+  const auto counts = [](const scalar_op& o) { return o.is_index() && (o.type == dtype::s64 || o.type == dtype::s32); };
+  if (!counts(first) || !counts(second) || first.dim == second.dim || !other.is_constant() || other.real != 0 ||
+      other.integer != 0)
+    return {};
+  const auto& x = s.program_.value(of);
+  if (s.waits(of) || s.waits(s.base[of]) || s.offsets.read_of(of) != nullptr || s.given_of(of, x.local) != 0 ||
+      !x.order.empty() || is_complex(x.type) || is_own(x.type))
+    return {};
+  for (const int d : {first.dim, second.dim})
+    if (parts_of(s.out.mesh, x.layout, d) != 1) return {};
+  if ((dims & dim_bit(second.dim)) != 0) return {of, first.dim, second.dim};
+  if ((dims & dim_bit(first.dim)) != 0) return {of, second.dim, first.dim};
+  return {};
+}
+
+}  // namespace gspmd::detail
