@@ -85,7 +85,8 @@ class lu_on_grid {
   [[nodiscard]] constexpr strip_of_rows eliminate(value columns, value& left, value& sides) const {
     const extents s = columns.shape();
     const std::int64_t p = s[1], wide = s[3], n = rows_ * p, width = wide * columns_, top = width / rows_;
-    const auto [strip, pivots, done] = factor_strip(by_rows(reshape(columns, {n, columns_, wide}, at_)));
+    const auto factored = factor_strip(by_rows(reshape(columns, {n, columns_, wide}, at_)));
+    const value strip = std::get<0>(factored), pivots = std::get<1>(factored), done = std::get<2>(factored);
     const value square = in_order(take(strip, pivots, 0, out_of_range::clip, 0, at_));
     const auto of_pivots = [&](value x) {
       const extents e = x.shape();
