@@ -32,17 +32,18 @@ TEST_CASE("block_cyclic over MPI: factors and solutions") {
   const auto p = dynamic::compile(
       [](value x, value y) {
         const matrix_grid grid{.rows = "x", .columns = "y", .block = 3};
-        return std::tuple{cholesky(x, grid), solve_positive(x, y, grid)};
+        return std::tuple{cholesky(x, grid), solve_positive(x, y, grid), solve(x, y, grid)};
       },
       dynamic::mesh({{"x", 2}, {"y", ranks / 2}}), dynamic::in<double>({n, n}, {"x", "y"}), dynamic::in<double>({n, k}));
   const auto found = p.run(mpi{MPI_COMM_WORLD}, a, b), wanted = p.run(simulated{}, a, b);
-  for (std::size_t r = 0; r < 2; ++r)
+  for (std::size_t r = 0; r < 3; ++r)
     for (std::size_t e = 0; e < (r == 0 ? a.size() : b.size()); ++e)
       CHECK(found[r].data<double>()[e] == doctest::Approx(wanted[r].data<double>()[e]).epsilon(1e-12));
   for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t c = 0; c < k; ++c) {
-      double sum = -b[static_cast<std::size_t>(i * k + c)];
-      for (std::int64_t j = 0; j < n; ++j) sum += a[static_cast<std::size_t>(i * n + j)] * found[1].data<double>()[j * k + c];
-      CHECK(std::fabs(sum) < 1e-12);
-    }
+    for (std::int64_t c = 0; c < k; ++c)
+      for (const std::size_t r : {std::size_t{1}, std::size_t{2}}) {
+        double sum = -b[static_cast<std::size_t>(i * k + c)];
+        for (std::int64_t j = 0; j < n; ++j) sum += a[static_cast<std::size_t>(i * n + j)] * found[r].data<double>()[j * k + c];
+        CHECK(std::fabs(sum) < 1e-12);
+      }
 }

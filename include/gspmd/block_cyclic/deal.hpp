@@ -97,20 +97,22 @@ class dealt_blocks_of {
   [[nodiscard]] constexpr value on_grid(value t) const { return split_as(t, 0, 1); }
 
   // Parts of a matrix as it lies are whole rounds of blocks, as a reshape needs it, where there are R times as many of these rounds.
-  [[nodiscard]] constexpr value deal(value a) const {
+  /// `width`: columns of a block, 0: as many as rows.
+  [[nodiscard]] constexpr value deal(value a, std::int64_t width = 0) const {
     const extents s = a.shape();
-    const std::int64_t b = block_, m = whole_rounds(s[0], rows_), n = whole_rounds(s[1], columns_);
+    const std::int64_t b = block_, w = width > 0 ? width : b, m = whole_rounds(s[0], rows_, b),
+                       n = whole_rounds(s[1], columns_, w);
     const value wide = m == s[0] && n == s[1] ? a : pad(a, {0, 0}, {m - s[0], n - s[1]}, 0, {}, at_);
     const value cut =
-        split_as(reshape(split_as(wide, 0, 1), {m / (rows_ * b), rows_, b, n / (columns_ * b), columns_, b}, at_), 0, 3);
+        split_as(reshape(split_as(wide, 0, 1), {m / (rows_ * b), rows_, b, n / (columns_ * w), columns_, w}, at_), 0, 3);
     const value dealt = slice(split_as(einsum<"qrtscu->rcqtsu">(cut), 0, 1), {0, 0, 0, 0, 0, 0},
-                              {rows_, columns_, s[0] / (rows_ * b), b, s[1] / (columns_ * b), b}, {}, at_);
+                              {rows_, columns_, s[0] / (rows_ * b), b, s[1] / (columns_ * w), w}, {}, at_);
     return on_grid(reshape(dealt, {rows_, columns_, s[0] / rows_, s[1] / columns_}, at_));
   }
   [[nodiscard]] constexpr value collect(value t) const {
     const extents s = t.shape();
-    const std::int64_t b = block_, m = s[2] * rows_, n = s[3] * columns_, wide_m = whole_rounds(m, rows_),
-                       wide_n = whole_rounds(n, columns_);
+    const std::int64_t b = block_, m = s[2] * rows_, n = s[3] * columns_, wide_m = whole_rounds(m, rows_, b),
+                       wide_n = whole_rounds(n, columns_, b);
     const value wide = pad(on_grid(t), {0, 0, 0, 0}, {0, 0, (wide_m - m) / rows_, (wide_n - n) / columns_}, 0, {}, at_);
     const value cut = reshape(wide, {rows_, columns_, wide_m / (rows_ * b), b, wide_n / (columns_ * b), b}, at_);
     const value in_order = split_as(einsum<"rcqtsu->qrtscu">(split_as(cut, 0, 1)), 0, 3);
@@ -137,8 +139,8 @@ class dealt_blocks_of {
       if (const int dim = use.dim == 0 ? row : column; dim >= 0) r.value.layout.add_split(use.axis, dim);
     return annotate(x, r, "deal_matrix", at_);
   }
-  [[nodiscard]] constexpr std::int64_t whole_rounds(std::int64_t n, std::int64_t parts) const {
-    const std::int64_t round = parts * parts * block_;
+  static constexpr std::int64_t whole_rounds(std::int64_t n, std::int64_t parts, std::int64_t block) {
+    const std::int64_t round = parts * parts * block;
     return (n + round - 1) / round * round;
   }
   /// Where block `k` of a dim lies: the part, and its first element there.

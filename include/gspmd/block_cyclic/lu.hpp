@@ -26,9 +26,9 @@ namespace gspmd {
 /// on one row of devices this is partial pivoting. An element of l may be larger than 1.
 ///
 /// Nothing is gathered but the square of a strip, (n / strips)^2 elements. With s strips a device holds about 2 n^2 / P elements, its columns of a
-/// strip's rows, n^2 / (s C), and the squares, n^2 / s. For each block column it sends the panel, the rows that move and those that
-/// come in their place, as ScaLAPACK's pdgesv; (2 / 3 + 1 / s) n^3 / P flops. Gradients keep each strip for each of its block columns. Errors:
-/// those of cholesky over a grid, and a b that does not fit.
+/// strip's rows, n^2 / (s C), and the squares, n^2 / s. For each block column it sends the panel and the pivots' rows of the strip, and for each
+/// strip these rows to the right of it and those that go in their place, as ScaLAPACK's pdgesv; (2 / 3 + 1 / s) n^3 / P flops. Gradients keep each
+/// strip for each of its block columns. Errors: those of cholesky over a grid, and a b that does not fit.
 ///
 ///     const auto x = solve(a, b, {.rows = "x", .columns = "y", .strips = 8});
 constexpr value solve(value a, value b, matrix_grid grid, location at = location::current());
@@ -47,7 +47,7 @@ class lu_on_grid {
   constexpr lu_on_grid(const dealt_blocks_of& grid, location at)
       : grid_(grid), at_(at), rows_(grid.rows()), columns_(grid.columns()), block_(grid.block()) {}
 
-  /// x for dealt blocks of a and of b, which is as wide as the grid has rounds of blocks: [n, C, columns of b / C].
+  /// x for dealt blocks of a and of b, whose columns may be dealt in other blocks: [n, C, columns of b / C].
   [[nodiscard]] constexpr value solve(value a, value b) const {
     const std::int64_t rounds = a.shape()[2] * rows_ / grid_.round(), count = rounds < grid_.strips() ? rounds : grid_.strips();
     value left = grid_.on_grid(a), sides = by_places(grid_.on_grid(b));  // what is not eliminated
@@ -85,7 +85,8 @@ class lu_on_grid {
   [[nodiscard]] constexpr strip_of_rows eliminate(value columns, value& left, value& sides) const {
     const extents s = columns.shape();
     const std::int64_t p = s[1], wide = s[3], n = rows_ * p, width = wide * columns_, top = width / rows_;
-    const auto [strip, pivots, done] = factor_strip(by_rows(reshape(columns, {n, columns_, wide}, at_)));
+    const auto factored = factor_strip(by_rows(reshape(columns, {n, columns_, wide}, at_)));
+    const value strip = std::get<0>(factored), pivots = std::get<1>(factored), done = std::get<2>(factored);
     const value square = in_order(take(strip, pivots, 0, out_of_range::clip, 0, at_));
     const auto of_pivots = [&](value x) {
       const extents e = x.shape();
@@ -237,9 +238,11 @@ constexpr value solve_dealt(value t, value b, matrix_grid grid, location at) {
   if (!blocks.are_blocks(t, true, op) || !blocks.fits_rows(t, b, op)) return detail::made(-1, b);
   const std::int64_t n = b.shape()[0], k = b.shape()[1];
   if (n == 0 || k == 0) return b;
-  const std::int64_t round = blocks.columns() * grid.block, wide = (k + round - 1) / round * round;
-  const value sides = blocks.deal(pad(b, {0, 0}, {0, wide - k}, 0, {}, at));
-  const value x = reshape(detail::lu_on_grid(blocks, at).solve(t, sides), {n, blocks.columns(), wide / round, grid.block}, at);
+  // Few columns are dealt in blocks of fewer.
+  const std::int64_t each = (k + blocks.columns() - 1) / blocks.columns(), width = each < grid.block ? each : grid.block;
+  const std::int64_t round = blocks.columns() * width, wide = (k + round - 1) / round * round;
+  const value sides = blocks.deal(pad(b, {0, 0}, {0, wide - k}, 0, {}, at), width);
+  const value x = reshape(detail::lu_on_grid(blocks, at).solve(t, sides), {n, blocks.columns(), wide / round, width}, at);
   return slice(reshape(einsum<"ncqt->nqct">(blocks.split_as(x, -1, -1)), {n, wide}, at), {0, 0}, {n, k}, {}, at);
 }
 constexpr value solve(value a, value b, matrix_grid grid, location at) {
