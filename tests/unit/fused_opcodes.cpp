@@ -172,6 +172,13 @@ TEST_CASE("two operators, or three, in one instruction give the bits of one afte
         const fused_store both[] = {to(last, 0), to(4, 1)};
         const fused_code code({dims({n}), ops, one});
         if (code.instructions.size() == 1) ++joined;
+        if (p == square_of_difference || p == exponential_of_difference) {
+          auto adding = code;
+          adding.add_up(0, 16);
+          CHECK((adding.sum != nullptr));
+          adding.add_up(1, 16);  // no such store
+          CHECK((adding.sum == nullptr));
+        }
         CHECK(fused_code({dims({n}), ops, both}).instructions.size() == 2);
         run_dynamic({dims({n}), ops, one}, in, out);
         run_dynamic({dims({n}), ops, both}, in, out_apart);

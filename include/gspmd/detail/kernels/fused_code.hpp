@@ -138,14 +138,17 @@ struct fused_code {
   }
   /// Makes ready to add up what is stored to `slot` while it is computed, `at_once` elements of it at a time, where that can be.
   void add_up(std::int16_t slot, std::int64_t at_once) {
+    sum = nullptr;
     if (instructions.empty() || blocks.has_whole_rows) return;
     if (group.loop.count > 1 && blocks.row % at_once != 0) return;
     int stores = 0;
+    bool is_last = false;
     for (const auto& s : group.stores) {
-      if (s.slot == slot && s.op != instructions.back().result) return;
-      stores += s.op == instructions.back().result ? 1 : 0;
+      if (s.op != instructions.back().result) continue;
+      ++stores;
+      is_last = is_last || s.slot == slot;
     }
-    sum = fused_kernels<>::find_sum(instructions.back().kernel, stores > 1);
+    if (is_last) sum = fused_kernels<>::find_sum(instructions.back().kernel, stores > 1);
     summed = slot;
   }
 
