@@ -157,6 +157,7 @@ TEST_CASE("two operators, or three, in one instruction give the bits of one afte
         std::vector<scalar_op> ops = {load(first_type, 0, dims({1})), load(first_type, 1, dims({1})), load(type, 2, dims({1})),
                                       load(type, 3, dims({1})), op(p.first, middle, first_type, {0, 1})};
         if (p.second == opcode::select) ops.push_back(op(p.second, type, {4, 2, 3}));
+        else if (p.place == both_places) ops.push_back(op(p.second, type, {4, 4}));
         else if (is_unary(p.second)) ops.push_back(op(p.second, type, middle, {4}));
         else if (p.other != opcode::parameter) {
           ops.push_back(op(p.other, type, {2, 3}));
@@ -171,6 +172,13 @@ TEST_CASE("two operators, or three, in one instruction give the bits of one afte
         const fused_store both[] = {to(last, 0), to(4, 1)};
         const fused_code code({dims({n}), ops, one});
         if (code.instructions.size() == 1) ++joined;
+        if (p == square_of_difference || p == exponential_of_difference) {
+          auto adding = code;
+          adding.add_up(0, 16);
+          CHECK((adding.sum != nullptr));
+          adding.add_up(1, 16);  // no such store
+          CHECK((adding.sum == nullptr));
+        }
         CHECK(fused_code({dims({n}), ops, both}).instructions.size() == 2);
         run_dynamic({dims({n}), ops, one}, in, out);
         run_dynamic({dims({n}), ops, both}, in, out_apart);

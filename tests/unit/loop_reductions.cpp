@@ -54,10 +54,10 @@ std::vector<std::byte> elements_of(draws& r, const std::vector<std::int64_t>& sh
 struct random_reduction {
   std::vector<std::int64_t> shape, dims, spread;
   std::vector<std::int64_t> small;  // the shape of the second operand, which is spread to `shape`
-  int function = 0, along = 0;      // 3: of neighbours along this dim
+  int function = 0, along = 0;      // 3: of neighbours along this dim; 4, 5: what sessions add up as they compute it
   bool has_index = false;
 
-  random_reduction(draws& r, std::int64_t most) {
+  random_reduction(draws& r, std::int64_t most, int functions, bool is_added_up) {
     const auto rank = 1 + r.below(4);
     for (std::int64_t d = 0; d < rank; ++d) {
       const auto kind = r.below(6);
@@ -70,9 +70,18 @@ struct random_reduction {
       }
     }
     if (dims.empty()) dims.push_back(r.below(rank));
-    function = static_cast<int>(r.below(4));
+    function = static_cast<int>(r.below(functions));
     along = static_cast<int>(r.below(rank));
     has_index = r.below(3) == 0;
+    if (!is_added_up) return;  // rows of whole steps of vectors, one value for each, or one row
+    shape.back() = 64 * (1 + r.below(r.below(4) == 0 ? 90 : 20));
+    while (size() > 60000) shape.front() = shape.front() / 2;
+    function = 4 + static_cast<int>(r.below(2));
+    dims = {static_cast<std::int64_t>(shape.size()) - 1};
+    spread.clear();
+    for (std::int64_t d = 0; d < dims[0]; ++d) spread.push_back(d);
+    small.assign(shape.begin(), shape.end() - 1);
+    has_index = false;
   }
   [[nodiscard]] std::int64_t size() const {
     std::int64_t n = 1;
@@ -84,6 +93,9 @@ struct random_reduction {
     value y = broadcast_in_dim(b, shape, spread);
     if constexpr (std::is_same_v<T, bool>)
       return function == 0 ? logical_and(x, logical_not(y)) : function == 1 ? logical_or(x, y) : not_equal(x, y);
+    if (function == 4) return (x - y) * (x - y);
+    if constexpr (std::is_floating_point_v<T>)
+      if (function == 5) return exponential(x - y);
     if (function == 3) y = shift(x, along, 1) + shift(x, along, -2, boundary::edge()) + y;
     else y = function == 0 ? x + y : function == 1 ? maximum(x, y) : x * y;
     if (has_index) y = y + convert<T>(minimum(iota<std::int32_t>(x, shape, 0), 2));
@@ -177,9 +189,10 @@ std::size_t programs_with_some = 0, several = 0, stored = 0;
 
 /// Sums and largest elements of what is computed, by one program that may reduce what it computes and by two of which the second one reads an array.
 template <class T>
-void compare(std::uint64_t seed, const dynamic::mesh& m, bool is_even) {
+void compare(std::uint64_t seed, const dynamic::mesh& m, bool is_even, bool is_added_up = false) {
   draws r{std::mt19937_64(seed)};
-  const random_reduction f(r, seed % 16 == 0 ? 30000 : 300);
+  // (Exponentials are not exact, so their sum depends on how they are split.)
+  const random_reduction f(r, seed % 16 == 0 ? 30000 : 300, is_even && std::is_floating_point_v<T> ? 6 : 5, is_added_up);
   const auto split = is_even ? std::vector<std::string>(f.shape.size()) : random_split(r, m, f.shape.size());
   constexpr bool is_pred = std::is_same_v<T, bool>;
   // (The sum of many bf16 depends on where it is rounded: on how its operand is split.)
@@ -188,7 +201,8 @@ void compare(std::uint64_t seed, const dynamic::mesh& m, bool is_even) {
                        : has_sum ? monoid::add
                                  : monoid::minimum,
                second = is_pred ? monoid::and_ : monoid::maximum;
-  const bool also_stores = r.below(3) == 0, has_two = r.below(2) == 0, reads_one = r.below(3) == 0;
+  const bool also_stores = r.below(3) == 0, has_two = !is_added_up && r.below(2) == 0,
+             reads_one = !is_added_up && r.below(3) == 0;
   const auto x = elements_of<T>(r, f.shape, !is_even), b = elements_of<T>(r, f.small, !is_even);
   const auto in = dynamic::in<T>(f.shape, split), small = dynamic::in<T>(f.small);
   const auto reduce_to = [&](dynamic::builder& to, value y) {
@@ -251,6 +265,13 @@ TEST_CASE("reductions by the loop that computes their operand have the bits of t
   CHECK(programs_with_some > 100);
   CHECK(several > 30);
   CHECK(stored > 20);
+}
+
+TEST_CASE("sums that sessions make while they compute have the bits of those of an array") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    compare<float>(seed, one, true, true);
+    compare<double>(seed, one, true, true);
+  }
 }
 
 namespace {

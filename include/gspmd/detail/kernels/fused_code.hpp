@@ -50,21 +50,25 @@ struct fused_blocks {
   bool has_whole_rows = false;
 
   constexpr fused_blocks() = default;
-  constexpr fused_blocks(const extents& loop, bool needs_index) {
+  /// `is_single`: one kernel computes everything. `has_equal_rows`: some operand is equal along each row; where it need not be copied as often as
+  /// a row is long, rows go one by one.
+  constexpr fused_blocks(const extents& loop, bool needs_index, bool is_single = false, bool has_equal_rows = false) {
     const std::int64_t total = gspmd::detail::elements(loop);
     row = !needs_index ? total : loop.count == 0 ? 1 : loop[loop.count - 1];
     if (row < 1) row = 1;
-    has_whole_rows = row <= interpreted_block_elems;
+    has_whole_rows = is_single && has_equal_rows ? 2 * row < interpreted_block_elems : row <= interpreted_block_elems;
     if (!has_whole_rows) {
-      const std::int64_t parts = (row + interpreted_block_elems - 1) / interpreted_block_elems;
+      const std::int64_t most = is_single ? single_kernel_block_elems : interpreted_block_elems;
+      const std::int64_t parts = (row + most - 1) / most;
       elems = align_up((row + parts - 1) / parts, 64);
+      if (elems > row) elems = row;
       return;
     }
     // So many rows that their elements are a multiple of 64 (see for_each_index), if that is not too long.
     std::int64_t unit = row;
     while (unit % 64 != 0 && 2 * unit <= interpreted_block_elems) unit *= 2;
     if (unit % 64 != 0) unit = row;
-    elems = interpreted_block_elems / unit * unit;
+    elems = (is_single ? single_kernel_block_elems / 2 : interpreted_block_elems) / unit * unit;  // operands are copied
   }
   [[nodiscard]] constexpr bool lie_in_one_row() const { return elems <= row; }
 };
@@ -97,6 +101,8 @@ struct fused_code {
   fused_blocks blocks;
   std::vector<source> dense, once, each_row, each;  // read in place; filled once per run; per row; per block
   std::vector<fused_instruction> instructions;
+  fused_sum_kernel sum = nullptr;  // of the last instruction, whose result need not be stored to `summed`
+  std::int16_t summed = -1;
   std::vector<char> repeats;       // of an op: whether for_each_index_step elements of it are all that there is
   std::vector<std::int64_t> home;  // of an op: where its block is in what run_fused has for itself; 0: nowhere
   std::int64_t tables_bytes = 0;   // what run_fused keeps before the blocks
@@ -120,10 +126,30 @@ struct fused_code {
       const auto kind = is_load ? kind_of_load(group.loop, o) : load_kind::dense;
       needs_index = needs_index || o.op == opcode::iota || kind >= load_kind::periodic;
     }
-    blocks = fused_blocks(group.loop, needs_index);
     join();
+    bool is_single = instructions.size() == 1, has_equal_rows = false;
+    for (const auto& o : group.ops) {
+      has_equal_rows = has_equal_rows || is_equal_in_row(o);
+      is_single = is_single && !o.is_at_offset();  // of long rows only the blocks at both ends are copied
+    }
+    blocks = fused_blocks(group.loop, needs_index, is_single, has_equal_rows);
     if (!needs_index && instructions.size() == 1) blocks.elems = single_kernel_block_elems;
     assign_blocks();
+  }
+  /// Makes ready to add up what is stored to `slot` while it is computed, `at_once` elements of it at a time, where that can be.
+  void add_up(std::int16_t slot, std::int64_t at_once) {
+    sum = nullptr;
+    if (instructions.empty() || blocks.has_whole_rows) return;
+    if (group.loop.count > 1 && blocks.row % at_once != 0) return;
+    int stores = 0;
+    bool is_last = false;
+    for (const auto& s : group.stores) {
+      if (s.op != instructions.back().result) continue;
+      ++stores;
+      is_last = is_last || s.slot == slot;
+    }
+    if (is_last) sum = fused_sum_kernel_for(instructions.back().kernel, stores > 1);
+    summed = slot;
   }
 
   /// How far behind the begin of the whole the part begins, in elements.
@@ -148,24 +174,29 @@ struct fused_code {
       const scalar_op& o = group.ops[k];
       if (!is_elementwise(o.op)) continue;
       fused_instruction made{nullptr, static_cast<std::int16_t>(k), {}, o.function};
+      const bool is_square = o.args.count == 2 && o.args[0] == o.args[1];
       const auto made_of = [&](int place) { return static_cast<std::size_t>(o.args[place]); };
       const auto can_join = [&](int place) {
         const auto a = made_of(place);  // used nowhere else, and no pair itself
-        return at[a] != none && uses[a] == 1 &&
-               instructions[static_cast<std::size_t>(at[a])].from.count == group.ops[a].args.count;
+        return at[a] != none && uses[a] == (is_square ? 2 : 1) &&
+               instructions[static_cast<std::size_t>(at[a])].kernel == fused_kernel_for(group.ops[a]);
       };
       const auto take = [&](int place) {
         for (const auto x : group.ops[made_of(place)].args) made.from.push_back(x);  // not as swapped() has them
         instructions[static_cast<std::size_t>(at[made_of(place)])].kernel = nullptr;
         at[made_of(place)] = none;
       };
-      if (o.args.count == 2 && can_join(0) && can_join(1))
+      if (is_square && can_join(0)) {
+        made.kernel = fused_kernel_for(group.ops[made_of(0)], o, both_places, opcode::parameter);
+        if (made.kernel != nullptr) take(0);
+      } else if (o.args.count == 2 && !is_square && can_join(0) && can_join(1)) {
         made.kernel = fused_kernel_for(group.ops[made_of(0)], o, 0, group.ops[made_of(1)].op);
-      if (made.kernel != nullptr) {
-        take(0);
-        take(1);
+        if (made.kernel != nullptr) {
+          take(0);
+          take(1);
+        }
       }
-      for (int place = 0; place < o.args.count && made.kernel == nullptr; ++place) {
+      for (int place = 0; place < o.args.count && made.kernel == nullptr && !is_square; ++place) {
         if (!can_join(place)) continue;
         made.kernel = fused_kernel_for(group.ops[made_of(place)], o, place, opcode::parameter);
         if (made.kernel == nullptr) continue;

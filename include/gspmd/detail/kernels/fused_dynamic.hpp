@@ -7,6 +7,7 @@
 
 #include "gspmd/detail/ir/scalar_ops.hpp"
 #include "gspmd/detail/kernels/fused_code.hpp"
+#include "gspmd/detail/kernels/reduce_rows.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
 
@@ -48,7 +49,7 @@ template <class Visit>
 inline void for_each_run(const extents& loop, const fused_block& b, Visit visit) {
   const int next = loop.count - 2;
   std::int64_t index[max_rank + 1];
-  for (int d = 0; d < loop.count; ++d) index[d] = b.index[d];
+  std::memcpy(index, b.index, sizeof index);  // all of it: of a part compilers make a call
   for (std::int64_t first = 0, rows = b.rows; first < b.rows; first += rows) {
     rows = b.rows - first;
     if (next >= 0 && rows > loop[next] - index[next]) rows = loop[next] - index[next];
@@ -230,6 +231,8 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
     // In one row. Where an output lies over it, what is read here is not looked at any more.
     else if (!code.blocks.has_whole_rows && strides[loop.count - 1] == 1 && s.last_use < code.op_count())
       return from + offset_at(b.index, strides) * bytes;
+    else if (b.rows == 1 && loop.count > 0 && strides[loop.count - 1] == 0)
+      splat(from + offset_at(b.index, strides) * bytes, bytes, home, n);
     else gather(loop, strides, bytes, from, b, home);
   }
   return home;
@@ -237,11 +240,12 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
 
 /// Runs a group on one device: of its elements, row-major, those of [first, total), which begin and end with rows where the code has
 /// blocks of whole rows. `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at equal index.
-/// `scratch` has code.scratch_bytes bytes. `given`: the strides of those that lie by the caller's.
+/// `scratch` has code.scratch_bytes bytes. `given`: the strides of those that lie by the caller's. With `partial` the last result is added up
+/// to it, see fused_code::add_up, and `code.summed` is no output.
 template <class = void>
 [[gnu::noinline]] void run_fused(const fused_code& code, const void* const* inputs, void* const* outputs,
                                  const std::int64_t* iota_offsets, std::byte* scratch, const given_rows* given,
-                                 std::int64_t first, std::int64_t total) {
+                                 std::int64_t first, std::int64_t total, partial_reductions* partial = nullptr) {
   const fused_group& group = code.group;
   if (first >= total) return;
   const auto past = reinterpret_cast<std::uintptr_t>(scratch) % fused_alignment;
@@ -262,10 +266,14 @@ template <class = void>
     b.columns = code.blocks.row;
   }
   const auto read = [&](const fused_code::source& s) {
-    fused_block once{{}, 1, for_each_index_step};
-    for (int d = 0; d < group.loop.count; ++d) once.index[d] = b.index[d];
-    const bool repeats = code.repeats[static_cast<std::size_t>(s.op)] != 0;
-    registers[s.op] = read_source(code, s, inputs, iota_offsets, given, repeats ? once : b, home(s.op));
+    const auto rows = b.rows, columns = b.columns;
+    if (code.repeats[static_cast<std::size_t>(s.op)] != 0) {
+      b.rows = 1;
+      b.columns = for_each_index_step;
+    }
+    registers[s.op] = read_source(code, s, inputs, iota_offsets, given, b, home(s.op));
+    b.rows = rows;
+    b.columns = columns;
   };
   for (const auto& s : code.once) read(s);
   for (const auto& i : code.instructions) registers[i.result] = home(i.result);
@@ -280,7 +288,9 @@ template <class = void>
     }
   }
   const int loads = stream_count;
+  const auto is_left_out = [&](const fused_store& s) { return partial != nullptr && s.slot == code.summed; };
   for (const auto& s : group.stores) {
+    if (is_left_out(s)) continue;
     bool may_write_through = is_elementwise(code.op(s.op).op) && !code.has_gaps;
     for (const auto& load : code.dense)
       if (inputs[code.op(load.op).slot] == outputs[s.slot] && load.last_use > s.op) may_write_through = false;
@@ -292,16 +302,15 @@ template <class = void>
   }
 
   std::int64_t column = first % code.blocks.row;  // of a block that is a part of a row
+  const int last_dim = group.loop.count - 1;
+  std::int64_t left = first;
+  for (int d = last_dim; d >= 0; left /= group.loop[d--]) b.index[d] = left % group.loop[d];
   for (std::int64_t begin = first; begin < total;) {
     std::int64_t n = total - begin < code.blocks.elems ? total - begin : code.blocks.elems;
     if (!code.blocks.has_whole_rows && code.blocks.row - column < n) n = code.blocks.row - column;
+    if (partial != nullptr && partial->left < n) n = partial->left;
     const bool begins_row = (begin == first || column == 0) && !code.each_row.empty();
     if (!code.each.empty() || code.has_gaps || begins_row) {
-      std::int64_t left = begin;
-      for (int d = group.loop.count - 1; d >= 0; --d) {
-        b.index[d] = left % group.loop[d];
-        left /= group.loop[d];
-      }
       if (code.blocks.has_whole_rows) b.rows = n / code.blocks.row;
       else b.columns = n;
       if (begins_row)
@@ -317,8 +326,15 @@ template <class = void>
         registers[s.op] = home(s.op);
         std::memcpy(home(s.op), begin_of(inputs[o.slot], o.type, o.strides) + begin * bytes, static_cast<std::size_t>(n * bytes));
       }
-    for (const auto& i : code.instructions) i.kernel(i, registers, registers[i.result], n);
+    const auto last = code.instructions.end() - (partial == nullptr ? 0 : 1);
+    for (auto i = code.instructions.begin(); i != last; ++i) i->kernel(*i, registers, registers[i->result], n);
+    if (partial != nullptr) {
+      partial->begin_some(1);
+      code.sum(*last, registers, registers[last->result], n, partial->now[0].bytes);
+      partial->end_some(n);
+    }
     for (const auto& s : group.stores) {
+      if (is_left_out(s)) continue;
       const auto bytes = bytes_of(code.op(s.op).type);
       if (code.has_gaps) {
         const extents& strides = s.given == 0 ? code.out_strides : given->strides[s.given - 1];
@@ -329,6 +345,11 @@ template <class = void>
       if (to != registers[s.op]) std::memcpy(to, registers[s.op], static_cast<std::size_t>(n * bytes));
     }
     begin += n;
+    if (last_dim >= 0) b.index[last_dim] += n;
+    for (int d = last_dim; d > 0 && b.index[d] >= group.loop[d]; --d) {
+      b.index[d - 1] += b.index[d] / group.loop[d];
+      b.index[d] %= group.loop[d];
+    }
     column = column + n == code.blocks.row ? 0 : column + n;
   }
 }

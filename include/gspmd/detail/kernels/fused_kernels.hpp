@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <iterator>
 #include <type_traits>
 
@@ -13,6 +14,7 @@
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/fused_loop.hpp"
 #include "gspmd/detail/ir/scalar_ops.hpp"
+#include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/target.hpp"
 
@@ -62,12 +64,16 @@ template <class Body>
 ///   {multiply, subtract, 1}            c - a * b from a, b, c: the product is operand 1 of the difference
 ///   {compare_gt, select, 0}            a > b ? c : d from a, b, c, d
 ///   {multiply, add, 0, multiply}       a * b + c * d from a, b, c, d: `other` makes the other operand
+///   {subtract, multiply, both_places}  (a - b) * (a - b) from a, b
+inline constexpr int both_places = -1;
 struct fused_pair {
   opcode first, second;
   int place;  // of the result of `first` among the operands of `second`
   opcode other = opcode::parameter;
   friend constexpr bool operator==(const fused_pair&, const fused_pair&) = default;
 };
+inline constexpr fused_pair square_of_difference{opcode::subtract, opcode::multiply, both_places},
+    exponential_of_difference{opcode::subtract, opcode::exponential, 0};
 /// The pairs of operators that have a kernel together: on f32 and f64, all operands and results but those of comparisons. Each costs every
 /// program that interprets 15 ms of compile time per type.
 inline constexpr fused_pair fused_pairs[] = {{opcode::multiply, opcode::add, 0},
@@ -81,11 +87,13 @@ inline constexpr fused_pair fused_pairs[] = {{opcode::multiply, opcode::add, 0},
                                              {opcode::add, opcode::multiply, 0},
                                              {opcode::add, opcode::relu, 0},
                                              {opcode::subtract, opcode::multiply, 0},
+                                             square_of_difference,
+                                             exponential_of_difference,
                                              {opcode::compare_gt, opcode::select, 0},
                                              {opcode::compare_eq, opcode::convert, 0}};
 inline constexpr std::size_t fused_pair_count = std::size(fused_pairs);
 constexpr int operands_of(const fused_pair& p) {
-  return is_unary(p.second) ? 2 : p.second == opcode::select || p.other != opcode::parameter ? 4 : 3;
+  return is_unary(p.second) || p.place == both_places ? 2 : p.second == opcode::select || p.other != opcode::parameter ? 4 : 3;
 }
 
 /// Pairs of arithmetic that have a kernel together: the result of `first` is operand `place` of `second`; the others follow its own.
@@ -179,6 +187,9 @@ GSPMD_LOOP_FUNCTION void fused_pair_kernel_of(const fused_instruction& o, const 
         if constexpr (is_unary(p.second)) {
           using middle = std::conditional_t<is_compare(p.first), bool, In>;
           store_element(out, begin + i, apply<p.second, Out, middle>(apply<p.first, middle, In>(x, y)));
+        } else if constexpr (p.place == both_places) {
+          const In middle = apply<p.first, In, In>(x, y);
+          store_element(out, begin + i, apply<p.second, Out, In>(middle, middle));
         } else if constexpr (p.second == opcode::select) {
           store_element(out, begin + i,
                         apply<p.second, Out, Out>(apply<p.first, bool, In>(x, y), c.template load<Out>(begin, i),
@@ -206,6 +217,44 @@ GSPMD_LOOP_FUNCTION void fused_chain_kernel_of(const fused_instruction& o, const
         store_element(out, begin + i,
                       chain.place == 0 ? apply_pair<chain.second, T, T>(m, x, y, m) : apply_pair<chain.second, T, T>(x, y, m, m));
       });
+}
+/// Computes the last pair of a loop and adds it up, without a way to the first cache and back: `sums` are four vectors, as
+/// reduce_long_run has them, and `n` is a multiple of their elements. Stores the results too where `fused_sum::stores` says so.
+using fused_sum_kernel = void (*)(const fused_instruction& i, const std::byte* const* registers, std::byte* out, std::int64_t n,
+                                  std::byte* sums);
+struct fused_sum {
+  fused_pair pair;
+  bool stores;
+};
+/// Sums of squares, of which only the sum is asked for, and those of softmax, which has its exponentials too.
+inline constexpr fused_sum fused_sums[] = {{square_of_difference, false}, {exponential_of_difference, true}};
+inline constexpr std::size_t fused_sum_count = std::size(fused_sums);
+
+template <std::size_t Sum, class T>
+GSPMD_LOOP_FUNCTION void fused_sum_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out,
+                                             std::int64_t n, std::byte* sums) {
+  constexpr fused_sum sum = fused_sums[Sum];
+  constexpr int at_once = 4 * simd_lanes<T>;
+  static_assert(for_each_index_step % at_once == 0, "operands that repeat have so many elements");
+  const fused_operand a(o, registers, 0), b(o, registers, 1);
+  T all[at_once];
+  std::memcpy(all, sums, sizeof all);
+  for (std::int64_t begin = 0; begin < n; begin += at_once) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+    for (int j = 0; j < at_once; ++j) {
+      const T middle = apply<sum.pair.first, T, T>(a.template load<T>(begin, j), b.template load<T>(begin, j));
+      T x;
+      if constexpr (is_unary(sum.pair.second)) x = apply<sum.pair.second, T, T>(middle);
+      else x = apply<sum.pair.second, T, T>(middle, middle);
+      if constexpr (sum.stores) store_element(out, begin + j, x);
+      all[j] = apply<opcode::add, T, T>(all[j], x);
+    }
+  }
+  std::memcpy(sums, all, sizeof all);
 }
 #if defined(__clang__)
 #pragma clang diagnostic pop
@@ -285,9 +334,23 @@ struct fused_kernels {
     });
     return table;
   }();
+  /// And of fused_sums.
+  static constexpr std::array<std::array<fused_sum_kernel, 2>, fused_sum_count> sum = [] {
+    std::array<std::array<fused_sum_kernel, 2>, fused_sum_count> table{};
+    boost::mp11::mp_for_each<boost::mp11::mp_iota_c<fused_sum_count>>([&]<class S>(S) {
+      table[S::value] = {fused_sum_kernel_of<S::value, float>, fused_sum_kernel_of<S::value, double>};
+    });
+    return table;
+  }();
   /// convert(a == b) of s32 to a float, as one_hot has it.
   static constexpr std::array<fused_kernel, 2> one_hot = {fused_pair_kernel_of<fused_pair_count - 1, float, std::int32_t>,
                                                           fused_pair_kernel_of<fused_pair_count - 1, double, std::int32_t>};
+
+  static bool is_pair(fused_kernel kernel, const fused_pair& wanted, std::size_t type) {
+    for (std::size_t p = 0; p < fused_pair_count; ++p)
+      if (fused_pairs[p] == wanted) return kernel == pair[p][type];
+    return false;
+  }
 };
 
 // The functions that follow, which can be compiled once for a program, alone name fused_kernels: who has them so reads no table.
@@ -310,7 +373,7 @@ template <class Once = once>
 fused_kernel fused_kernel_for(const scalar_op& first, const scalar_op& second, int place, opcode other) {
   if (second.type != dtype::f32 && second.type != dtype::f64) return nullptr;
   const auto to = static_cast<std::size_t>(second.type);
-  if (second.op == opcode::add || second.op == opcode::multiply) place = 0;  // a + b = b + a
+  if (place > 0 && (second.op == opcode::add || second.op == opcode::multiply)) place = 0;  // a + b = b + a
   for (std::size_t p = 0; p < fused_pair_count; ++p) {
     const auto& known = fused_pairs[p];
     if (known.first != first.op || known.second != second.op || known.place != place || known.other != other) continue;
@@ -323,24 +386,32 @@ fused_kernel fused_kernel_for(const scalar_op& first, const scalar_op& second, i
 /// The kernel of two pairs, of which the first makes operand `place` of the second; null if there is none.
 template <class Once = once>
 fused_kernel fused_kernel_for(fused_kernel first, fused_kernel second, int place) {
-  const auto is_pair = [](fused_kernel kernel, const fused_pair& wanted, std::size_t type) {
-    for (std::size_t p = 0; p < fused_pair_count; ++p)
-      if (fused_pairs[p] == wanted) return kernel == fused_kernels<Once>::pair[p][type];
-    return false;
-  };
+  using kernels = fused_kernels<Once>;
   for (std::size_t c = 0; c < fused_chain_count; ++c) {
     const auto& known = fused_chains[c];
     const bool changes_places = known.second.first == opcode::add || known.second.first == opcode::multiply;
     if (known.place != (changes_places && place == 1 ? 0 : place)) continue;
     for (std::size_t type = 0; type < 2; ++type)
-      if (is_pair(first, known.first, type) && is_pair(second, known.second, type)) return fused_kernels<Once>::chain[c][type];
+      if (kernels::is_pair(first, known.first, type) && kernels::is_pair(second, known.second, type))
+        return kernels::chain[c][type];
   }
+  return nullptr;
+}
+/// The kernel that adds up what `kernel` computes; null if there is none, or if it would not store what is to be stored.
+template <class Once = once>
+fused_sum_kernel fused_sum_kernel_for(fused_kernel kernel, bool is_stored) {
+  using kernels = fused_kernels<Once>;
+  for (std::size_t s = 0; s < fused_sum_count; ++s)
+    for (std::size_t type = 0; type < 2; ++type)
+      if (kernels::is_pair(kernel, fused_sums[s].pair, type) && (fused_sums[s].stores || !is_stored))
+        return kernels::sum[s][type];
   return nullptr;
 }
 GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_for<once>(const scalar_op&));
 GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_of_indices<once>(dtype));
 GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_for<once>(const scalar_op&, const scalar_op&, int, opcode));
 GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_for<once>(fused_kernel, fused_kernel, int));
+GSPMD_KERNELS_ONCE(fused_sum_kernel fused_sum_kernel_for<once>(fused_kernel, bool));
 
 }  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

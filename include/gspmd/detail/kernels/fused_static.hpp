@@ -546,22 +546,15 @@ void accumulate_rows(const fused_rows& first, std::int64_t rows, std::int64_t el
   row_plan::begin(first, row, steps);
   constexpr std::size_t stores[] = {Reduced::store...};
   auto& partial = *static_cast<partial_reductions*>(first.to[stores[0]]);
-  std::int64_t left = partial.left;  // of the run
   for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t begin = 0; begin < elems;) {
-      if (left == partial.run)
-        for (std::size_t k = 0; k < sizeof...(Reduced); ++k) partial.now[k] = partial.neutral[k];
-      const auto end = elems - begin < left ? elems : begin + left;
+    for (std::int64_t begin = 0, end = 0; begin < elems; begin = end) {
+      partial.begin_some(sizeof...(Reduced));
+      end = elems - begin < partial.left ? elems : begin + partial.left;
       accumulate_row<Row, Reduced...>(row, begin, end, partial.now);
-      left -= end - begin;
-      begin = end;
-      if (left > 0) continue;
-      if (partial.is_whole) partial.end_run(partial.context);
-      left = partial.run;
+      partial.end_some(end - begin);
     }
     steps.move(row);
   }
-  partial.left = left;
 }
 
 /// The functions of reductions while their operands are computed: rows as parts of runs, or one row that is a run.

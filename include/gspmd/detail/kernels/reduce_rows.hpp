@@ -228,6 +228,18 @@ struct partial_reductions {
   bool is_whole;                   // they are all of a run,
   void (*end_run)(void* context);  // after which this is called
   void* context;
+
+  /// To be called before some elements of a run are reduced, and with how many they were, of so many reductions.
+  void begin_some(std::size_t count) {
+    if (left == run)
+      for (std::size_t k = 0; k < count; ++k) now[k] = neutral[k];
+  }
+  void end_some(std::int64_t n) {
+    left -= n;
+    if (left > 0) return;
+    if (is_whole) end_run(context);
+    left = run;
+  }
 };
 /// Sums of a type of the user's own, in order.
 template <class T>

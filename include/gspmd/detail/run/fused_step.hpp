@@ -30,6 +30,11 @@ struct fused_loops {
     group.loop = loop;
     made.emplace_back(group, kernels.empty() ? group_of_step(plan, s).loop : loop, box);
     memory->need(made.back().scratch_bytes);
+    if (kernels.size() == 1) {
+      const loop_reduction& f = reductions_of(plan, s)[0];
+      if (table_of<reduction_spec>(plan)[static_cast<std::size_t>(f.reduction)].reduced_by == monoid::add)
+        made.back().add_up(f.stored, 4 * kernels[0]->lanes);
+    }
     return made.back();
   }
   struct reduced_loop {
@@ -39,6 +44,10 @@ struct fused_loops {
     static void run(void* loop, std::int64_t first, std::int64_t last, void* const* outputs) {
       const auto& [own, code, given] = *static_cast<reduced_loop*>(loop);
       run_fused(code, own.inputs.data(), outputs, own.offsets.data(), own.memory->get(), given, first, last);
+    }
+    static void add_up(void* loop, std::int64_t first, std::int64_t last, partial_reductions& partial) {
+      const auto& [own, code, given] = *static_cast<reduced_loop*>(loop);
+      run_fused(code, own.inputs.data(), own.outputs.data(), own.offsets.data(), own.memory->get(), given, first, last, &partial);
     }
   };
   template <class Part = once, class Reduced = void>
@@ -52,7 +61,9 @@ struct fused_loops {
       const auto& code = code_of(plan, s, loop, loop_box(loop));
       reduced_loop reduced{*this, code, device.given};
       run_loop_reductions(plan, s, device, loop, code.blocks.has_whole_rows ? code.blocks.row : 1, kernels.data(),
-                          {reduced_loop::run, &reduced}, outputs.data(), part);
+                          {reduced_loop::run, &reduced, code.sum != nullptr ? reduced_loop::add_up : nullptr,
+                           loop.count > 1 ? 4 * kernels[0]->lanes : 1},
+                          outputs.data(), part);
       if (group.cut != 0 && device.part == 0) clear_results(plan, s, device);
       return;
     }
