@@ -161,6 +161,7 @@ class completion {
   }
   /// Has states lie as what is computed for them, where they may, and all their marks so; whether there are any.
   constexpr bool place_states() {
+    if (saving_level(request_.saving) != most_saving) return false;
     bool any = false;
     for (const bool is_mark : {false, true})
       for (int i = 0; i < static_cast<int>(dirty_.size()); ++i) {
