@@ -267,12 +267,12 @@ TEST_CASE("each device draws its part of random numbers, and computes with it") 
 
 namespace {
 /// Layers whose weights are split over the batch's axis, their gradients and update.
-dynamic::builder layers_of(const dynamic::mesh& m, bool is_annotated) {
+dynamic::builder layers_of(const dynamic::mesh& m, bool is_annotated, int layers = 6) {
   constexpr std::int64_t batch = 4096, width = 128;
   dynamic::builder b(m);
   value y = b.input(f32({batch, width}, {"data", ""}));
   std::vector<value> weights;
-  for (int layer = 0; layer < 6; ++layer) {
+  for (int layer = 0; layer < layers; ++layer) {
     weights.push_back(b.input(is_annotated ? f32({width, width}, {"data", ""}) : dynamic::in<float>({width, width})));
     y = relu(einsum<"bd,df->bf">(y, weights.back()));
   }
@@ -357,6 +357,17 @@ bool has(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 }  // namespace
+
+TEST_CASE("of many weights one is split where that is enough") {
+  const dynamic::mesh m({{"data", 4}});
+  const auto held = layers_of(m, false, 40).compile().peak_bytes_per_device();
+  for (const int enough : {1, 2}) {
+    const auto p = layers_of(m.within(held - (enough - 1) * 2 * 49152 - 1), false, 40).compile();  // old and new
+    int split = 0;
+    for (std::size_t w = 1; w <= 40; ++w) split += p.input(w).local_shape()[0] == 128 ? 0 : 1;
+    CHECK(split == enough);
+  }
+}
 
 TEST_CASE("what a limit of memory cost is told") {
   const auto told = [](bool is_annotated, std::int64_t below) {

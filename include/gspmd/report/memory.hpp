@@ -35,8 +35,8 @@ namespace detail {
          (seconds <= 0 ? "" : ", " + short_time(seconds / static_cast<double>(bytes)) + " a byte");
 }
 
-/// What a plan gives up, one thing after the other: the program is planned with each, and the difference to the one before it is what that one
-/// saved and cost.
+/// Lists the things that a plan gives up, one after the other: the program is planned with each, and the difference to the one before it is what
+/// that one saved and cost.
 class given_up_words {
  public:
   given_up_words(const graph& g, const mesh_info& mesh, const plan_request& request, const network& net)
