@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <gspmd/report/html.hpp>
+#include <gspmd/report/memory.hpp>
 #include <gspmd/report/report.hpp>
 #include <gspmd/report/what_would_avoid.hpp>
 #include <gspmd/report/why.hpp>
@@ -48,8 +49,9 @@ constexpr const char* help_text =
     "  --svg FILE        which device holds which part, with replicas and padding\n"
     "  --value NAME      only this value in --svg\n"
     "  --report WHAT     instead of the table: `dearest`, the collectives that take longest, and which other\n"
-    "                    annotations make the step faster; `summary`, numbers by kind; or\n"
-    "                    `outline`, what is computed between collectives, layers that come again written once\n"
+    "                    annotations make the step faster; `summary`, numbers by kind;\n"
+    "                    `outline`, what is computed between collectives, layers that come again written once; or `memory`,\n"
+    "                    what was given up for `memory_per_device`, with the bytes and the time of each\n"
     "  --timeline FILE   the estimated step, computing and each axis: a picture if FILE ends in .svg, else a trace for Perfetto\n"
     "  --layers FILE     the outline as a picture (SVG)\n"
     "  --html FILE       all of it as one page for a browser: totals, timeline, what would avoid the dearest collectives, and "
@@ -255,11 +257,16 @@ class application {
   static std::string assumed(const planned_program& p) {
     return p.built.network ? "" : "no network is given: 31.25e9 bytes/s to every device, 1e12 flops/s\n";
   }
+  static std::string memory_given_up(const planned_program& p, const gspmd::network& net) {
+    if (p.plan.request().most_memory <= 0) return "no limit of memory is given: write `memory_per_device` in the mesh\n";
+    return gspmd::explain_memory(p.plan, net);
+  }
   std::string report_costs(const planned_program& p) {
     const auto net = network_of(p);
     const auto& program = p.program();
     return assumed(p) + (options_.report == "dearest"   ? gspmd::dynamic::what_would_avoid(p.plan, net, 10, options_.scope)
                          : options_.report == "summary" ? gspmd::summary(program, net, options_.scope)
+                         : options_.report == "memory"  ? memory_given_up(p, net)
                                                         : gspmd::outline(program, net, options_.scope));
   }
 

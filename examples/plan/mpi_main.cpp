@@ -18,7 +18,7 @@ using namespace plan_tool;
 constexpr const char* usage =
     "usage: mpirun -n RANKS gspmd-plan-mpi FILE [--json] [--run DIR --out DIR] [--check] [--checked]\n"
     "                                      [--why VALUE] [--dot FILE] [--svg FILE [--value NAME]]\n"
-    "                                      [--report dearest|summary|outline] [--timeline FILE] [--layers FILE]\n"
+    "                                      [--report dearest|summary|outline|memory] [--timeline FILE] [--layers FILE]\n"
     "                                      [--network FILE]\n"
     "  a run needs as many RANKS as the mesh has devices; every process reads the inputs, the first one writes\n";
 

@@ -23,7 +23,7 @@ struct options {
   std::string dot;
   std::string svg;
   std::string value;
-  std::string report;    // dearest, summary or outline
+  std::string report;    // dearest, summary, outline or memory
   std::string timeline;  // files
   std::string layers;
   std::string html;
@@ -96,8 +96,8 @@ inline options parse(int argc, char** argv) {
   if (!o.run.empty() && o.out.empty() && !o.check) throw usage_error("--run needs --out DIR for the outputs, or --check");
   if (!o.out.empty() && o.run.empty()) throw usage_error("--out needs --run DIR with the inputs");
   if (o.checked && o.run.empty() && !o.check) throw usage_error("--checked is about a run; it needs --run or --check");
-  if (!o.report.empty() && o.report != "dearest" && o.report != "summary" && o.report != "outline")
-    throw usage_error("--report is one of dearest, summary and outline, not " + o.report);
+  if (!o.report.empty() && o.report != "dearest" && o.report != "summary" && o.report != "outline" && o.report != "memory")
+    throw usage_error("--report is one of dearest, summary, outline and memory, not " + o.report);
   if (!o.report.empty() && (o.json || !o.why.empty()))
     throw usage_error("--report stands in the place of the table, as --json and --why do");
   if (!o.compare.empty() && (o.json || !o.why.empty() || !o.report.empty()))
@@ -107,6 +107,8 @@ inline options parse(int argc, char** argv) {
     throw usage_error("--collectives, --from and --to say what the table shows, and there is no table");
   if (!o.scope.empty() && (o.json || !o.why.empty() || !o.compare.empty()))
     throw usage_error("--scope says what the table, --report, --timeline, --layers and --html show, and there is none of these");
+  if (!o.scope.empty() && o.report == "memory")
+    throw usage_error("--report memory is of the whole program, and not of a --scope");
   if (!o.search && (o.anew || o.devices != 0 || o.plans != 0 || !o.annotated.empty()))
     throw usage_error("--anew, --devices, --plans and --annotated are about a search, and there is no --search");
   if (o.search && (o.json || !o.why.empty() || !o.report.empty() || !o.compare.empty() || o.collectives || !o.from.empty() ||

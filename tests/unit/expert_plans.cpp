@@ -20,6 +20,7 @@
 #include <gspmd/memory_limit.hpp>
 #include <gspmd/next_value.hpp>
 #include <gspmd/optimizer/adam.hpp>
+#include <gspmd/optimizer/sgd.hpp>
 #include <gspmd/optimizer/state_of.hpp>
 #include <gspmd/report/memory.hpp>
 
@@ -266,12 +267,12 @@ TEST_CASE("each device draws its part of random numbers, and computes with it") 
 
 namespace {
 /// Layers whose weights are split over the batch's axis, their gradients and update.
-dynamic::builder layers_of(const dynamic::mesh& m, bool is_annotated) {
+dynamic::builder layers_of(const dynamic::mesh& m, bool is_annotated, int layers = 6) {
   constexpr std::int64_t batch = 4096, width = 128;
   dynamic::builder b(m);
   value y = b.input(f32({batch, width}, {"data", ""}));
   std::vector<value> weights;
-  for (int layer = 0; layer < 6; ++layer) {
+  for (int layer = 0; layer < layers; ++layer) {
     weights.push_back(b.input(is_annotated ? f32({width, width}, {"data", ""}) : dynamic::in<float>({width, width})));
     y = relu(einsum<"bd,df->bf">(y, weights.back()));
   }
@@ -350,6 +351,24 @@ TEST_CASE("a plan within a device's memory gives up no more than it must") {
   }
 }
 
+namespace {
+bool has(const std::string& text, std::string_view part) {
+  if (text.find(part) == std::string::npos) MESSAGE("not `", part, "` but: ", text);
+  return text.find(part) != std::string::npos;
+}
+}  // namespace
+
+TEST_CASE("of many weights one is split where that is enough") {
+  const dynamic::mesh m({{"data", 4}});
+  const auto held = layers_of(m, false, 40).compile().peak_bytes_per_device();
+  for (const int enough : {1, 2}) {
+    const auto p = layers_of(m.within(held - (enough - 1) * 2 * 49152 - 1), false, 40).compile();  // old and new
+    int split = 0;
+    for (std::size_t w = 1; w <= 40; ++w) split += p.input(w).local_shape()[0] == 128 ? 0 : 1;
+    CHECK(split == enough);
+  }
+}
+
 TEST_CASE("what a limit of memory cost is told") {
   const auto told = [](bool is_annotated, std::int64_t below) {
     const dynamic::mesh m({{"data", 4}});
@@ -358,16 +377,12 @@ TEST_CASE("what a limit of memory cost is told") {
         network(1e12, 31.25e9, 0).with_memory(1e15);  // split weights are updated in less time, which would pay for it
     return explain_memory(dynamic::inspection(layers_of(below < 0 ? m : m.within(held - below), is_annotated)), communication);
   };
-  const auto has = [](const std::string& text, std::string_view part) {
-    if (text.find(part) == std::string::npos) MESSAGE("not `", part, "` but: ", text);
-    return text.find(part) != std::string::npos;
-  };
   CHECK(told(true, -1) == "no limit of memory is given: write mesh.within(bytes)\n");
   CHECK(has(told(true, 0), ", as without a limit\n"));
   const auto split = told(false, 3 * 49152);
   CHECK(has(split, " fewer than without a limit, for "));
   CHECK(has(split, " a byte\n"));
-  CHECK(has(split, "inputs that are gathered are gathered again\ninputs that are split, 2 of 6: input 1, input "));
+  CHECK(has(split, "inputs that are split, 2 of 6:\n  input 1: "));
   CHECK(has(told(true, 49152), "inputs that are gathered again where they are gathered, "));
 }
 
@@ -455,6 +470,59 @@ TEST_CASE("states of a step give way to a limit of memory, moments first, and li
       CHECK(bytes_held(written, 1) == matrix);  // its user said so, and of no other one
       CHECK(bytes_held(written, 9) < matrix);
     }
+}
+
+TEST_CASE("each thing that is given up for a limit of memory has a line with its bytes and its time, and states are called so") {
+  const dynamic::mesh m({{"data", 2}, {"one", 1}, {"model", 3}});
+  const auto plain = adam_step(m, 48).compile();
+  const auto held = plain.peak_bytes_per_device();
+  const auto number = [](const std::string& text, const char* behind) {
+    return std::stoll(text.substr(text.find(behind) + std::strlen(behind)));
+  };
+  int states = 0, lines = 0;
+  for (const std::int64_t percent : {99, 80, 60, 45}) {
+    const auto text = explain_memory(dynamic::inspection(adam_step(m.within(held / 100 * percent), 48)));
+    CAPTURE(text);
+    std::int64_t sum = 0;
+    for (auto at = text.find('\n') + 1; at < text.size(); at = text.find('\n', at) + 1) {
+      const auto line = text.substr(at, text.find('\n', at) - at);
+      const auto colon = line.rfind(": ");
+      if (colon == std::string::npos) continue;  // a heading
+      ++lines;
+      if (line.find(" bytes more by itself") != std::string::npos) sum -= number(line.substr(colon), ": ");
+      else if (line.find("no bytes by itself") == std::string::npos) sum += number(line.substr(colon), ": ");
+      if (line.find("a state: its next value is output ") == std::string::npos) continue;
+      ++states;
+      CHECK(number(line, "input ") == number(line, "is output ") + 1);
+    }
+    CHECK(sum == held - number(text, "it holds "));
+    CHECK((percent != 80 ||
+           has(text,
+               "\ninputs that are split, 4 of 18:\n  input 7, a state: its next value is output 6: 15360 bytes for no time\n")));
+  }
+  CHECK(states == 2 + 4 + 8 + 8);
+  CHECK(lines == 2 + 4 + 9 + 9 + 2);
+}
+
+TEST_CASE("of states that are split along several dims no more are than a limit of memory takes") {
+  const auto step = [](const dynamic::mesh& m) {
+    dynamic::builder b(m);
+    value y = b.input(f32({240, 48}, {"data", ""}));
+    std::vector<value> w;
+    for (int k = 0; k < 3; ++k) w.push_back(b.input(dynamic::in<float>({48, 48})));
+    constexpr optimizer::momentum opt{.rate = 0.01};
+    const auto state = optimizer::state_inputs(b, opt, w);
+    for (const auto& weight : w) y = tanh(einsum<"bd,df->bf">(y, weight));
+    dynamic::outputs(b, opt.update(w, grad(mean(y * y), w), state));
+    return b.compile();
+  };
+  const dynamic::mesh m({{"data", 2}, {"one", 1}, {"model", 3}});
+  const auto held = step(m).peak_bytes_per_device();
+  const auto some = step(m.within(held / 10 * 6)), all = step(m.within(held / 2));
+  CHECK(some.peak_bytes_per_device() <= held / 10 * 6);
+  CHECK(all.peak_bytes_per_device() <= held / 2);
+  CHECK(some.traffic().bytes == 55296);
+  CHECK(all.traffic().bytes == 73728);
 }
 
 namespace compiled_with_momentum {

@@ -93,7 +93,7 @@ class completion {
     for (std::size_t i = 0; i < count; ++i) {
       const node& n = nodes_[i];
       auto& s = found_[i];
-      if (n.annotated) {
+      if (n.annotated && !is_state_moved(n)) {
         s = without_size_1(n.annotation);
         axes_[i] = s.layout.split_axes();
         if (s.last_stage() > last_stage_) last_stage_ = s.last_stage();
@@ -123,6 +123,7 @@ class completion {
     for (stage_ = 0; stage_ <= last_stage_; ++stage_) run_stage();
     stage_ = last_stage_;
     while (move_on()) run_rounds();
+    if (place_states()) run_rounds();
     if (split_inputs()) run_rounds();
     shardings.reserve(states_.size());
     for (const auto& s : states_) shardings.push_back(s.layout);
@@ -158,6 +159,25 @@ class completion {
     }
   }
 
+  /// Whether it is a state, or its next value, that may lie elsewhere than found when the program was written down.
+  [[nodiscard]] constexpr bool is_state_moved(const node& n) const {
+    return n.state >= 0 && saving_level(request_.saving) == most_saving;
+  }
+  /// Has states lie as what is computed for them, where they may, and all their marks so; whether there are any.
+  constexpr bool place_states() {
+    if (saving_level(request_.saving) != most_saving) return false;
+    bool any = false;
+    for (const bool is_mark : {false, true})
+      for (int i = 0; i < static_cast<int>(dirty_.size()); ++i) {
+        if (!is_state_moved(nodes_[i]) || nodes_[i].operands.count == 0) continue;
+        const int state = state_of(nodes_[i]), from = is_mark ? state : nodes_[i].operands[0], to = is_mark ? i : state;
+        found_[to].layout.splits = found_[from].layout.splits;
+        found_[to].open = 0;
+        note_change(to, axes_[to], from, i);
+        any = true;
+      }
+    return any;
+  }
   /// Splits inputs to save memory, and the next values of states like these; whether any was.
   constexpr bool split_inputs() {
     bool any = false;

@@ -18,7 +18,7 @@ struct planned_try {
 };
 
 /// Where the search for the least that has to be given up stands. A level is tried as a whole; of one that fits the least number of inputs is
-/// looked for by halves, to a 16th of them.
+/// looked for by halves, to a 128th of them.
 struct saving_search {
   int saving = 0;                  // what is tried (save_memory.hpp)
   int low = 0, high = 0, all = 0;  // inputs that give way: too few, enough, and those that may
@@ -35,7 +35,7 @@ struct next_try {
 ///
 ///   an axis to cut                                        the same on the mesh with that cut
 ///   more than a device may hold, and not all is saved     the next level; a refused one is passed over, but for the first
-///   all of level 1 or 2, or some of it                    half as many inputs as fit, or more than did not
+///   all of level 1, 2 or, with states, 3, or some of it   half as many inputs as fit, or more than did not
 ///   else                                                  nothing
 constexpr next_try after(const planned_try& t, const plan_request& request, std::int64_t least, saving_search s,
                          span<const node> nodes) {
@@ -47,12 +47,13 @@ constexpr next_try after(const planned_try& t, const plan_request& request, std:
   const bool is_best = level == 0 || (some > 0 ? fits : !t.is_refused && t.holds < least);
   if (some > 0) (fits ? s.high : s.low) = some;
   else if ((is_best ? t.holds : least) > request.most_memory)
-    return {level < most_saving ? saving_more : none, is_best, {level + 1}};
-  else if (fits && (level == 1 || level == 2))
+    return {level < most_saving_of(nodes) ? saving_more : none, is_best, {level + 1}};
+  else if (fits && level >= 1 && level <= (most_saving_of(nodes) == most_saving ? 3 : 2))  // without states 3 splits what 2 does
     s.high = s.all = static_cast<int>(cheapest_inputs(nodes, level, request.most_memory).size());
-  if (s.high - s.low <= 1 + s.all / 16) return {none, is_best, s};
-  s.saving = level + 8 * ((s.low + s.high) / 2);
-  return {saving_more, is_best, s};
+  if (s.high - s.low <= 1 + s.all / 128) return {none, is_best, s};
+  const int half = inputs_between(nodes, level, request.most_memory, s.low, s.high);
+  s.saving = level + 8 * half;
+  return {half > 0 ? saving_more : none, is_best, s};
 }
 
 /// Why no plan fits.

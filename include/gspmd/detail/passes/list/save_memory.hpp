@@ -18,14 +18,21 @@
 ///       a quarter of the memory in parts, where it can
 ///   4   to more than a 16th
 ///   5   to more than a 64th
+///   6   and states lie as their next values are computed, which are brought nowhere then
 ///
-/// Of levels 1 and 2, where all of one is more than it takes, some inputs give way and the others stay: `level + 8 * count`, the first `count` of
+/// Of levels 1 to 3, where all of one is more than it takes, some inputs give way and the others stay: `level + 8 * count`, the first `count` of
 /// those that may, in the order in which a byte costs least: those that are read least often, which are gathered again least often, and of
 /// these the largest, in the fewest messages.
 namespace gspmd::detail {
 
-inline constexpr int most_saving = 5;
+inline constexpr int most_saving = 6;
 constexpr int saving_level(int saving) { return saving % 8; }
+/// The highest level of a program: without states it is 5.
+constexpr int most_saving_of(span<const node> nodes) {
+  for (const node& n : nodes)
+    if (n.state >= 0) return most_saving;
+  return most_saving - 1;
+}
 /// How many inputs give way at a level; 0: all that may.
 constexpr int inputs_giving_way(int saving) { return saving / 8; }
 
@@ -55,14 +62,22 @@ constexpr vec<int> updates_of_states(span<const node> nodes) {
   return found;
 }
 
-/// The inputs that may give way at level 1 or 2, the cheapest first. Elementwise readers of a state take no gathering: they compute its part of
-/// the next one. States of one update follow each other: with some of them split and others not, its gradient is scattered and gathered.
+/// By node who reads it and would gather it. Elementwise readers of a state take no gathering: they compute its part of the next one.
+constexpr vec<int> readers_that_gather(span<const node> nodes, int level) {
+  vec<int> readers(nodes.size(), 0);
+  for (const node& n : nodes)
+    for (const int o : n.operands)
+      readers[o] += level > 1 && nodes[static_cast<std::size_t>(o)].state >= 0 && facts_of(n.op).uniform ? 0 : 1;
+  return readers;
+}
+
+/// The inputs that may give way at a level, the cheapest first. States of one update follow each other: with some of them split and others not,
+/// its gradient is scattered and gathered.
 constexpr vec<int> cheapest_inputs(span<const node> nodes, int level, std::int64_t most_memory) {
   const node* const all = nodes.data();
   const vec<int> updates = updates_of_states(nodes);
-  vec<int> readers(nodes.size(), 0), inputs;
-  for (const node& n : nodes)
-    for (const int o : n.operands) readers[o] += level > 1 && all[o].state >= 0 && facts_of(n.op).uniform ? 0 : 1;
+  const vec<int> readers = readers_that_gather(nodes, level);
+  vec<int> inputs;
   const auto bytes = [&](int i) { return bounded_bytes(all[i].shape, bytes_of(all[i].type)); };
   for (int i = 0; i < static_cast<int>(nodes.size()); ++i) {
     if (level > 1 ? !is_free_to_split(all[i]) || bytes(i) <= most_memory / 4096 : facts_of(all[i].op).made != origin::given)
@@ -78,10 +93,27 @@ constexpr vec<int> cheapest_inputs(span<const node> nodes, int level, std::int64
   return inputs;
 }
 
-/// By node whether it gives way, where some of a level do; empty where all do.
+/// A number of inputs halfway between too few and enough, which parts no moments of one update: one that is split beside one that is not takes a
+/// gathering more. 0: there is none.
+constexpr int inputs_between(span<const node> nodes, int level, std::int64_t most_memory, int too_few, int enough) {
+  const vec<int> inputs = cheapest_inputs(nodes, level, most_memory), updates = updates_of_states(nodes),
+                 readers = readers_that_gather(nodes, level);
+  const auto parts_update = [&](int count) {
+    const int last = inputs[count - 1], next = inputs[count];
+    return updates[next] >= 0 && updates[next] == updates[last] && readers[next] == 0 && readers[last] == 0;
+  };
+  int more = (too_few + enough) / 2, fewer = more;
+  while (more < enough && parts_update(more)) ++more;
+  if (more < enough) return more;
+  while (fewer > too_few && parts_update(fewer)) --fewer;
+  return fewer > too_few ? fewer : 0;
+}
+
+/// By node whether it gives way, where some of a level do; empty where all do. Level 2: of 3 too.
 constexpr vec<std::uint8_t> giving_way(span<const node> nodes, int saving, int level, std::int64_t most_memory) {
   vec<std::uint8_t> gives_way;
-  if (saving_level(saving) != level || inputs_giving_way(saving) == 0) return gives_way;
+  const bool is_of_level = saving_level(saving) == level || (level == 2 && saving_level(saving) == 3);
+  if (!is_of_level || inputs_giving_way(saving) == 0) return gives_way;
   gives_way.resize(nodes.size(), 0);
   const vec<int> inputs = cheapest_inputs(nodes, level, most_memory);
   for (int k = 0; k < inputs_giving_way(saving); ++k) gives_way[inputs[k]] = 1;
@@ -103,7 +135,8 @@ constexpr bool is_split_to_save(const mesh_shape& mesh, const plan_request& requ
 /// The most bytes that an operand of an einsum may be gathered to on a device; -1: any number.
 constexpr std::int64_t gather_limit_of(const plan_request& request, const node& n) {
   if (n.gather_limit >= 0 || saving_level(request.saving) < 3 || !facts_of(n.op).may_go_round_ring(n)) return n.gather_limit;
-  return request.most_memory >> (2 * (saving_level(request.saving) - 2));
+  const int level = saving_level(request.saving);
+  return request.most_memory >> (2 * ((level > 5 ? 5 : level) - 2));
 }
 
 }  // namespace gspmd::detail
