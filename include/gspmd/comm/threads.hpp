@@ -204,7 +204,8 @@ class threads_communicator {
   unsigned wait(const membership& mine, const detail::meeting_subject& subject) {
     if (stopped_) leave();  // who came before that may be gone, and what it showed
     return detail::wait_for_all(
-        mine.size(), mine.self, subject.number, [&](std::int64_t j) -> detail::meeting_slot& { return mine.slot(j); },
+        mine.size(), mine.self, subject.number, session_.pauses(),
+        [&](std::int64_t j) -> detail::meeting_slot& { return mine.slot(j); },
         [&](std::int64_t j, auto is_here) {
           if (session_.has_failed()) leave();
           const int device = mine.group->devices[static_cast<std::size_t>(j)];

@@ -61,22 +61,31 @@ struct alignas(cache_line_bytes) meeting_slot {
   meeting_lane& next_lane() { return lanes[(meetings + 1) & 1]; }
 };
 
+/// Pauses before a member gives way. More cost much where there are more members than cores. Where each has one they gain nothing while no
+/// other program wants it; else who gives way gets its core back milliseconds later, however soon the others come: NPB's cg and is on two
+/// ranks and cores beside compilers were fastest by far with a millisecond, of none, 50 us and one, also two such programs at once.
+inline constexpr int pauses_without_core = 20, pauses_with_core = 20'000;
+
 inline void pause_briefly() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #endif
 }
 
-/// The first half of arrive_and_wait: what the member shows is there, and it may do something else before it waits, but arrive nowhere
-/// in between.
+/// A member arrives at its next meeting, for `subject`: what it shows is there, and it may do something else before it waits, but arrive
+/// nowhere in between.
 inline void arrive_alone(meeting_slot& mine, std::uint32_t subject) {
   const auto meeting = ++mine.meetings;
   delay_at_meeting();
   mine.lanes[meeting & 1].arrival.store(arrival_word(subject, meeting), std::memory_order_release);
 }
-/// The second half: as arrive_and_wait.
+/// Member `self` of `n`, which has arrived, waits for the others; returns which lanes belong to the meeting. slot_of(j) is the slot of
+/// member j. After each so many `pauses` idle(j, is_here) is called: it gives way to other threads, and throws if member j will
+/// not come. differs(j, parity), which throws, is called if member j has come for something else. It calls it in turn: two that differ
+/// both find out, whomever they wait for.
 template <class SlotOf, class Idle, class Differs>
-unsigned wait_for_all(std::int64_t n, std::int64_t self, std::uint32_t subject, SlotOf slot_of, Idle idle, Differs differs) {
+unsigned wait_for_all(std::int64_t n, std::int64_t self, std::uint32_t subject, int pauses, SlotOf slot_of, Idle idle,
+                      Differs differs) {
   const auto meeting = slot_of(self).meetings;
   const auto parity = static_cast<unsigned>(meeting & 1);
   const auto word = arrival_word(subject, meeting);
@@ -89,25 +98,15 @@ unsigned wait_for_all(std::int64_t n, std::int64_t self, std::uint32_t subject, 
   for (std::int64_t j = 0; j < n; ++j) {
     const auto& arrived = slot_of(j).lanes[parity].arrival;
     const auto is_here = [&] { return arrived.load(std::memory_order_acquire) == word; };
-    // more spinning costs much when there are more threads than cores, and gains nothing when there are not
-    for (int i = 0; i < 20 && !is_here(); ++i) pause_briefly();
-    while (!is_here()) {
+    for (;;) {
+      for (int i = 0; i < pauses && !is_here(); ++i) pause_briefly();
+      if (is_here()) break;
       check_all();
       idle(j, is_here);
     }
   }
   delay_at_meeting();
   return parity;
-}
-
-/// Member `self` of `n` arrives at the next meeting, for `subject`, and waits for the others; returns which lanes belong to it.
-/// slot_of(j) is the slot of member j. Once waiting takes longer, idle(j, is_here) is called again and again: it gives way
-/// to other threads, and throws if member j will not come. differs(j, parity), which throws, is called if member j has come for
-/// something else. It calls it in turn: two that differ both find out, whomever they wait for.
-template <class SlotOf, class Idle, class Differs>
-unsigned arrive_and_wait(std::int64_t n, std::int64_t self, std::uint32_t subject, SlotOf slot_of, Idle idle, Differs differs) {
-  arrive_alone(slot_of(self), subject);
-  return wait_for_all(n, self, subject, slot_of, idle, differs);
 }
 
 }  // namespace gspmd::detail

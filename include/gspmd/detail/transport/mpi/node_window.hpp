@@ -82,7 +82,7 @@ class node_window {
   unsigned wait() {
     mpi_wait wait{group_.subject};
     return wait_for_all(
-        n_, self_, group_.subject.number, [this](std::int64_t j) -> meeting_slot& { return slot(j); },
+        n_, self_, group_.subject.number, pauses_without_core, [this](std::int64_t j) -> meeting_slot& { return slot(j); },
         [&](std::int64_t j, auto is_here) { idle(wait, j, is_here); }, [this](std::int64_t j, unsigned) { throw_differs(j); });
   }
 
@@ -175,10 +175,8 @@ class node_window {
   static constexpr std::int64_t half_bytes = std::int64_t{256} << 10;  // two halves and the sources fit a second-level cache
 
  private:
-  // A turn of 100 pauses is 5 us where this was measured (NPB's cg and is on two ranks, the cores shared with compilers): of yields after
-  // 0, 50 and 1,000 us the last were fastest by far, also for two such programs at once on two cores.
-  static constexpr int pauses_of_turn = 100;
-  static constexpr std::uint32_t turns_of_yield = 200;
+  static constexpr int pauses_of_turn = 100;  // some 5 us, after which it looks whether others wait for it in MPI
+  static constexpr std::uint32_t turns_of_yield = pauses_with_core / pauses_of_turn;
   static constexpr std::int64_t page_bytes = 4096;
   static constexpr auto segment_bytes = static_cast<std::size_t>(page_bytes + 4 * half_bytes);
 
@@ -194,7 +192,6 @@ class node_window {
 
   template <class IsHere>
   void idle(mpi_wait& wait, std::int64_t j, IsHere is_here) {
-    // Where other programs want the cores too, who yields gets its own back milliseconds later, however soon the others come.
     if (is_oversubscribed_ || wait.turns % turns_of_yield == turns_of_yield - 1) {
       std::this_thread::yield();
     } else {

@@ -35,9 +35,13 @@ class stopped_by_peer : public error {
 /// failed, and leaves only then.
 class thread_session {
  public:
-  explicit thread_session(int count) : ended_(static_cast<std::size_t>(count)), count_(count) {}
+  explicit thread_session(int count)
+      : ended_(static_cast<std::size_t>(count)),
+        count_(count),
+        pauses_(static_cast<unsigned>(count) <= std::thread::hardware_concurrency() ? pauses_with_core : pauses_without_core) {}
 
   [[nodiscard]] int count() const { return count_; }
+  [[nodiscard]] int pauses() const { return pauses_; }  // of a wait, before a device gives way
   [[nodiscard]] bool has_failed() const { return failed_.load(std::memory_order_acquire); }
   [[nodiscard]] bool has_ended(int rank) const { return ended_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire); }
 
@@ -77,7 +81,7 @@ class thread_session {
   std::exception_ptr failure_;
   std::atomic<bool> failed_{false};
   std::atomic<int> stopped_{0};
-  int count_;
+  int count_, pauses_;
 };
 
 }  // namespace gspmd::detail
