@@ -262,7 +262,7 @@ TEST_CASE("block_cyclic: solve compiled on threads; a singular matrix gives no n
   // A row, or a column, of zeros: where the last rows have no pivot, none of those that are done stands for it.
   for (const std::int64_t n : {2, 7, 12}) {
     const auto q =
-        dynamic::compile([](value x, value y) { return solve(x, y, {.rows = "x", .columns = "y", .block = 2, .strips = 2}); },
+        dynamic::compile([](value m, value s) { return solve(m, s, {.rows = "x", .columns = "y", .block = 2, .strips = 2}); },
                          dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}), dynamic::in<double>({n, 1}));
     for (std::int64_t line = 0; line < 2 * n; ++line) {
       auto c = matrix_of<double>(kind::random, n, random);
