@@ -47,6 +47,26 @@ function(lines_of text variable)
   set(${variable} ${count} PARENT_SCOPE)
 endfunction()
 
+# shown_as_written(FILE): a browser, where there is one, finds every element that the page has where the page has it. It mends a page that
+# is not well-formed, and leaves out what it takes for a mistake.
+find_program(BROWSER NAMES chromium-headless-shell chromium google-chrome)
+function(shown_as_written file)
+  if(NOT BROWSER)
+    return()
+  endif()
+  execute_process(COMMAND "${BROWSER}" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage "--user-data-dir=${SCRATCH}/browser" --dump-dom "file://${file}"
+                  RESULT_VARIABLE status OUTPUT_VARIABLE shown ERROR_VARIABLE err TIMEOUT 60)
+  file(READ "${file}" written)
+  foreach(text written shown)
+    string(REGEX MATCHALL "<(h[12]|pre|svg|rect|text|details|summary|div|span|i|b|tr|td)[ >]|</(svg|details|div)>" ${text} "${${text}}")
+    list(TRANSFORM ${text} REPLACE " " ">")
+  endforeach()
+  list(LENGTH written count)
+  if(NOT status STREQUAL "0" OR count LESS 100 OR NOT written STREQUAL shown)
+    message(SEND_ERROR "${BROWSER}: status ${status}; it shows other elements than the ${count} of ${file}\n${err}")
+  endif()
+endfunction()
+
 # The number of the layers, the written scope, and what stands for all of them. The operators of one document are 1,001.
 foreach(case "12;layer@;layer*" "143;layer[@];layer" "12;net/@;net/*" "12;;")
   list(POP_FRONT case count)
@@ -70,6 +90,7 @@ foreach(case "12;layer@;layer*" "143;layer[@];layer" "12;net/@;net/*" "12;;")
   math(EXPR more "${count} - 4")
   has("${drawn}" ">h0, h1, h2, h3 and ${more} more: f32 [64,512], ")
   file(READ "${SCRATCH}/page.html" page)
+  shown_as_written("${SCRATCH}/page.html")
 
   plan(0 "${document}" --report summary)
   set(summary "${out}")
