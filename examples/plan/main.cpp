@@ -18,8 +18,10 @@ using namespace plan_tool;
 
 constexpr const char* usage =
     "usage: gspmd-plan FILE [--json] [--run DIR --out DIR] [--backend self|threads|simulated] [--check]\n"
-    "                  [--checked] [--why VALUE] [--dot FILE] [--svg FILE [--value NAME]]\n"
-    "                  [--report dearest|summary|outline|memory] [--timeline FILE] [--layers FILE] [--network FILE]\n"
+    "                  [--checked] [--why VALUE] [--collectives] [--from VALUE] [--to VALUE] [--scope PATH]\n"
+    "                  [--compare OTHER] [--dot FILE] [--svg FILE [--value NAME]]\n"
+    "                  [--report dearest|summary|outline|memory] [--timeline FILE] [--layers FILE] [--html FILE]\n"
+    "                  [--network FILE] [--seconds N]\n"
     "                  [--search [--anew] [--devices N] [--plans N] [--annotated FILE]]\n"
     "  --backend B       one device in this thread, a thread for each device, or all devices in one thread (simulated)\n";
 

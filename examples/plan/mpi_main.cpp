@@ -17,9 +17,10 @@ using namespace plan_tool;
 
 constexpr const char* usage =
     "usage: mpirun -n RANKS gspmd-plan-mpi FILE [--json] [--run DIR --out DIR] [--check] [--checked]\n"
-    "                                      [--why VALUE] [--dot FILE] [--svg FILE [--value NAME]]\n"
+    "                                      [--why VALUE] [--collectives] [--from VALUE] [--to VALUE] [--scope PATH]\n"
+    "                                      [--compare OTHER] [--dot FILE] [--svg FILE [--value NAME]]\n"
     "                                      [--report dearest|summary|outline|memory] [--timeline FILE] [--layers FILE]\n"
-    "                                      [--network FILE]\n"
+    "                                      [--html FILE] [--network FILE] [--seconds N]\n"
     "  a run needs as many RANKS as the mesh has devices; every process reads the inputs, the first one writes\n";
 
 /// The lowest of the processes that are not sound; the number of processes if all are.
