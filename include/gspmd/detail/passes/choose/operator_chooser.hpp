@@ -194,10 +194,10 @@ class operator_chooser {
     const axis_mask anyway = least.bytes > 0 ? axes_gathered_anyway(known_, i) : 0;
     for (int v = least.bytes > 0 ? known_.book.first_of(o) : -1; v >= 0; v = known_.book.values[v].next) {
       const sharding& form = known_.book.layout_of(v);
-      for (const auto& near : shardings_near(asked, form, n.shape.count)) consider(form, near);
       const axis_mask gathered = form.split_axes() & ~asked.split_axes() & known_.preferred_of(o).split_axes() & ~anyway;
-      if (gathered != 0 && !n.allow_replication && !known_.program.allow_replication) continue;  // it would be refused
-      for (const auto& near : shardings_near(form, asked, rank)) consider(near, asked);
+      if (gathered == 0 || n.allow_replication || known_.program.allow_replication)  // else it would be refused
+        for (const auto& near : shardings_near(form, asked, rank)) consider(near, asked);
+      for (const auto& near : shardings_near(asked, form, n.shape.count)) consider(form, near);  // holds more in between
     }
   }
   /// Returns the shardings from which one movement to `result` may send less than from `form`: gathered over the axes that the result has
