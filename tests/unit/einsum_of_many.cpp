@@ -215,6 +215,27 @@ TEST_CASE("einsum: of a diagonal that is whole on a device a loop reads nothing 
   CHECK(of_diagonal<double, true>("ii->", {4, 4}, {"", ""}, 16) == std::vector<double>{68});
 }
 
+TEST_CASE("what a mask leaves of a rectangle is summed as it is written, where no index of the longer dim is on a diagonal too") {
+  for (const auto& shape : std::vector<std::vector<int64_t>>{{3, 5}, {5, 3}, {1, 4}, {4, 1}, {2, 3, 4}, {3, 2, 4}, {3, 3, 2}})
+    for (const int summed : {0, 1}) {
+      CAPTURE(shape[0]);
+      CAPTURE(summed);
+      const auto f = [&shape, summed](value x) {
+        return sum(select(equal(iota<int64_t>(x, shape, 0), iota<int64_t>(x, shape, 1)), x, 0.0), {summed});
+      };
+      const int64_t rest = shape.size() > 2 ? shape[2] : 1;
+      std::vector<double> x(static_cast<std::size_t>(shape[0] * shape[1] * rest), std::numeric_limits<double>::infinity());
+      std::vector<double> left(static_cast<std::size_t>(shape[summed == 0 ? 1 : 0] * rest), 0.0);
+      for (int64_t i = 0; i < std::min(shape[0], shape[1]); ++i)
+        for (int64_t k = 0; k < rest; ++k)
+          x[static_cast<std::size_t>((i * shape[1] + i) * rest + k)] = left[static_cast<std::size_t>(i * rest + k)] =
+              static_cast<double>(i * rest + k + 1);
+      std::vector<std::string> split(shape.size());
+      const auto got = dynamic::compile(f, dynamic::mesh({{"x", 3}}), dynamic::in<double>(shape, split)).run(simulated{}, x);
+      CHECK(std::vector<double>(got[0].data<double>(), got[0].data<double>() + left.size()) == left);
+    }
+}
+
 TEST_CASE("einsum: diagonals in compiled programs, with gradients, of one index and of none") {
   constexpr auto f = [](auto x, auto w) {
     return std::tuple{einsum<"iij->j">(std::array{x}), einsum<"jj->j">(std::array{w}), einsum<"iij,jj->i">(std::array{x, w}),

@@ -11,7 +11,8 @@ struct masked_diagonal {
   int of = -1, kept = 0, dropped = 0;  // of -1: there is none
 };
 /// The diagonal that a sum over `dims` of `v` takes while a program becomes steps, if `v` waits and nobody else reads it, and what is masked
-/// lies in memory, whole along both dims: where one is split, an element has another offset on every device.
+/// lies in memory, whole along both dims: where one is split, an element has another offset on every device. The dims are as long: of a
+/// rectangle's longer dim some elements are on no diagonal.
 template <class State>
 constexpr masked_diagonal diagonal_of(const State& s, int v, dim_mask dims) {
   const auto is_made_by = [&s](int w, opcode op) { return s.waits(w) && s.node_of(s.maker(w)).op == op; };
@@ -31,6 +32,7 @@ constexpr masked_diagonal diagonal_of(const State& s, int v, dim_mask dims) {
   if (s.waits(of) || s.waits(s.base[of]) || s.offsets.read_of(of) != nullptr || s.given_of(of, x.local) != 0 ||
       !x.order.empty() || is_complex(x.type) || is_own(x.type))
     return {};
+  if (x.local[first.dim] != x.local[second.dim]) return {};
   for (const int d : {first.dim, second.dim})
     if (parts_of(s.out.mesh, x.layout, d) != 1) return {};
   if ((dims & dim_bit(second.dim)) != 0) return {of, first.dim, second.dim};
