@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -211,6 +212,13 @@ TEST_CASE("einsum: of a diagonal that is whole on a device a loop reads nothing 
   check_diagonals<bf16>();
   // split, it is masked where it is: all of a shard is read, and nothing is moved
   CHECK(of_diagonal<double>("ii->i", {4, 4}, {"x", ""}, 8) == std::vector<double>{1, 6, 11, 16});
+  for (const char* const rows : {"", "x"}) {  // -0.0 stays what it is, masked too
+    const auto p = dynamic::compile([](value x) { return einsum<"ii->i">(x); }, dynamic::mesh({{"x", 3}}),
+                                    dynamic::in<float>({4, 4}, {rows, ""}));
+    const std::vector<float> x(16, -0.0F);
+    const auto got = p.run_pointers(simulated{}, {x.data()});
+    CHECK(std::all_of(got[0].data<float>(), got[0].data<float>() + 4, [](float e) { return std::signbit(e); }));
+  }
   // neither is what is computed written to memory for it
   CHECK(of_diagonal<double, true>("ii->", {4, 4}, {"", ""}, 16) == std::vector<double>{68});
 }

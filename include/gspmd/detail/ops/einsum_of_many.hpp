@@ -219,7 +219,8 @@ class einsum_of_many {
         const dtype type = g_.nodes[static_cast<std::size_t>(t.id)].type;
         const int equal = add_elementwise(
             g_, opcode::compare_eq, {add_iota(g_, dtype::s64, own, first, at_), add_iota(g_, dtype::s64, own, d, at_)}, at_);
-        t.id = add_elementwise(g_, opcode::select, {equal, t.id, add_constant(g_, type, own, 0, 0, at_)}, at_);
+        const double nothing = is_floating(type) ? -0.0 : 0;  // 0.0 would make 0.0 of -0.0
+        t.id = add_elementwise(g_, opcode::select, {equal, t.id, add_constant(g_, type, own, nothing, 0, at_)}, at_);
         if (operands_.size() == 1) {
           t.letters[d] = fresh();
           continue;
