@@ -64,7 +64,8 @@ struct dim_map {
     if (from_first != to_first || from_step != 1 || to_step != 1 || beyond != continuation::none) return false;
     for (std::int64_t p = 0; p < parts; ++p) {
       const auto tile_is = tile.room(parts, p), shard_is = part_range(extent, parts, p);
-      if (tile_is.size() > 0 && (tile_is.begin != shard_is.begin || tile_is.end > shard_is.end)) return false;
+      if (tile_is.size() <= 0) break;  // nor has any part behind it a tile
+      if (tile_is.begin != shard_is.begin || tile_is.end > shard_is.end) return false;
     }
     return true;
   }

@@ -74,9 +74,17 @@ struct dim_traffic {
   /// The traffic of one map, or of several that a part is filled by.
   constexpr dim_traffic(span<const dim_map> maps, std::int64_t from, std::int64_t to, std::int64_t parts) {
     const auto from_shard = shard_extent(from, parts), to_shard = shard_extent(to, parts);
-    bool has_tiles = false;
-    for (const auto& map : maps) has_tiles = has_tiles || map.is_tile();
-    for (std::int64_t p = 0; p < parts && (p * from_shard < from || p * to_shard < to || has_tiles); ++p) {
+    // A mesh may have a million parts more than a dim has elements: those behind all elements, of tiles behind all outputs, exchange nothing.
+    const auto parts_of_elems = [parts](std::int64_t elems) {
+      const auto shard = shard_extent(elems, parts);
+      return shard == 0 ? 0 : (elems + shard - 1) / shard;
+    };
+    auto count = parts_of_elems(from);
+    for (const auto& map : maps) {
+      const auto filled = parts_of_elems(map.is_tile() ? map.tile.outputs : to);
+      if (filled > count) count = filled;
+    }
+    for (std::int64_t p = 0; p < count; ++p) {
       const auto from_part = part_range(from, parts, p);
       part_share gives{0, 0}, gets{0, 0}, goes_to{0, 0}, comes_from{0, 0};
       for (const auto& map : maps) {
