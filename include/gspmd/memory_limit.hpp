@@ -16,8 +16,8 @@ namespace gspmd {
 /// in parts, round a ring of devices, from a quarter, a 16th, a 64th of the memory on, and at last states (inputs with next values) lie as their
 /// next values are computed. Of what is gathered again or split no more is given up than it takes: where all of it fits with room to spare, the
 /// inputs that are read least often, and of these the largest, give way, as many as have to, and the others stay; some seven plans more look
-/// for that number. The first plan that fits is taken. Arrays are those of the mesh itself. At run time: dynamic::mesh::within, which computes and gathers values again as well; explain_memory (report/memory.hpp)
-/// says what was given up, and for what time.
+/// for that number. The first plan that fits is taken. Arrays are those of the mesh itself. At run time: dynamic::mesh::within, which computes
+/// and gathers values again as well; explain_memory (report/memory.hpp) says what was given up, and for what time.
 ///
 ///     using step = compile<train, within<pod, 512 * MiB>, in<float, dims<64, 4096>, split<"data", _>>, ...>;
 ///
