@@ -90,7 +90,7 @@ TEST_CASE("margins: closed form and counted parts agree, each end with a continu
   CHECK(all.sending > 1000);
 }
 
-// What takes as many steps as the mesh has parts is no constant.
+// Bytes that leave devices for tiles in so many parts: what takes as many steps as the mesh has parts is no constant.
 constexpr std::int64_t sent_by_tiles(std::int64_t parts) {
   const dim_map tiles = dim_map::tile_of(0, padded_window{3, 2, 1, 1}.window(), 7);
   return dim_traffic({&tiles, 1}, 13, 7, parts).sent.leaves();
