@@ -13,6 +13,7 @@
 #include "gspmd/detail/support/no_memory.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/saturating.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/text.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/row_major.hpp"
@@ -40,7 +41,7 @@ GSPMD_COMPILED_ONCE(std::string array_text<once>(const extents&));
 /// A whole (global) tensor in host memory: dense, row-major. What `run` takes and returns. One that was moved from has no elements.
 /// Throws gspmd::error: a negative extent, more than 2^60 bytes, more than there is memory for.
 ///
-///     array<float> w({64, 256});   w[0] = 1;   w.fill(0);
+///     array<float> w({64, 256});   w[0] = 1;   array<float> x(program.input(0).global_shape());
 ///
 /// Threads: as a container, any number of readers or one writer.
 template <class T>
@@ -50,7 +51,9 @@ class array {
   /// Zeros.
   explicit array(const detail::extents& shape)
       : shape_(shape), size_(detail::checked_elements(shape, sizeof(T))), data_(allocate<true>()) {}
-  array(std::initializer_list<std::int64_t> shape) : array(to_extents(shape)) {}
+  array(std::initializer_list<std::int64_t> shape) : array(to_extents({shape.begin(), shape.size()})) {}
+  /// Of a vector, array or span of extents.
+  explicit array(detail::span<const std::int64_t> shape) : array(to_extents(shape)) {}
   array(const array& other) : shape_(other.shape_), size_(other.size_), data_(allocate<false>()) {
     std::copy_n(other.data(), size_, data());
   }
@@ -76,7 +79,7 @@ class array {
   void fill(T value) { std::fill_n(data(), size_, value); }
 
  private:
-  static detail::extents to_extents(std::initializer_list<std::int64_t> shape) {
+  static detail::extents to_extents(detail::span<const std::int64_t> shape) {
     if (shape.size() > static_cast<std::size_t>(detail::max_rank)) throw error("array: a tensor has at most 32 dims");
     detail::extents e;
     for (const auto x : shape) e.push_back(x);

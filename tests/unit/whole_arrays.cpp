@@ -3,6 +3,8 @@
 // Whole arrays in and out where some devices hold nothing.
 #include <doctest/doctest.h>
 
+#include <array>
+#include <cstdint>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -53,4 +55,21 @@ TEST_CASE("an operator without a line is called by its name") {
   }
   CHECK(text == "gspmd: reshape `folded`: the operand [4,6] has 24 elements, the result [5] has 5");
   CHECK(std::string(error("it broke").with_op("reshape", "folded", 0).what()) == "gspmd: reshape `folded`: it broke");
+}
+
+TEST_CASE("an array is made of the shape of a program's input, whatever holds it") {
+  dynamic::builder b(dynamic::mesh({{"x", 2}}));
+  const value x = b.input(dynamic::in<float>({3, 5, 1}, {"x", "", ""}));
+  b.output(x + x);
+  const auto step = b.compile();
+  array<float> a(step.input(0).global_shape());
+  a.fill(1.5F);
+  CHECK(a.size() == 15);
+  CHECK(step.run(simulated{}, a)[0].data<float>()[14] == 3.0F);
+  const std::int64_t extents[] = {0, 5};
+  CHECK(array<float>(extents).shape() == detail::extents{0, 5});
+  CHECK(array<float>({0, 5}).shape() == detail::extents{0, 5});
+  CHECK(array<float>(std::array<std::int64_t, 0>{}).size() == 1);
+  CHECK_THROWS_AS(array<float>(std::vector<std::int64_t>{2, -1}), error);
+  CHECK_THROWS_AS(array<float>(std::vector<std::int64_t>(33, 1)), error);
 }
