@@ -8,8 +8,12 @@
 
 #if defined(__clang__)
 #define GSPMD_LOOP_FUNCTION [[gnu::noinline]]
+#define GSPMD_KEEP_LOOP_OPTIONS
 #else
 #define GSPMD_LOOP_FUNCTION [[gnu::noinline, gnu::optimize("fp-contract=off", "no-trapping-math", "no-math-errno")]]
+#define GSPMD_KEEP_LOOP_OPTIONS \
+  float of_its_own;             \
+  asm volatile("" : "=r"(of_its_own));
 #endif
 
 namespace gspmd::detail {
@@ -27,7 +31,9 @@ struct given_rows {
 //                      expression of the source)
 //   no-trapping-math   else GCC makes branches of more selects than it can vectorise; for what it does all the same see apply<select>
 //   no-math-errno      see square_root
-// GCC inlines into such a function only what is always_inline, so groups with a user's map do without.
+// GCC inlines into such a function only what is always_inline, so groups with a user's map do without. And it gives a function that has no
+// float of its own the float options of what it inlines (gcc/ipa-inline-transform.cc), which are the file's: GSPMD_KEEP_LOOP_OPTIONS is a
+// float that takes no instruction. Without it `floor` was no vector instruction.
 
 /// Calls body(i) for i < n so that both compilers vectorise it. `body` may store to memory that it loads from only at the
 /// same index and after loading it; the pragmas say so, else every in-place update would run scalar.

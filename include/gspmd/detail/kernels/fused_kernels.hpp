@@ -141,6 +141,7 @@ constexpr opcode swapped(opcode op) {
 template <opcode Op, class Out, class In>
 GSPMD_LOOP_FUNCTION void fused_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out,
                                          std::int64_t n) {
+  GSPMD_KEEP_LOOP_OPTIONS
   const fused_operand a(o, registers, 0);
   if constexpr (is_unary(Op)) {
     for_each_in_steps(
@@ -177,6 +178,7 @@ template <fused_pair Pair, class Out, class In>
 template <std::size_t Pair, class Out, class In>
 GSPMD_LOOP_FUNCTION void fused_pair_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out,
                                               std::int64_t n) {
+  GSPMD_KEEP_LOOP_OPTIONS
   constexpr fused_pair p = fused_pairs[Pair];
   constexpr int count = operands_of(p);
   const fused_operand a(o, registers, 0), b(o, registers, 1), c(o, registers, count > 2 ? 2 : 0),
@@ -204,6 +206,7 @@ GSPMD_LOOP_FUNCTION void fused_pair_kernel_of(const fused_instruction& o, const 
 template <std::size_t Chain, class T>
 GSPMD_LOOP_FUNCTION void fused_chain_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out,
                                                std::int64_t n) {
+  GSPMD_KEEP_LOOP_OPTIONS
   constexpr fused_chain chain = fused_chains[Chain];
   constexpr int next = operands_of(chain.first);
   const fused_operand a(o, registers, 0), b(o, registers, 1), c(o, registers, 2), d(o, registers, next > 3 ? 3 : 0),
@@ -233,6 +236,7 @@ inline constexpr std::size_t fused_sum_count = std::size(fused_sums);
 template <std::size_t Sum, class T>
 GSPMD_LOOP_FUNCTION void fused_sum_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out,
                                              std::int64_t n, std::byte* sums) {
+  GSPMD_KEEP_LOOP_OPTIONS
   constexpr fused_sum sum = fused_sums[Sum];
   constexpr int at_once = 4 * simd_lanes<T>;
   static_assert(for_each_index_step % at_once == 0, "operands that repeat have so many elements");

@@ -320,6 +320,7 @@ template <class Group>
 
 template <class Group>
 GSPMD_LOOP_FUNCTION void compute_row(const typename fused_plan<Group>::row& row, row_elems_type<Group> elems) {
+  GSPMD_KEEP_LOOP_OPTIONS
   loop_over_row<Group>(row, elems);
 }
 /// The outer pieces of rows: a few elements of each row.
@@ -342,6 +343,7 @@ GSPMD_LOOP_FUNCTION void compute_columns(const typename fused_plan<Group>::row& 
 /// computed, and so is what is left at the end.
 template <class Group>
 GSPMD_LOOP_FUNCTION void stream_row_of(const typename fused_plan<Group>::row& given, std::int64_t elems, std::int64_t head) {
+  GSPMD_KEEP_LOOP_OPTIONS
   constexpr auto stores = std::make_index_sequence<fused_plan<Group>::store_count>{};
   constexpr std::int64_t at_once = for_each_index_step;
   alignas(cache_line_bytes) std::byte memory[at_once * stored_bytes<Group>()];
@@ -504,6 +506,7 @@ template <class Row, class First, class... Rest>
 template <class Row, class First, class... Rest>
 GSPMD_LOOP_FUNCTION void accumulate_row(const typename fused_plan<Row>::row& row, std::int64_t begin, std::int64_t end,
                                         partial_reductions::vectors* partial) {
+  GSPMD_KEEP_LOOP_OPTIONS
   accumulated_elems<Row, First> sums[1 + sizeof...(Rest)];
   for (std::size_t k = 0; k < 1 + sizeof...(Rest); ++k) std::memcpy(sums[k].of, partial[k].bytes, sizeof sums[k].of);
   accumulate_elems<Row, First, Rest...>(row, begin, end, sums);
@@ -514,6 +517,7 @@ GSPMD_LOOP_FUNCTION void accumulate_row(const typename fused_plan<Row>::row& row
 template <class Row, class First, class... Rest>
 GSPMD_LOOP_FUNCTION void accumulate_whole_row(const typename fused_plan<Row>::row& row, std::int64_t elems,
                                               std::byte* const* results) {
+  GSPMD_KEEP_LOOP_OPTIONS
   accumulated_elems<Row, First> sums[1 + sizeof...(Rest)];
   using element = std::remove_extent_t<decltype(sums[0].of)>;
   std::size_t k = 0;

@@ -302,6 +302,7 @@ struct static_rows {
   }
   template <int... Offset>
   GSPMD_LOOP_FUNCTION static void run(const plan_view& plan, const device_memory& device, std::integer_sequence<int, Offset...>) {
+    GSPMD_KEEP_LOOP_OPTIONS
     const std::tuple<row_of<Offset>...> steps{row_of<Offset>(plan, device)...};
     const auto end = rows * (device.part + 1) / device.parts;
     for (std::int64_t r = rows * device.part / device.parts; r < end; r += together) {
