@@ -95,7 +95,7 @@ TEST_CASE("every opcode means what it says, for every type it has") {
   CHECK_FALSE(is_defined(code_of<einsum_op>, dtype::f32));
 }
 
-TEST_CASE("exponential, log, tanh and logistic are accurate") {
+TEST_CASE("exponential, log, tanh, logistic, erf and its inverse are accurate") {
   std::mt19937 random(3);
   const auto check = [&]<class T>(T, double least, double most, auto ours, auto exact, double wanted_ulps) {
     double worst = 0;
@@ -124,6 +124,23 @@ TEST_CASE("exponential, log, tanh and logistic are accurate") {
     check(
         one, -1e-3, 1e-3, t, [](long double x) { return std::tanh(x); }, 2.5);
     check(one, -80, 20, s, exact_s, 3.5);
+    const auto f = [](T x) { return apply<opcode::erf, T, T>(x); };
+    const auto exact_f = [](long double x) { return std::erf(x); };
+    check(one, -1e-3, 1e-3, f, exact_f, 3);
+    check(one, -1.2, 1.2, f, exact_f, 3);
+    check(one, -7, 7, f, exact_f, 3);
+    const auto i = [](T x) { return apply<opcode::erf_inv, T, T>(x); };
+    const auto exact_i = [&](long double y) {  // Newton's way from there
+      long double x = i(static_cast<T>(y));
+      for (int step = 0; step < 4; ++step) {
+        const long double off = y > 0.5L ? (1 - y) - std::erfc(x) : std::erf(x) - y;
+        x -= off / (1.12837916709551257390L * std::exp(-x * x));
+      }
+      return x;
+    };
+    check(one, -0.5, 0.5, i, exact_i, 5);
+    check(one, 0.5, 1 - 4e-7, i, exact_i, 5);
+    if constexpr (sizeof(T) == 8) check(one, 1 - 1e-9, 1 - 1e-15, i, exact_i, 5);
   };
   all(float{});
   all(double{});

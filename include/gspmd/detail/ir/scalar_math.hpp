@@ -218,32 +218,6 @@ template <class T>
   return choose(is_tiny | (x == infinity), x, y);
 }
 
-/// The x whose error function is y: a polynomial (M. Giles, Approximating the erfinv function, 2011), for doubles followed by two steps
-/// of Newton and Halley.
-template <class T>
-[[gnu::always_inline]] inline T inverse_error_function(T y) {
-  constexpr T infinity = std::numeric_limits<T>::infinity();
-  const T w = -logarithm((T(1) - y) * (T(1) + y));
-  const bool is_inner = w < T(5);
-  const T near = w - T(2.5), far = square_root(choose(is_inner, T(5), w)) - T(3);
-  const T inner = polynomial(near, 1.50140941, 0.246640727, -0.00417768164, -0.00125372503, 0.00021858087, -4.39150654e-06,
-                             -3.5233877e-06, 3.43273939e-07, 2.81022636e-08);
-  const T outer = polynomial(far, 2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773, -0.00367342844,
-                             0.00134934322, 0.000100950558, -0.000200214257);
-  T x = choose(is_inner, inner, outer) * y;
-  if constexpr (std::is_same_v<T, double>) {
-    const T size = absolute(y), left = T(1) - size;  // exact from 1/2 on
-    T s = absolute(x);
-    for (int step = 0; step < 2; ++step) {
-      const T beyond = size > T(0.5) ? left - __builtin_erfc(s) : __builtin_erf(s) - size;
-      const T off = beyond / (T(0x1.20dd750429b6dp+0) * exponential(-s * s));
-      s -= off / (T(1) + s * off);
-    }
-    x = with_sign_of(s, y);
-  }
-  return choose(absolute(y) == T(1), y * infinity, x);  // beyond 1 a NaN
-}
-
 /// 1 / (1 + e^-x), from e^-|x| so that nothing overflows and small results keep their digits.
 template <class T>
 [[gnu::always_inline]] inline T logistic_function(T x) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "gspmd/detail/ir/error_function.hpp"
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/scalar_math.hpp"
 #include "gspmd/detail/ir/types.hpp"
@@ -251,7 +252,7 @@ template <opcode Op, class Out, class In>
     else if constexpr (Op == opcode::floor) return round_down(x);
     else if constexpr (Op == opcode::expm1) return exponential_less_one(x);
     else if constexpr (Op == opcode::log1p) return logarithm_of_one_more(x);
-    else if constexpr (Op == opcode::erf) return std::erf(x);
+    else if constexpr (Op == opcode::erf) return error_function(x);
     else if constexpr (Op == opcode::erf_inv) return inverse_error_function(x);
     else if constexpr (Op == opcode::cbrt) return std::cbrt(x);
     else return round_up(x);
