@@ -9,6 +9,7 @@
 #include "gspmd/detail/ir/error_function.hpp"
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/scalar_math.hpp"
+#include "gspmd/detail/ir/trigonometry.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/target.hpp"
 
@@ -225,7 +226,7 @@ template <opcode Op, class Out, class In>
     else if constexpr (Op == opcode::imag) return x.im;
     else if constexpr (Op == opcode::conj) return {x.re, -x.im};
     else if constexpr (Op == opcode::abs) return std::hypot(x.re, x.im);
-    else return {exponential(x.re) * std::cos(x.im), exponential(x.re) * std::sin(x.im)};
+    else return {exponential(x.re) * sine_of<true>(x.im), exponential(x.re) * sine_of<false>(x.im)};
   } else if constexpr (Op == opcode::sign) {
     if constexpr (std::is_unsigned_v<In>) return x > In{} ? In(1) : x;
     const In negative_or_same = x < In{} ? In(-1) : x;  // 0, -0.0 and NaN stay what they are
@@ -247,8 +248,8 @@ template <opcode Op, class Out, class In>
     else if constexpr (Op == opcode::rsqrt) return In(1) / square_root(x);
     else if constexpr (Op == opcode::tanh) return hyperbolic_tangent(x);
     else if constexpr (Op == opcode::logistic) return logistic_function(x);
-    else if constexpr (Op == opcode::sine) return std::sin(x);
-    else if constexpr (Op == opcode::cosine) return std::cos(x);
+    else if constexpr (Op == opcode::sine) return sine_of<false>(x);
+    else if constexpr (Op == opcode::cosine) return sine_of<true>(x);
     else if constexpr (Op == opcode::floor) return round_down(x);
     else if constexpr (Op == opcode::expm1) return exponential_less_one(x);
     else if constexpr (Op == opcode::log1p) return logarithm_of_one_more(x);
