@@ -15,6 +15,7 @@ inline namespace GSPMD_TARGET {
 /// digits; what the polynomials leave off is 0.15 ulp at most.
 template <class T>
 [[gnu::always_inline]] inline T error_function(T x) {
+  if constexpr (!is_chosen_in_vectors<T>) return __builtin_erf(x);
   constexpr bool is_float = std::is_same_v<T, float>;
   constexpr T most = is_float ? 4 : 6, k = is_float ? 2 : 3;  // from `most` on the result is 1
   const T size = absolute(x), s = choose(size < most, size, most), square = s * s, t = (s - k) / (s + k);

@@ -8,6 +8,8 @@
 #define GSPMD_TARGET_LANES lanes64
 #elif defined(__AVX__)
 #define GSPMD_TARGET_LANES lanes32
+#elif defined(__SSE4_2__)
+#define GSPMD_TARGET_LANES lanes16_sse42
 #elif defined(__SSE2__)
 #define GSPMD_TARGET_LANES lanes16
 #else
