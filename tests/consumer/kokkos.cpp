@@ -25,8 +25,8 @@ int wrong_of(bool is_in_place_expected) {
   using matrix = Kokkos::View<double**, Layout, Kokkos::HostSpace>;
   const auto part = [](const matrix& of) { return Kokkos::subview(of, std::pair(1, 4), std::pair(2, 6)); };
   const matrix from("from", 3, 4), to("to", 3, 4), wide("wide", 5, 7), wide_to("wide_to", 5, 7);
-  return wrong(from, to, is_in_place_expected) + wrong(part(wide), part(wide_to), false) +
-         (wide_to(0, 2) != 0) + (wide_to(1, 1) != 0) + (wide_to(3, 6) != 0) + (wide_to(4, 5) != 0);
+  return wrong(from, to, is_in_place_expected) + wrong(part(wide), part(wide_to), false) + (wide_to(0, 2) != 0) +
+         (wide_to(1, 1) != 0) + (wide_to(3, 6) != 0) + (wide_to(4, 5) != 0);
 }
 
 int main() {
