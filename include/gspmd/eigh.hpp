@@ -31,7 +31,7 @@ constexpr std::pair<value, value> eigh(value a, location at = location::current(
   int id = -1;
   if (detail::has_matrices(g, g.nodes[static_cast<std::size_t>(a.id())], "eigh", at)) {
     const value other{&g, detail::matrix_terms(g, at).adjoint(a.id())};
-    id = detail::add_eigh(g, (0.5 * (a + other)).id(), at);
+    id = detail::add_eigh(g, (0.5 * a + 0.5 * other).id(), at);  // halves: the sum of large numbers would overflow
   }
   if (id >= 0) return {value{&g, id + 1}, value{&g, id}};
   return {detail::made(g, -1, detail::part_of(type), of_values), detail::made(g, -1, type, shape)};

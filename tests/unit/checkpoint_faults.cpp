@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -269,6 +270,16 @@ TEST_CASE("manifests that nobody should have written") {
   CHECK(contains(with("\"bytes\": 72", "\"bytes\": 73"), "has what does not belong there at byte "));
   CHECK(contains(with("\"crc32c\": [\"", "\"crc32c\": [\"0"), "has what does not belong there at byte "));
   CHECK(contains(with("\"x\"", "\"y\""), "has no array `x`; it has `y`, `r`"));
+  // Of any size, and no file: what is not there is not allocated, and nobody is waited for.
+  for (const auto& [text, refused] : {std::pair(right, "is cut off, or goes on behind its end"),
+                                      std::pair(std::string("x"), "is no manifest of a checkpoint")}) {
+    write_file(file, text);
+    fs::resize_file(file, std::uintmax_t{1} << 32);
+    CHECK(contains(error_of([&] { state.restore(directory.path); }), refused));
+  }
+  fs::remove(file);
+  REQUIRE(::mkfifo(file.c_str(), 0666) == 0);
+  CHECK(contains(error_of([&] { state.restore(directory.path); }), "is no file"));
   CHECK(state.is_untouched());
 }
 

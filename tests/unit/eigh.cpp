@@ -208,6 +208,13 @@ TEST_CASE("eigh: compiled on threads, with vmap, and a matrix with a NaN leaves 
                     : with_infinity.w[m * 5 + i] == alone.w[m * 5 + i]));
 }
 
+TEST_CASE("eigh: of numbers of which twice as many are infinite") {
+  std::vector<double> a{0x1p1023, 0x1p1022, 0x1p1022, 0x1p1023};
+  const auto large = eigen::one_by_one<double>(a, 1, 2);
+  CHECK(large.w[0] == doctest::Approx(0x1p1022));
+  CHECK(large.w[1] == doctest::Approx(0x1.8p1023));
+}
+
 TEST_CASE("eigh: mistakes have words") {
   const auto refusal = [&](const dynamic::input& in) {
     return caught::refusal([&] {

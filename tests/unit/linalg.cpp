@@ -278,6 +278,20 @@ TEST_CASE("linalg: a matrix without factors gives NaNs, and leaves the others al
       }
 }
 
+TEST_CASE("linalg: a Cholesky factor of numbers of which twice as many are infinite") {
+  for (const std::size_t n : {3U, 20U}) {  // both kernels
+    const auto extent = static_cast<std::int64_t>(n);
+    const auto p =
+        dynamic::compile([](value a) { return cholesky(a); }, dynamic::mesh({{"x", 1}}), dynamic::in<double>({extent, extent}));
+    std::vector<double> a(n * n, 0x1p1022);
+    for (std::size_t i = 0; i < n; ++i) a[i * n + i] = 0x1.8p1023;
+    const auto r = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
+    for (auto& e : a) e *= 0x1p-1022;  // a root of it by which l is smaller
+    const auto wanted = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
+    for (std::size_t e = 0; e < n * n; ++e) CHECK(r[0].data<double>()[e] == wanted[0].data<double>()[e] * 0x1p511);
+  }
+}
+
 TEST_CASE_TEMPLATE("linalg: of small matrices, which are factored beside each other, each is its own", T, float, double) {
   const dynamic::mesh one({{"x", 1}});
   for (const std::size_t n : {1U, 2U, 7U, 8U, 9U, 15U, 16U, 17U}) {

@@ -13,12 +13,15 @@
 namespace gspmd {
 
 /// The lower triangle l of l l^H = a, of dealt blocks, and dealt as they are: a is symmetric and positive definite, and what is above the
-/// diagonal is not read. Of a matrix that is not positive definite the columns are NaN from the block on that has the first one without a root.
+/// diagonal is not read. Of a matrix that is not positive definite the columns are NaN from the strip on that has the first one without a root, and a NaN or an
+/// infinity of a below the square of its strip is in its row of l, from its column on, and makes NaN the columns from the strip on that has this row on its diagonal.
 ///
-/// Nothing is gathered: a device holds n^2 / P elements of a, as many of l and panels of n * block / R and n * n / (strips * C). For each block
-/// column it sends its part of the block row before it and of the column below it, as ScaLAPACK's pdpotrf, which broadcasts where this
-/// all_reduces: about n^2 / 2 (1 / C + 1 / R) elements, times 2 (R - 1) / R and 2 (C - 1) / C. With s strips (1 / 3 + 2 / (3 s) + ...) n^3 / P
-/// flops, at most. Source: Golub and Van Loan, 4.2.9 (left-looking). Gradients store l for each block column: n^3 / (block P) elements.
+/// Columns are factored in strips, W = n / strips wide: a product with all columns before it is taken from a strip, its square on top is gathered and factored on
+/// every device, and each row of the grid deals its rows below to its devices, which solve for them. So a device sends for a strip with m rows left of which k columns
+/// are done (C - 1) / C m W / R elements of the product's partial sums (a reduce_scatter), (R - 1) / R W k / C of the strip's rows of l, (P - 1) / P W^2 of its square, and
+/// 2 (C - 1) / C m W / P of its rows (all_to_alls): in all at most what ScaLAPACK's pdpotrf broadcasts, n^2 / 2 ((C - 1) / P + (R - 1) / P), and the last two,
+/// n^2 / strips and n^2 (C - 1) / (C P). It holds n^2 / P elements of a, twice as many of l, and a square. (1 + P / strips^2 + 1 / strips) n^3 / 3 P flops, about.
+/// Source: Golub and Van Loan, 4.2.9 (left-looking).
 ///
 ///     const auto l = dealt_cholesky(deal_matrix(a, grid), grid);
 constexpr value dealt_cholesky(value t, matrix_grid grid, location at = location::current());
@@ -52,8 +55,11 @@ class cholesky_on_grid {
 
   [[nodiscard]] constexpr value factor(value t) const {
     const extents s = t.shape();
-    const std::int64_t n = s[2] * grid_.rows(), rounds = n / grid_.round(),
-                       count = rounds < grid_.strips() ? rounds : grid_.strips();
+    const std::int64_t n = s[2] * grid_.rows(), rounds = n / grid_.round();
+    // Each device factors all squares, n^3 / (3 strips^2) flops beside the n^3 / (3 P) of its own.
+    std::int64_t by_default = 8;
+    while (by_default * by_default < 4 * grid_.rows() * grid_.columns()) ++by_default;
+    const std::int64_t count = grid_.strips(rounds, by_default);
     if (count == 0) return t;
     value known;  // columns to the left of a strip, and its rows and those below
     std::vector<value> all;
@@ -66,9 +72,6 @@ class cholesky_on_grid {
             slice(known, {0, 0, 0, 0}, {grid_.rows(), grid_.columns(), (end - begin) / grid_.rows(), left}, {}, at_);
         strip = strip - product(known, across);
       }
-      // The loop reads rows across the diagonal, and of a NaN times 0 the sum is NaN: what is above it is zeros first.
-      const extents whole = strip.shape();
-      strip = select(grid_.global_index(whole, 0, 2) < grid_.global_index(whole, 1, 3), 0.0, strip);
       const value factored = factor_strip(strip);
       all.push_back(top == 0 ? factored : pad(factored, {0, 0, top, 0}, {0, 0, 0, 0}, 0, {}, at_));
       if (k + 1 == count) break;
@@ -93,30 +96,37 @@ class cholesky_on_grid {
     const value cut = reshape(as_columns, {grid_.columns(), s[0] * s[2] / grid_.columns(), s[1], s[3]}, at_);
     return einsum<"rxik,cjxk->rcij">(a, cut);
   }
-  /// Of all rows from the strip's first one on.
+  /// Columns of l, of all rows from the strip's first one on: every device factors the square on top, and solves for some of the rows below it.
   [[nodiscard]] constexpr value factor_strip(value strip) const {
     const extents s = strip.shape();
-    const std::int64_t count = s[3] * grid_.columns() / grid_.block(), m = s[2], width = s[3], b = grid_.block();
-    const auto body = [&](value k, value l) {
-      const value zero = k * std::int64_t{0};
-      const dealt_blocks_of::place row = grid_.place_of(k, grid_.rows()), column = grid_.place_of(k, grid_.columns());
-      const value across = dynamic_slice(l, std::array{row.part, zero, row.first, zero}, {1, grid_.columns(), b, width}, at_);
-      const value known = select(grid_.global_index({1, grid_.columns(), b, width}, 1, 3) < k * b, across, 0.0);
-      const value below = dynamic_slice(l, std::array{zero, column.part, zero, column.first}, {grid_.rows(), 1, m, b}, at_);
-      const value panel = reshape(below, {grid_.rows(), m, b}, at_) - einsum<"rcik,xcjk->rij">(l, grid_.conjugated(known));
-      const value corner = reshape(dynamic_slice(panel, std::array{row.part, row.first, zero}, {1, b, b}, at_), {b, b}, at_);
-      // cholesky takes (a + a^H) / 2: of the lower triangle and its mirror image that is the triangle.
-      const value is_upper = iota<std::int64_t>(grid_.like(), {b, b}, 0, at_) < iota<std::int64_t>(grid_.like(), {b, b}, 1, at_);
-      const value mirrored = select(is_upper, grid_.conjugated(einsum<"ij->ji">(corner)), corner);
-      const value sides = einsum<"nj->jn">(reshape(panel, {grid_.rows() * m, b}, at_));
-      const value solved = einsum<"jn->nj">(triangular_solve(grid_.conjugated(cholesky(mirrored, at_)), sides, {}, at_));
-      const value is_above =
-          grid_.global_index({grid_.rows(), m, b}, 0, 1) < k * b + iota<std::int64_t>(grid_.like(), {grid_.rows(), m, b}, 2, at_);
-      const value next = select(is_above, 0.0, reshape(solved, {grid_.rows(), m, b}, at_));
-      return dynamic_update_slice(l, reshape(next, {grid_.rows(), 1, m, b}, at_),
-                                  std::array{zero, column.part, zero, column.first}, at_);
-    };
-    return fori_loop(trip_count(count, at_), body, strip);
+    const std::int64_t r = grid_.rows(), c = grid_.columns(), width = s[3] * c, top = width / r, rest = s[2] - top;
+    const value square = in_order(rest == 0 ? strip : slice(strip, {0, 0, 0, 0}, {r, c, top, s[3]}, {}, at_));
+    // cholesky takes (a + a^H) / 2: of the lower triangle and its mirror image that is the triangle.
+    const value is_upper =
+        iota<std::int64_t>(grid_.like(), {width, width}, 0, at_) < iota<std::int64_t>(grid_.like(), {width, width}, 1, at_);
+    const value l = cholesky(select(is_upper, grid_.conjugated(einsum<"ij->ji">(square)), square), at_);
+    const value on_top = dealt(l);
+    if (rest == 0) return on_top;
+    // Rows are whole on a device while they are solved for: a row of the grid deals its rows to its devices.
+    const std::int64_t b = grid_.block(), turns = width / (c * b);
+    const value below = grid_.split_as(slice(strip, {0, 0, top, 0}, {r, c, s[2], s[3]}, {}, at_), 0, 2);
+    const value sides = reshape(einsum<"rcmqt->rqctm">(reshape(below, {r, c, rest, turns, b}, at_)), {r, width, rest}, at_);
+    const value factor = broadcast_in_dim(grid_.conjugated(l), {r, width, width}, {1, 2}, at_);
+    const value x = triangular_solve(factor, grid_.split_as(sides, 0, 2), {}, at_);
+    const value solved = einsum<"rqctm->rcmqt">(reshape(grid_.split_as(x, 0, 2), {r, turns, c, b, rest}, at_));
+    return concatenate({on_top, grid_.on_grid(grid_.split_as(reshape(solved, {r, c, rest, s[3]}, at_), 0, 2))}, 2, at_);
+  }
+  /// A square of dealt blocks as it is in the matrix, on every device, and back.
+  [[nodiscard]] constexpr value in_order(value t) const {
+    const extents s = t.shape();
+    const std::int64_t b = grid_.block(), width = s[3] * s[1];
+    const value cut = reshape(grid_.split_as(t, -1, -1), {s[0], s[1], s[2] / b, b, s[3] / b, b}, at_);
+    return grid_.split_as(reshape(einsum<"rcqtsu->qrtscu">(cut), {width, width}, at_), -1, -1);
+  }
+  [[nodiscard]] constexpr value dealt(value a) const {
+    const std::int64_t b = grid_.block(), r = grid_.rows(), c = grid_.columns(), width = a.shape()[0];
+    const value cut = grid_.split_as(reshape(a, {width / (r * b), r, b, width / (c * b), c, b}, at_), 1, 4);
+    return grid_.on_grid(reshape(einsum<"qrtscu->rcqtsu">(cut), {r, c, width / r, width / c}, at_));
   }
   /// l x = b, x and b dealt as the columns of l.
   [[nodiscard]] constexpr value solve_forward(value l, value b) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -18,7 +19,8 @@ namespace gspmd {
 struct matrix_grid {
   dim_spec rows = _, columns = _;
   std::int64_t block = 64;
-  std::int64_t strips = 4;  // of columns: more take fewer flops, in more operators
+  std::int64_t strips =
+      0;  // of columns: more take fewer flops and bytes, in more operators; 0: 8 of cholesky, or 2 sqrt(P) from 17 devices on, 4 of solve
 };
 
 /// The matrix [n, m] as its dealt blocks, [R, C, n / R, m / C]: R and C are the sizes of the grid, dims 0 and 1 are split over it, and the last two
@@ -51,9 +53,10 @@ class dealt_blocks_of {
   /// Says what is wrong with the grid, or with `t` as dealt blocks of a square matrix if that is asked for.
   [[nodiscard]] constexpr bool is_sound(const char* op) const {
     if (!sharding_.problem.empty()) like_.graph()->fail(at_, op, sharding_.broken, sharding_.problem);
-    else if (block_ < 1 || strips_ < 1)
+    else if (block_ < 1 || strips_ < 0)
       like_.graph()->fail(at_, op, mistake::bounds,
-                          text("deals blocks of ") << block_ << " in " << strips_ << " strips; there is at least one of each");
+                          text("deals blocks of ") << block_ << " in " << strips_
+                                                   << " strips; there is at least one of each, or 0 strips for the default");
     else return true;
     return false;
   }
@@ -83,7 +86,10 @@ class dealt_blocks_of {
   [[nodiscard]] constexpr std::int64_t rows() const { return rows_; }
   [[nodiscard]] constexpr std::int64_t columns() const { return columns_; }
   [[nodiscard]] constexpr std::int64_t block() const { return block_; }
-  [[nodiscard]] constexpr std::int64_t strips() const { return strips_; }
+  /// At most `most`, which are whole rounds of blocks.
+  [[nodiscard]] constexpr std::int64_t strips(std::int64_t most, std::int64_t by_default) const {
+    return std::min(most, strips_ > 0 ? strips_ : by_default);
+  }
   [[nodiscard]] constexpr value like() const { return like_; }
   /// Blocks along a dim are dealt to both dims of the grid in rounds of so many elements.
   [[nodiscard]] constexpr std::int64_t round() const { return round_ * block_; }

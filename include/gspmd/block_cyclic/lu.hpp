@@ -49,7 +49,7 @@ class lu_on_grid {
 
   /// x for dealt blocks of a and of b, whose columns may be dealt in other blocks: [n, C, columns of b / C].
   [[nodiscard]] constexpr value solve(value a, value b) const {
-    const std::int64_t rounds = a.shape()[2] * rows_ / grid_.round(), count = rounds < grid_.strips() ? rounds : grid_.strips();
+    const std::int64_t rounds = a.shape()[2] * rows_ / grid_.round(), count = grid_.strips(rounds, 4);
     value left = grid_.on_grid(a), sides = by_places(grid_.on_grid(b));  // what is not eliminated
     std::vector<strip_of_rows> all;
     for (std::int64_t k = 0; k < count; ++k) {

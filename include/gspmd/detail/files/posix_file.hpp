@@ -31,7 +31,8 @@ class posix_file {
   [[nodiscard]] static posix_file create(const std::string& path) {
     return {path, O_WRONLY | O_CREAT | O_EXCL, "cannot be made"};
   }
-  [[nodiscard]] static posix_file read(const std::string& path) { return {path, O_RDONLY, "cannot be opened"}; }
+  /// A file to read. A pipe, of which size() says that it is none, is not waited for until somebody writes to it.
+  [[nodiscard]] static posix_file read(const std::string& path) { return {path, O_RDONLY | O_NONBLOCK, "cannot be opened"}; }
   /// A file that is there.
   [[nodiscard]] static posix_file write_to(const std::string& path) { return {path, O_WRONLY, "cannot be opened"}; }
   /// A new file, or none where one is there; one that is there, or none.

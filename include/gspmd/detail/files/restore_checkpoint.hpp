@@ -19,15 +19,20 @@
 
 namespace gspmd::detail {
 
-/// The whole text of a manifest.
+/// The whole text of a manifest; of another file its beginning, which a manifest_reader refuses. There may be no memory for all of a file of any size.
 inline std::string read_text(const std::string& path) {
   const auto file = posix_file::read(path);
   const auto size = file.size();
   if (size < 0) throw error("`" + path + "` is no file");
-  if (size > std::int64_t{1} << 36) throw error("`" + path + "` is too long for a manifest");
-  std::string text(static_cast<std::size_t>(size), '\0');
-  file.read_at(0, text.data(), text.size());
-  return text;
+  const auto part = [&](std::int64_t from, std::int64_t bytes) {
+    std::string text(static_cast<std::size_t>(bytes), '\0');
+    file.read_at(from, text.data(), text.size());
+    return text;
+  };
+  auto start = part(0, std::min(size, static_cast<std::int64_t>(manifest_start.size())));
+  if (start != manifest_start) return start;
+  if (part(size - 2, 2) != "}\n") throw error("`" + path + "` is cut off, or goes on behind its end");
+  return part(0, size);
 }
 
 /// Collective. Returns the step that was restored: `wanted`, or the newest one; none if there is no checkpoint and none is wanted.

@@ -48,6 +48,12 @@ struct element_lanes {
   }
 };
 
+/// (a + conj(b)) / 2, by halves, as the sum of large numbers would overflow; halves are exact but of subnormal numbers.
+template <class T>
+[[gnu::always_inline]] inline T mean_with_conjugate(T a, T b) {
+  return scaled(a, part_t<T>(0.5)) + scaled(conjugate_of(b), part_t<T>(0.5));
+}
+
 /// The lower triangle of l = (a + a^H) / 2, in squares, so that columns are read by whole cache lines.
 template <class T>
 void take_hermitian_part(std::int64_t n, const T* a, std::int64_t lda, T* l, std::int64_t ldl) {
@@ -56,7 +62,7 @@ void take_hermitian_part(std::int64_t n, const T* a, std::int64_t lda, T* l, std
     for (std::int64_t left = 0; left <= top; left += side)
       for (std::int64_t i = top; i < std::min(top + side, n); ++i)
         for (std::int64_t j = left; j < std::min(left + side, i + 1); ++j)
-          l[i * ldl + j] = scaled(a[i * lda + j] + conjugate_of(a[j * lda + i]), part_t<T>(0.5));
+          l[i * ldl + j] = mean_with_conjugate(a[i * lda + j], a[j * lda + i]);
 }
 
 /// The lower triangle of c -= a a^H, and some of what is above it.
@@ -145,8 +151,7 @@ struct small_cholesky {
     if (count < lanes::count) std::fill_n(&x[0][0], cholesky_leaf * cholesky_leaf, typename lanes::type{});
     for (std::int64_t m = 0; m < count; ++m)
       for (std::int64_t i = 0; i < n; ++i)
-        for (std::int64_t j = 0; j <= i; ++j)
-          lanes::set(x[i][j], m, scaled(a[m][i * lda + j] + conjugate_of(a[m][j * lda + i]), part_t<T>(0.5)));
+        for (std::int64_t j = 0; j <= i; ++j) lanes::set(x[i][j], m, mean_with_conjugate(a[m][i * lda + j], a[m][j * lda + i]));
     part_t<T> factor[lanes::count];  // 1, or NaN of a matrix that is not positive definite
     std::fill_n(factor, lanes::count, part_t<T>(1));
     for (std::int64_t j = 0; j < n; ++j) {

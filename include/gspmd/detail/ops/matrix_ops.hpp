@@ -264,7 +264,7 @@ struct cholesky_op : matrix_operator {
     const int half = add_triangular_solve(b.program(), l, p, {true, true, false}, n.at);
     const int other = add_triangular_solve(b.program(), m.conjugated(l), m.transposed(half), {true, true, false}, n.at);
     const int slope = m.transposed(other);
-    b.send(0, ((b.as_term(slope) + b.as_term(m.adjoint(slope))) * 0.5).id());
+    b.send(0, (b.as_term(slope) * 0.5 + b.as_term(m.adjoint(slope)) * 0.5).id());
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
