@@ -42,20 +42,16 @@ constexpr bool is_unrolled(const contraction_plan& p) {
   return p.m * p.n > 1 && k <= 16 && p.n <= 32 && is_small_product<T>(p.m, p.n, k);
 }
 
-template <class V, int... Lane>
-[[gnu::always_inline]] inline auto lanes_of(const V& v, std::integer_sequence<int, Lane...>) {
-  return __builtin_shufflevector(v, v, Lane...);
-}
-/// Lanes First, First + 1, ... of v as a vector of Count; past the end the last one again.
-template <int First, int Count, class V, int... I>
-[[gnu::always_inline]] inline auto some_lanes(const V& v, std::integer_sequence<int, I...>) {
+/// Lanes First, First + 1, ... of v as a vector of so many; past the end the last one again.
+template <int First, class V, int... I>
+[[gnu::always_inline]] inline auto lanes_from(const V& v, std::integer_sequence<int, I...>) {
   constexpr int last = static_cast<int>(sizeof(V) / sizeof(v[0])) - 1;
-  return lanes_of(v, std::integer_sequence<int, (First + I < last ? First + I : last)...>{});
+  return __builtin_shufflevector(v, v, (First + I < last ? First + I : last)...);
 }
 template <int First, int Count, class V>
 [[gnu::always_inline]] inline auto some_lanes(const V& v) {
   if constexpr (Count == 1) return v[First];
-  else return some_lanes<First, Count>(v, std::make_integer_sequence<int, Count>{});
+  else return lanes_from<First>(v, std::make_integer_sequence<int, Count>{});
 }
 /// Stores the first Count of `Lanes` lanes.
 template <int Count, int Lanes, class T, class V>
