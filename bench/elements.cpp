@@ -127,6 +127,7 @@ void compare_complex(const options& o) {
 // ---- small products ----
 
 constexpr auto products = [](auto x, auto y) { return einsum<"bij,bjk->bik">(x, y); };
+constexpr auto products_of_turned = [](auto x, auto y) { return einsum<"bij,bkj->bik">(x, y); };
 
 /// Rows of 4, 8 and 16 elements are vectors.
 template <int N, class T>
@@ -151,6 +152,16 @@ void product_loops(int64_t count, const T* x, const T* y, T* z) {
     }
   }
 }
+/// With the right matrices turned.
+template <int N, class T>
+void turned_loops(int64_t count, const T* x, const T* y, T* z) {
+  for (int64_t b = 0; b < count; ++b, x += N * N, y += N * N, z += N * N) {
+    T turned[N * N];
+    for (int i = 0; i < N; ++i)
+      for (int j = 0; j < N; ++j) turned[j * N + i] = y[i * N + j];
+    product_loops<N>(1, x, turned, z);
+  }
+}
 #if defined(GSPMD_HAS_CBLAS)
 template <int N>
 void call_blas(const float* x, const float* y, float* z) {
@@ -169,6 +180,9 @@ void compare_products(const options& o) {
       std::to_string(count) + " products of " + std::to_string(N) + (sizeof(T) == 4 ? " floats" : " doubles");
   compare<products, batch, batch, T>(name + ", loops", o, elems, elems, elems, 1.05,
                                      [](const T* x, const T* y, T* z) { product_loops<N>(count, x, y, z); });
+  if constexpr (N <= 8)
+    compare<products_of_turned, batch, batch, T>(name + ", the right ones turned, loops", o, elems, elems, elems, 1.05,
+                                                 [](const T* x, const T* y, T* z) { turned_loops<N>(count, x, y, z); });
 #if defined(GSPMD_HAS_CBLAS)
   compare<products, batch, batch, T>(name + ", calls", o, elems, elems, elems, 1.05, [](const T* x, const T* y, T* z) {
     for (int64_t b = 0; b < count; ++b) call_blas<N>(x + b * N * N, y + b * N * N, z + b * N * N);

@@ -2,16 +2,21 @@
 // labels: exhaustive native
 #include "gspmd/detail/kernels/contraction.hpp"
 #include "gspmd/detail/ir/contraction_planner.hpp"
+#include "gspmd/detail/kernels/unrolled_product.hpp"
+#include "gspmd/detail/run/parts/part_of_contraction.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 using namespace gspmd::detail;
@@ -163,16 +168,17 @@ std::vector<T> left_operand(const contraction& c, const std::vector<std::int64_t
   return data;
 }
 
-template <class T, class Spec>
-void check(Spec spec, const contraction& c, const std::vector<std::int64_t>& valid, std::mt19937& random) {
+// `run` does what `plan` says: run(valid, a, b, out, scratch).
+template <class T, class Run>
+void check_run(const contraction_plan& plan, const contraction& c, const std::vector<std::int64_t>& valid, std::mt19937& random,
+               const Run& run) {
   using u = kernel_t<T>;
   const auto a = left_operand<T>(c, valid, random), b = operand<T>(c.rhs, c, valid, random);
-  const contraction_plan& plan = spec();
   constexpr std::size_t guard = 8;
   std::vector<T> out(elems_of(c.out, c) + guard, garbage<T>());
   std::vector<T> scratch(static_cast<std::size_t>(plan.scratch_elems) + guard, garbage<T>());
   for (std::size_t i = 0; i < guard; ++i) out[elems_of(c.out, c) + i] = scratch[scratch.size() - 1 - i] = T(7);
-  contract<T>(spec, valid.data(), a.data(), b.data(), out.data(), scratch.data());
+  run(valid.data(), a.data(), b.data(), out.data(), scratch.data());
 
   std::vector<u> expected(elems_of(c.out, c), u{});
   std::vector<char> is_defined(expected.size(), 0);
@@ -198,6 +204,10 @@ void check(Spec spec, const contraction& c, const std::vector<std::int64_t>& val
   if (!is_right) FAIL_CHECK(text_of(c, valid));
 }
 
+template <class T, class Spec>
+void check(Spec spec, const contraction& c, const std::vector<std::int64_t>& valid, std::mt19937& random) {
+  check_run<T>(spec(), c, valid, random, [&](auto... pointers) { contract<T>(spec, pointers...); });
+}
 template <class T>
 void check(const contraction& c, const std::vector<std::int64_t>& valid, std::mt19937& random) {
   const auto plan = plan_contraction(c);
@@ -472,4 +482,68 @@ TEST_CASE("contraction: long sums are as exact as short ones") {
   CHECK(error_of("ab,b->a", {20, 1 << 18}) < most);
   CHECK(error_of("ab,ac->bc", {1 << 20, 3, 5}) < most);      // matrices
   CHECK(error_of("abd,bac->dc", {1000, 500, 3, 5}) < most);  // whose sums lie in different orders
+}
+
+namespace {
+
+constexpr contraction matrices(std::int64_t batch, std::int64_t m, std::int64_t k, std::int64_t n) {
+  return equation("abc,acd->abd", {batch, m, k, n});
+}
+constexpr contraction unrolled_equations[] = {
+    matrices(5, 3, 3, 3),
+    matrices(7, 4, 4, 4),
+    matrices(3, 8, 8, 8),
+    matrices(4, 1, 2, 5),  // one row
+    matrices(4, 5, 2, 1),  // one column
+    matrices(3, 2, 16, 7),
+    matrices(2, 4, 4, 27),
+    equation("acb,acd->abd", {4, 5, 3, 6}),  // the left operand turned
+    equation("abc,adc->abd", {4, 5, 3, 6}),  // the right one
+    equation("abc,acd->adb", {4, 5, 3, 6}),  // the result
+    equation("bac,cad->bad", {4, 5, 3, 6}),  // rows apart
+    equation("bac,cad->dab", {4, 5, 3, 6}),
+    equation("bc,acd->abd", {4, 3, 3, 3}),          // one left operand
+    equation("abec,aecd->aebd", {3, 4, 2, 11, 2}),  // two loops
+};
+
+template <class T, std::size_t I>
+void check_unrolled(std::mt19937& random) {
+  static constexpr contraction C = unrolled_equations[I];
+  static constexpr contraction_plan plan = plan_contraction(C);
+  static_assert(is_unrolled<T>(plan));
+  constexpr auto shape = product_shape_of(plan, plan.sums[0].extent);
+  std::vector<std::int64_t> valid(C.extent.begin(), C.extent.end());
+  const auto whole = [&](const std::int64_t* bounds, const T* a, const T* b, T* out, T* scratch) {
+    run_unrolled<T, shape>(plan, bounds, a, b, out, reinterpret_cast<std::byte*>(scratch), false, true);
+  };
+  check_run<T>(plan, C, valid, random, whole);
+  for (const int parts : {2, 5})  // of several threads
+    check_run<T>(plan, C, valid, random, [&](const std::int64_t* bounds, const T* a, const T* b, T* out, T* scratch) {
+      for (int part = parts; part-- > 0;) {
+        const auto cut = cut_contraction(plan, part, parts);
+        run_unrolled<T, shape>(cut.plan, bounds, a + cut.lhs, b + cut.rhs, out + cut.out, reinterpret_cast<std::byte*>(scratch),
+                               false, true);
+      }
+    });
+  check_run<T>(plan, C, valid, random, [&](const std::int64_t* bounds, const T* a, const T* b, T* out, T* scratch) {
+    const std::vector<T> before(elems_of(C.out, C), T(3));
+    std::copy(before.begin(), before.end(), out);
+    run_unrolled<T, shape>(plan, bounds, a, b, out, reinterpret_cast<std::byte*>(scratch), true, true);
+    for (std::size_t i = 0; i < before.size(); ++i) out[i] -= T(3);
+  });
+  for (auto& bound : valid) bound -= bound > 1 ? 1 : 0;  // a shard that is not full
+  check_run<T>(plan, C, valid, random, whole);
+}
+
+template <std::size_t... I>
+void check_unrolled(std::mt19937& random, std::index_sequence<I...>) {
+  (check_unrolled<std::conditional_t<I % 3 == 2, double, float>, I>(random), ...);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "small products of constant extents: whole, for several threads, added to what is there, and of shards that are not full") {
+  std::mt19937 random(11);
+  check_unrolled(random, std::make_index_sequence<std::size(unrolled_equations)>{});
 }

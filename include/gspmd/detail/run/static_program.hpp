@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gspmd/detail/kernels/fused_static.hpp"
+#include "gspmd/detail/kernels/unrolled_product.hpp"
 #include "gspmd/detail/run/equality_check.hpp"
 #include "gspmd/detail/run/joint_step.hpp"
 #include "gspmd/detail/run/local_step.hpp"
@@ -303,6 +304,8 @@ constexpr auto contract::freeze() {
   if constexpr (plan.panel > 0) {
     constexpr dtype stored = Program::view.operand(step_of<Program, Step>, 0).type;
     return prepared_contraction{&plan, run_narrow_contraction<element_t<stored>>};
+  } else if constexpr (is_unrolled<element>(plan)) {
+    return prepared_contraction{&plan, run_unrolled<element, product_shape_of(plan, plan.sums[0].extent)>};
   } else {
     using spec = std::conditional_t<is_plain(plan), plain_spec<contraction_plan>,
                                     contraction_constant<Program, static_cast<std::size_t>(step_of<Program, Step>.spec)>>;
