@@ -367,6 +367,101 @@ TEST_CASE("results that go past the caches are the same, wherever lines begin, a
   }
 }
 
+namespace {
+/// Reads up to `Reach` elements to both sides; what lies before a row is in input 1, what lies behind it in input 2.
+template <std::int64_t Row, int Reach, bool EndsEarly>
+struct reaching {
+  static constexpr extents loop = dims({5, Row});
+  static constexpr dim_mask cut = EndsEarly ? dim_bit(1) : 0;
+  static constexpr int loads = 2 * Reach + 1;
+  static constexpr int by(int load) { return (load % 2 == 0 ? -1 : 1) * ((load + 1) / 2); }
+  static constexpr auto ops = [] {
+    std::array<scalar_op, 3 * loads + 3> all{};
+    std::size_t n = 0;
+    for (int k = 0; k < loads; ++k) {
+      all[n] = load(f64, 0, dims({Row, 1}));
+      if (k > 0) all[n].offsets.push_back({1, by(k)});
+      ++n;
+    }
+    all[n++] = number(f64, 3);
+    all[n++] = counter(f64, 0, 1);
+    for (int k = 0; k < loads; ++k, n += 2) {
+      const int last = static_cast<int>(n) - 1;
+      all[n] = op(opcode::multiply, f64, {last, loads});
+      all[n + 1] = op(opcode::add, f64, {last + 1, k});
+    }
+    all[n] = op(opcode::convert, f32, f64, {static_cast<int>(n) - 1});
+    return all;
+  }();
+  static constexpr std::array stores = {to(3 * loads + 1, 0), to(3 * loads + 2, 1)};
+  static constexpr auto margins = [] {
+    std::array<fused_margin, loads - 1> all{};
+    for (int k = 1; k < loads; ++k) {
+      const bool before = by(k) < 0;
+      all[static_cast<std::size_t>(k - 1)] = {static_cast<std::int16_t>(k), static_cast<std::int16_t>(before ? 1 : 2),
+                                              before ? Reach : 0, dims({Reach, 1})};
+    }
+    return all;
+  }();
+};
+
+/// Rows [1, 4), columns [first, end) of a loop whose loads reach over both ends, against the sum as it is written.
+template <class Group, int Reach>
+void check_reach(std::int64_t first, std::int64_t end, bool streams) {
+  const auto rows = Group::loop[0], elems = Group::loop[1];
+  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  std::vector<double> middle(at(rows * elems)), before(at(rows * Reach)), behind(before), found(middle.size(), -7);
+  std::vector<float> narrow(middle.size(), -7);
+  int n = 0;
+  for (auto* const all : {&middle, &before, &behind})
+    for (auto& x : *all) x = n++ % 19;
+  const void* in[] = {middle.data(), before.data(), behind.data()};
+  void* out[] = {found.data(), narrow.data()};
+  const std::int64_t offsets[] = {5};
+  using row = typename row_of_group<Group>::type;
+  fused_memory<row> memory;
+  auto box = loop_box(Group::loop);
+  box.begin[0] = 1, box.end[0] = 4, box.begin[1] = first, box.end[1] = end;
+  run_fused_rows({Group::loop, Group::ops, Group::stores, Group::margins}, Group::loop, box,
+                 streams ? stream_rows<row> : compute_rows<row>, memory.rows(), in, out, offsets);
+  fence_streams();
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < elems; ++j) {
+      double wanted = static_cast<double>(j + 5);
+      for (int k = 0; k < Group::loads; ++k) {
+        const auto from = j + Group::by(k);
+        wanted = wanted * 3 + (from < 0        ? before[at(i * Reach + Reach + from)]
+                               : from >= elems ? behind[at(i * Reach + from - elems)]
+                                               : middle[at(i * elems + from)]);
+      }
+      if (i < 1 || i >= 4 || j < first || j >= end) wanted = -7;
+      const auto e = at(i * elems + j);
+      if (found[e] != wanted || narrow[e] != static_cast<float>(wanted)) ++wrong;
+    }
+  CHECK(wrong == 0);
+}
+template <std::int64_t Row, int Reach>
+void check_reaches() {
+  for (const bool streams : {false, true}) {
+    for (const std::int64_t first : {0, 1, Reach})
+      for (const std::int64_t left : {0, 1, Reach})
+        if (first < Row - left) check_reach<reaching<Row, Reach, true>, Reach>(first, Row - left, streams);
+    check_reach<reaching<Row, Reach, false>, Reach>(0, Row, streams);
+    check_reach<reaching<Row, Reach, false>, Reach>(0, 1, streams);  // a rim
+  }
+}
+}  // namespace
+
+TEST_CASE("rows whose loads reach over their ends, in as many pieces as are computed together and in more") {
+  static_assert(most_row_pieces == 5);
+  check_reaches<9, 1>();  // three pieces, of few elements, and of many
+  check_reaches<300, 1>();
+  check_reaches<2, 2>();  // no inner piece
+  check_reaches<300, 2>();
+  check_reaches<300, 3>();  // seven
+}
+
 TEST_CASE("in place: an output may be an input") {
   using group = adam<1100>;
   std::vector<float> w(1100), m(1100), v(1100), g(1100);

@@ -99,11 +99,12 @@ struct native_step {
     outputs.resize(room(s.results.count));
     offsets.resize(room(s.bounds.count));
     const auto n = room(group.ops.size());
-    from.resize(n);
+    constexpr auto pieces = static_cast<std::size_t>(most_row_pieces);
+    from.resize(pieces * n);
     margins.resize(n);
-    to.resize(room(group.stores.size()));
+    to.resize(pieces * room(group.stores.size()));
     ops.resize(2 * n);
-    numbers.resize(3 * n + to.size());
+    numbers.resize(2 * from.size() + n + to.size() + pieces);
     for (const auto& f : reductions_of(plan, s)) {
       const auto& spec = table_of<reduction_spec>(plan)[static_cast<std::size_t>(f.reduction)];
       with_computing_type(f.type,
@@ -119,10 +120,12 @@ struct native_step {
   }
   static void run(const void* prepared, const plan_view& plan, const plan_step& s, const device_memory& device) {
     const auto& self = *static_cast<const native_step*>(prepared);
-    const auto n = self.from.size();
-    auto* const numbers = self.numbers.data();
-    const fused_rows rows{self.ops.data(), self.margins.data(), self.from.data(), numbers,        self.ops.data() + n,
-                          numbers + n,     numbers + 2 * n,     self.to.data(),   numbers + 3 * n};
+    const auto n = self.margins.size(), all = self.from.size();
+    auto* const steps = self.numbers.data();
+    auto *const index = steps + all, *const index_steps = index + all, *const to_steps = index_steps + n;
+    const fused_rows rows{self.ops.data(), self.margins.data(), self.from.data(), steps,    self.ops.data() + n,
+                          index,           index_steps,         self.to.data(),   to_steps, to_steps + self.to.size(),
+                          most_row_pieces};
     const auto* const functions = self.loops->functions + self.loop * native_source::functions_per_loop;
     if (self.kernels.empty())
       return run_fused_step(plan, s, device, functions[0], functions[1], rows, self.inputs.data(), self.outputs.data(),

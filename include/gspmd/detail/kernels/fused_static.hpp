@@ -31,7 +31,8 @@ namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
 /// Rows that follow each other, as a function that is compiled for a group finds them: by load, iota and store, where the first
-/// row begins and how far it is to the next, in bytes and in indices.
+/// row begins and how far it is to the next, in bytes and in indices. Rows of several pieces have them for each piece, one after the other, but
+/// for the steps of iotas and stores, which are those of all.
 struct fused_rows {
   const scalar_op** load_op;
   const fused_margin** margin;  // its first one; null of a load at no offset
@@ -42,7 +43,19 @@ struct fused_rows {
   std::int64_t* index_step;
   void** to;
   std::int64_t* to_step;
+  std::int64_t* elems;  // of each piece, where there are several
+  int most_pieces, pieces = 1;
+
+  [[nodiscard]] fused_rows piece(int p, std::size_t loads, std::size_t iotas, std::size_t stores) const {
+    auto one = *this;
+    const auto k = static_cast<std::size_t>(p);
+    one.from += k * loads, one.from_step += k * loads, one.index += k * iotas, one.to += k * stores;
+    return one;
+  }
 };
+/// Pieces of a row that are computed one after the other, before the next row: those of loads up to two elements to both sides. The outer pieces
+/// of many rows, computed together, drive what the inner ones read from the first cache.
+inline constexpr int most_row_pieces = 5;
 
 /// The numbers of a group that are worked out once.
 template <class Group>
@@ -113,7 +126,9 @@ struct fused_plan {
       for (std::size_t k = 0; k < store_count; ++k) r.to[k] = static_cast<std::byte*>(r.to[k]) + to[k];
     }
   };
-  [[gnu::always_inline]] static void begin(const fused_rows& first, row& r, row_steps& steps) {
+  [[gnu::always_inline]] static void begin(const fused_rows& all, row& r, row_steps& steps, int piece = 0) {
+    const auto first =
+        all.piece(piece, static_cast<std::size_t>(facts.loads), static_cast<std::size_t>(facts.iotas), store_count);
     for (std::size_t n = 0; n < static_cast<std::size_t>(facts.loads); ++n)
       r.from[n] = first.from[n], steps.from[n] = first.from_step[n];
     for (std::size_t n = 0; n < static_cast<std::size_t>(facts.iotas); ++n)
@@ -323,19 +338,12 @@ GSPMD_LOOP_FUNCTION void compute_row(const typename fused_plan<Group>::row& row,
   GSPMD_KEEP_LOOP_OPTIONS
   loop_over_row<Group>(row, elems);
 }
-/// The outer pieces of rows: a few elements of each row.
+/// An outer piece of a row: a few elements.
 template <class Group>
-GSPMD_LOOP_FUNCTION void compute_columns(const typename fused_plan<Group>::row& first,
-                                         const typename fused_plan<Group>::row_steps& given, std::int64_t rows,
-                                         std::int64_t elems) {
-  auto row = first;
-  const auto steps = given;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t i = 0; i < elems; ++i) {
-      compute_element<Group>(row, i, row, i);
-      asm volatile("");  // no loop of vectors
-    }
-    steps.move(row);
+GSPMD_LOOP_FUNCTION void compute_few(const typename fused_plan<Group>::row& row, std::int64_t elems) {
+  for (std::int64_t i = 0; i < elems; ++i) {
+    compute_element<Group>(row, i, row, i);
+    asm volatile("");  // no loop of vectors
   }
 }
 /// As compute_row, for results that lie in no operand's memory, by blocks of 64 elements that go past the caches: so the compilers see the
@@ -379,40 +387,64 @@ template <class Group>
 #pragma clang diagnostic pop
 #endif
 
-template <std::size_t Loads, std::size_t Iotas, std::size_t Stores>
+template <std::size_t Loads, std::size_t Iotas, std::size_t Stores, std::size_t Pieces>
 struct fused_rows_memory {
   const scalar_op* load_op[Loads + 1];
   const fused_margin* margin[Loads + 1];
-  const void* from[Loads + 1];
-  std::int64_t from_step[Loads + 1];
+  const void* from[Pieces * Loads + 1];
+  std::int64_t from_step[Pieces * Loads + 1];
   const scalar_op* iota_op[Iotas + 1];
-  std::int64_t index[Iotas + 1], index_step[Iotas + 1];
-  void* to[Stores + 1];
-  std::int64_t to_step[Stores + 1];
+  std::int64_t index[Pieces * Iotas + 1], index_step[Iotas + 1];
+  void* to[Pieces * Stores + 1];
+  std::int64_t to_step[Stores + 1], elems[Pieces];
 
-  fused_rows rows() { return {load_op, margin, from, from_step, iota_op, index, index_step, to, to_step}; }
+  fused_rows rows() {
+    return {load_op, margin, from, from_step, iota_op, index, index_step, to, to_step, elems, static_cast<int>(Pieces)};
+  }
 };
 
 using fused_rows_function = void (*)(const fused_rows& first, std::int64_t rows, std::int64_t elems);
 
-/// Computes so many elements of each row, or refuses them: of rows that are compiled for another number.
+/// Computes so many elements of a row, or refuses them: of rows that are compiled for another number.
+template <class Row>
+[[gnu::always_inline]] inline void compute_one_row(const typename fused_plan<Row>::row& row, std::int64_t elems) {
+  using elems_type = row_elems_type<Row>;
+  if (elems_type::can_be(elems)) {
+    if constexpr (fused_plan<Row>::facts.has_map) compute_row_with_maps<Row>(row, elems_type::of(elems));
+    else compute_row<Row>(row, elems_type::of(elems));
+  } else if constexpr (is_row_in_pieces<Row>) {
+    compute_few<Row>(row, elems);
+  } else {
+    refuse_elems_of_row(elems);
+  }
+}
+template <class Row>
+inline constexpr int most_pieces_of = is_row_in_pieces<Row> || computes_any_length<Row> ? most_row_pieces : 1;
+
+/// Calls compute(row, elems) for each piece of each row.
+template <class Row, class Compute>
+[[gnu::always_inline]] inline void for_each_row(const fused_rows& first, std::int64_t rows, std::int64_t elems, Compute compute) {
+  using row_plan = fused_plan<Row>;
+  typename row_plan::row row[most_pieces_of<Row>];
+  typename row_plan::row_steps steps[most_pieces_of<Row>];  // no pointer leads here
+  if (most_pieces_of<Row> == 1 || first.pieces == 1) {
+    row_plan::begin(first, row[0], steps[0]);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      compute(row[0], elems);
+      steps[0].move(row[0]);
+    }
+  } else {
+    for (int p = 0; p < first.pieces; ++p) row_plan::begin(first, row[p], steps[p], p);
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (int p = 0; p < first.pieces; ++p) {
+        compute(row[p], first.elems[p]);
+        steps[p].move(row[p]);
+      }
+  }
+}
 template <class Row>
 void compute_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems) {
-  using row_plan = fused_plan<Row>;
-  typename row_plan::row row;
-  typename row_plan::row_steps steps;  // no pointer leads here
-  row_plan::begin(first, row, steps);
-  using elems_type = row_elems_type<Row>;
-  if (!elems_type::can_be(elems)) {
-    if constexpr (is_row_in_pieces<Row>) return compute_columns<Row>(row, steps, rows, elems);
-    else refuse_elems_of_row(elems);
-  }
-  const auto elems_of_each = elems_type::of(elems);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    if constexpr (row_plan::facts.has_map) compute_row_with_maps<Row>(row, elems_of_each);
-    else compute_row<Row>(row, elems_of_each);
-    steps.move(row);
-  }
+  for_each_row<Row>(first, rows, elems, compute_one_row<Row>);
 }
 
 /// The first element at which cache lines of all stores begin; for_each_index_step or more: none does.
@@ -428,17 +460,12 @@ std::int64_t first_of_lines(const typename fused_plan<Row>::row& row) {
 /// As compute_rows, for results that lie in no operand's memory, past the caches where their lines allow it. The caller fences afterwards.
 template <class Row>
 void stream_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems) {
-  using row_plan = fused_plan<Row>;
-  if (elems < for_each_index_step || !row_elems_type<Row>::can_be(elems)) return compute_rows<Row>(first, rows, elems);
-  typename row_plan::row row;
-  typename row_plan::row_steps steps;
-  row_plan::begin(first, row, steps);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const auto head = first_of_lines<Row>(row);
-    if (head < for_each_index_step) stream_row_of<Row>(row, elems, head);
-    else compute_row<Row>(row, row_elems_type<Row>::of(elems));
-    steps.move(row);
-  }
+  for_each_row<Row>(first, rows, elems, [](const typename fused_plan<Row>::row& row, std::int64_t n) {
+    const bool is_whole = n >= for_each_index_step && row_elems_type<Row>::can_be(n);
+    const auto head = is_whole ? first_of_lines<Row>(row) : for_each_index_step;
+    if (head < for_each_index_step) stream_row_of<Row>(row, n, head);
+    else compute_one_row<Row>(row, n);
+  });
 }
 
 // ---- loops that reduce what they compute to a few vectors ----
@@ -582,13 +609,13 @@ struct no_accumulation {
 /// of the group's loop whose elements exist, and `box` what of it is computed.
 ///
 /// Where a load at an offset goes over from a shard to its margin, rows are cut into pieces: in each of them a load reads one or the
-/// other.
+/// other. Where there are more of them than are computed together, a piece of some rows is computed before the next piece.
 struct fused_rows_runner {
   const fused_group& group;
   const extents& loop;
   const loop_box& box;
   fused_rows_function compute;
-  const fused_rows& at;
+  fused_rows at;  // the piece that is placed
   const void* const* inputs;
   void* const* outputs;
   const std::int64_t* iota_offsets;
@@ -616,17 +643,25 @@ struct fused_rows_runner {
       at.to_step[k] = row_room * bytes_of(group.ops[static_cast<std::size_t>(group.stores[k].op)].type);
     const std::int64_t first = last < 0 ? 0 : box.begin[last], elems = last < 0 ? 1 : box.end[last];
     const std::int64_t rows = next < 0 ? 1 : box.end[next];
+    const auto inner = piece_end(last, first, elems);
+    auto all = at;
+    for (auto end = inner; end < elems; end = piece_end(last, end, elems)) ++all.pieces;
+    const bool together = all.pieces <= all.most_pieces;
+    if (!together) all.pieces = 1;
     for (;;) {
       for (std::int64_t row = next < 0 ? 0 : box.begin[next], end = 0; row < rows; row = end) {
         end = piece_end(next, row, rows);
-        const auto inner = piece_end(last, first, elems);
-        if (inner < elems && end - row > row_piece_elems / elems)
-          end = row + (elems < row_piece_elems ? row_piece_elems / elems : 1);
+        if (!together && end - row > row_piece_elems / elems) end = row + (elems < row_piece_elems ? row_piece_elems / elems : 1);
         if (next >= 0) index[next] = row;
+        int p = 0;
         for (std::int64_t begin = first, piece = inner; begin < elems; begin = piece, piece = piece_end(last, begin, elems)) {
           if (last >= 0) index[last] = begin;
-          run_piece(end - row, piece - begin);
+          at = all.piece(p, loads, iotas, group.stores.size());
+          place();
+          if (all.pieces > 1) all.elems[p++] = piece - begin;
+          else compute(all, end - row, piece - begin);
         }
+        if (all.pieces > 1) compute(all, end - row, all.elems[0]);
       }
       int d = next - 1;
       for (; d >= 0 && ++index[d] == box.end[d]; --d) index[d] = box.begin[d];
@@ -644,7 +679,8 @@ struct fused_rows_runner {
       }
     return end;
   }
-  void run_piece(std::int64_t rows, std::int64_t elems) {
+  /// Finds where a piece begins.
+  void place() {
     for (std::size_t n = 0; n < loads; ++n) {
       const scalar_op& o = *at.load_op[n];
       const auto found = find_load(o, at.margin[n], loop, index);
@@ -665,7 +701,6 @@ struct fused_rows_runner {
           static_cast<std::byte*>(outputs[group.stores[k].slot]) + row * at.to_step[k] + (last < 0 ? 0 : index[last]) * bytes;
     }
     if (given != nullptr) given->place(*given, this);
-    compute(at, rows, elems);
   }
 };
 inline void run_fused_rows(const fused_group& group, const extents& loop, const loop_box& box, fused_rows_function compute,
@@ -677,7 +712,8 @@ inline void run_fused_rows(const fused_group& group, const extents& loop, const 
 /// Room for the rows of a group.
 template <class Row>
 using fused_memory = fused_rows_memory<static_cast<std::size_t>(fused_plan<Row>::facts.loads),
-                                       static_cast<std::size_t>(fused_plan<Row>::facts.iotas), fused_plan<Row>::store_count>;
+                                       static_cast<std::size_t>(fused_plan<Row>::facts.iotas), fused_plan<Row>::store_count,
+                                       static_cast<std::size_t>(most_pieces_of<Row>)>;
 
 template <class Group>
 void run_fused(const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets) {

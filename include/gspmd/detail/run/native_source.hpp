@@ -86,6 +86,9 @@ struct native_source {
     require_place("fused_rows, index_step", offsetof(fused_rows, index_step));
     require_place("fused_rows, to", offsetof(fused_rows, to));
     require_place("fused_rows, to_step", offsetof(fused_rows, to_step));
+    require_place("fused_rows, elems", offsetof(fused_rows, elems));
+    require_place("fused_rows, pieces", offsetof(fused_rows, pieces));
+    require("most_row_pieces", most_row_pieces);
     require_place("partial_reductions, now", offsetof(partial_reductions, now));
     require_place("partial_reductions, neutral", offsetof(partial_reductions, neutral));
     require_place("partial_reductions, run", offsetof(partial_reductions, run));
