@@ -163,7 +163,9 @@ class mesh {
     for (const auto& name : names) {
       const auto part = sub_axis::of(name);
       const auto size = info().find(part.base) < 0 ? 0 : size_of(part.base);
-      if (size < 1 || !part.is_within(size)) continue;
+      if (part.size < 1 || part.before < 1 || part.before > size || part.size > size / part.before ||
+          size % (part.before * part.size) != 0)
+        continue;
       for (const auto end : {part.before, part.before * part.size})
         if (end > 1 && end < size) ends[std::string(part.base)].insert(end);
     }

@@ -31,10 +31,6 @@ struct sub_axis {
     if (colon == std::string_view::npos || close == std::string_view::npos || close < colon) return {s, 1, 0};
     return {s.substr(0, colon), number(s.substr(colon + 2, close - colon - 2)), number(s.substr(close + 1))};
   }
-  /// Whether an axis of so many devices has this part.
-  [[nodiscard]] constexpr bool is_within(std::int64_t whole) const {
-    return size > 0 && before > 0 && whole % size == 0 && whole / size % before == 0;
-  }
 
  private:
   static constexpr std::int64_t number(std::string_view s) {
