@@ -115,6 +115,8 @@ constexpr void add_axes(const mesh_info& mesh, std::string_view list, int dim, r
     const auto run = mesh.find_run(name);
     if (run.empty()) {
       r.refuse(mistake::unknown_axis) << "`" << name << "` is not an axis of the mesh; its axes are " << names_text(mesh);
+      if (mesh.find(sub_axis::of(name).base) >= 0)
+        r.problem << "; it has a part of an axis that is written as two axes, or that m.with_parts({...}) names";
       return;
     }
     for (const auto axis : run) {

@@ -115,6 +115,17 @@ TEST_CASE("mistakes have the words of the static path") {
   CHECK(same(both, in<float, dims<4, 5>>{}, good{}).find("elementwise operands have one shape") != std::string::npos);
   CHECK(same(both, in<double, dims<4, 4>>{}, good{}).find("operand 1 is f32 where f64 is wanted") != std::string::npos);
 
+  // a part that the mesh does not have, and one of no axis
+  const auto by_part = [&](const char* part) {
+    return error_of([&] {
+      static_cast<void>(dynamic::compile([](auto x) { return -x; }, dynamic::mesh({{"x", 4}}), dynamic::in<float>({8}, {part})));
+    });
+  };
+  CHECK(by_part("x:(2)2") ==
+        "gspmd: input 0: `x:(2)2` is not an axis of the mesh; its axes are x; it has a part of an axis that is "
+        "written as two axes, or that m.with_parts({...}) names");
+  CHECK(by_part("y:(2)2") == "gspmd: input 0: `y:(2)2` is not an axis of the mesh; its axes are x");
+
   // the same mistake, said by numbers
   CHECK(error_of([&] {
           static_cast<void>(dynamic::compile(sum_of_two, m, good{}, dynamic::in<float>({4, 4}, {"nope", ""})));
