@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "support/sanitized.hpp"
+
 using namespace gspmd::detail;
 
 namespace {
