@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
+// labels: planner
 // Counts, bytes, messages and flops of a plan: as constants of a step and as values of a program, against closed forms.
 #include <doctest/doctest.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
+// labels: planner
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
+// labels: planner
 // The limits of the library, and the error for more.
 #include <doctest/doctest.h>
 

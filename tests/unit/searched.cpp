@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
+// labels: planner
 // A search is asked for: by the mesh of a compiled program as by that of one that is planned at run time, with the same plan.
 #include <doctest/doctest.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
+// labels: planner
 // The list of what every device runs, of programs that write their own communication: it is that of their plans.
 #include <doctest/doctest.h>
 
