@@ -23,8 +23,8 @@ class kept_copies {
   template <class = once>
   void make_room(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem);
 
-  /// What a movement copies, for which there is room; null if that is much. A device asks for it when it has arrived, while the others come;
-  /// what another movement copies may be given up for it.
+  /// The copies of a movement for which there is room; null if they are many. A device asks for them when it has arrived, while the others
+  /// come. Those of another movement may be given up for them.
   template <class = once>
   const entry* find(const mesh_shape& mesh, const movement& m, const coordinates& me, std::int64_t bytes_per_elem);
 
