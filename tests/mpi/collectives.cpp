@@ -315,6 +315,28 @@ TEST_CASE("mpi: a rank whose buffers are not shared does not wait for those that
   CHECK(everywhere(wrong) == 0);
 }
 
+TEST_CASE("mpi: a permuted shard that is sent, and the address of the next one, arrive in this order") {
+  if (world_size() != 4) return;
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD, {.small_shard_bytes = 0});  // small ones are gone when they are sent
+  const auto mesh = mesh_of({2, 2});
+  const auto swapped = movement_between(mesh, shape_of({400}), split({{0, 0}, {1, 0}}), split({{1, 0}, {0, 0}}));
+  const auto memory = comm.allocate(400);
+  auto* const shared = reinterpret_cast<float*>(memory.get());
+  std::vector<float> own(100), result(100);
+  float* const out = result.data();
+  const int me = comm.device(0), from = me == 1 ? 2 : me == 2 ? 1 : me;
+  const delayed_meetings delays;
+  int wrong = 0;
+  for (int round = 0; round < 200; ++round) {
+    float* const values = round % 2 == 0 ? own.data() : shared;
+    const float* const in = values;
+    std::fill_n(values, 100, static_cast<float>(4 * round + me));
+    comm.move(mesh, swapped, &in, &out);
+    wrong += static_cast<int>(std::count(out, out + 100, static_cast<float>(4 * round + from)) != 100);
+  }
+  CHECK(everywhere(wrong) == 0);
+}
+
 TEST_CASE("mpi: large all_reduce, with more ranks than cores and without") {
   gspmd::mpi_communicator comm(MPI_COMM_WORLD);
   const auto mesh = mesh_of({world_size()});

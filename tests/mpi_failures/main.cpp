@@ -62,25 +62,61 @@ struct two_steps {
   void run(auto& comm) { step(comm, x, y); }
 };
 
+/// The same of four devices.
+struct four_steps {
+  parting_step step;
+  std::vector<float> p{1.0F};
+  std::vector<double> x = std::vector<double>(16, 1.0), y = std::vector<double>(1);
+  void run(auto& comm) { step(comm, p, x, y); }
+};
+
 int rank_of_process() {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   return rank;
 }
 
+/// Says when this rank fails, in milliseconds: the test allows all ranks 5 s from then.
+void say_when() {
+  using namespace std::chrono;
+  std::fprintf(stderr, "fails at %lld;\n",
+               static_cast<long long>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count()));
+}
+[[noreturn]] void have_enough() {
+  say_when();
+  throw std::runtime_error("rank 1 has had enough");
+}
+
 /// One rank leaves between two steps, past a communicator that the user made, while the others wait for it.
-void leave_alone(mpi_options options) {
+template <class Steps>
+void leave_alone(mpi_options options = {}) {
   mpi_communicator comm(MPI_COMM_WORLD, options);
-  two_steps steps;
+  Steps steps;
   steps.run(comm);
-  if (comm.device(0) == 1) throw std::runtime_error("rank 1 has had enough");
+  if (comm.device(0) == 1) have_enough();
   steps.run(comm);
+}
+
+/// One rank of a launch throws in a step, or is killed, while the others go on to the next one.
+template <class Steps>
+void fail_in_launch(const mpi& world, int devices, bool is_killed) {
+  launch(world, devices, [&](auto& comm) {
+    Steps steps;
+    steps.run(comm);
+    if (comm.device(0) == 1) {
+      say_when();
+      if (is_killed) std::raise(SIGKILL);
+      steps.x[2] = 13;
+    }
+    steps.run(comm);
+    std::puts("a rank went on");
+  });
 }
 
 /// One rank leaves while another computes, and so hears of nothing.
 void leave_one_that_computes() {
   mpi_communicator comm(MPI_COMM_WORLD);
-  if (comm.device(0) == 1) throw std::runtime_error("rank 1 has had enough");
+  if (comm.device(0) == 1) have_enough();
   std::this_thread::sleep_for(std::chrono::seconds(12));
 }
 
@@ -176,10 +212,10 @@ void compute_on_two_threads() {
   int wrong[2] = {0, 0};
   const auto work = [&](int which) {
     const mpi backend{comms[which], {.shared_memory = which == 0}};
-    for (int launches = 0; launches < 10; ++launches)
+    for (int launches = 0; launches < 4; ++launches)
       launch(backend, 2, [&](auto& comm) {
         two_steps steps;
-        for (int t = 0; t < 50; ++t) {
+        for (int t = 0; t < 20; ++t) {
           std::fill(steps.x.begin(), steps.x.end(), 20.0 + t + 100 * which);
           steps.run(comm);
           if (steps.y[0] != 8 * (20.0 + t + 100 * which)) ++wrong[which];
@@ -199,14 +235,9 @@ void run_case(std::string_view what) {
   if (by_messages) what.remove_suffix(std::string_view("/messages").size());
   const mpi world{MPI_COMM_WORLD, {.shared_memory = !by_messages}};
   if (what == "throws" || what == "dies") {
-    launch(world, 2, [&](auto& comm) {
-      two_steps steps;
-      steps.run(comm);
-      if (comm.device(0) == 1 && what == "throws") steps.x[2] = 13;
-      if (comm.device(0) == 1 && what == "dies") std::raise(SIGKILL);
-      steps.run(comm);
-      std::puts("a rank went on");
-    });
+    fail_in_launch<two_steps>(world, 2, what == "dies");
+  } else if (what == "dies_of_four") {
+    fail_in_launch<four_steps>(world, 4, true);
   } else if (what == "index") {
     launch(world, 2, [](auto& comm) {
       const std::vector<float> table(3);
@@ -270,9 +301,11 @@ void run_case(std::string_view what) {
     static_cast<void>(comm.allocate(rank_of_process() == 1 ? 1000 : 2000));
     std::puts("a rank went on");
   } else if (what == "leaves") {
-    leave_alone({});
+    leave_alone<two_steps>();
   } else if (what == "leaves_messages") {
-    leave_alone({.shared_memory = false});
+    leave_alone<two_steps>({.shared_memory = false});
+  } else if (what == "leaves_of_four") {
+    leave_alone<four_steps>();
   } else if (what == "computes") {
     leave_one_that_computes();
   } else if (what == "all_leave") {
@@ -308,6 +341,8 @@ int main(int argc, char** argv) {
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, what == "two_threads" ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
   if (what == "two_threads" && provided != MPI_THREAD_MULTIPLE) return MPI_Finalize(), 77;
+  // As users have it where it is measured, and else no longer than it takes.
+  if (!what.starts_with("leaves") && what != "computes") detail::mpi_watch::patience_seconds = 0.2;
   int status = 0;
   std::unique_ptr<mpi_communicator> kept;
   two_steps steps;

@@ -65,12 +65,13 @@ struct mpi_options {
 /// stderr says so and everything goes by messages.
 ///
 /// Ranks that come to different collectives are told so, with both, and where their program asks for them: at once where they meet in
-/// shared memory, else when all ranks have waited for about two seconds or are about to destroy this object. So is a rank that waits for
-/// one that comes to nothing any more. A rank that computes is waited for, however long. Who was told so cannot go on with this
+/// shared memory, else when all ranks have waited for about one and a half seconds or are about to destroy this object. So is a rank that
+/// waits for one that comes to nothing any more. A rank that computes is waited for, however long. Who was told so cannot go on with this
 /// communicator.
 ///
-/// Where a rank may fail alone, use launch, which tells why and ends all ranks. An exception that passes this object waits 5 s until all
-/// others are about to destroy theirs; if they are not, they may wait for this rank in MPI, and MPI_Abort ends all.
+/// Where a rank may fail alone, use launch, which tells why and ends all ranks. An exception that passes this object waits 2.5 s until all
+/// others are about to destroy theirs; if they are not, they may wait for this rank in MPI, and MPI_Abort ends all. So all hear within 5 s of
+/// a rank that fails; of one that is killed the launcher hears, mpirun or mpiexec, and ends the others.
 class mpi_communicator {
  public:
   /// Collective over `comm`, after MPI_Init. Throws gspmd::error, alike on all: options that differ or are out of range; an
@@ -220,7 +221,7 @@ class mpi_communicator {
   void leave(bool by_exception) {
     if (count_ == 1) return;
     try {
-      if (work_.watch.leave(by_exception ? 5 : std::numeric_limits<double>::infinity())) return;
+      if (work_.watch.leave(by_exception ? 2.5 : std::numeric_limits<double>::infinity())) return;
     } catch (const error& failure) {
       detail::abort_mpi(failure, all_.comm);
     }

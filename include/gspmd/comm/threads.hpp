@@ -148,10 +148,17 @@ class threads_communicator {
     std::int64_t self = 0;
     std::optional<list_under_way> under_way = {};
     detail::kept_copies copies = {};
+    detail::kept_boxes boxes = {};
 
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(group->devices.size()); }
     [[nodiscard]] detail::meeting_slot& slot(std::int64_t j) const { return group->slots[static_cast<std::size_t>(j)]; }
     [[nodiscard]] detail::meeting_lane& lane(std::int64_t j, unsigned parity) const { return slot(j).lanes[parity]; }
+    /// The input of member j where that of this device is `own`. Mail is read from the lanes, for a result may be where the input was. Else
+    /// the device does not look into its own lane, whose memory the others have just fetched.
+    [[nodiscard]] const void* input(std::int64_t j, unsigned parity, const void* own, bool is_mail) const {
+      if (is_mail) return lane(j, parity).mail;
+      return j == self ? own : lane(j, parity).in;
+    }
     /// From the number of a member to its buffer number k, of a list under way.
     template <class Buffer>
     [[nodiscard]] auto buffers(Buffer detail::meeting_lane::*shown, std::size_t k, unsigned parity) const {
@@ -166,9 +173,12 @@ class threads_communicator {
   membership& membership_of(const detail::mesh_shape& mesh, detail::axis_mask axes);
 
   static void take_movements(const list_under_way& u, membership& mine, unsigned parity) {
-    for (std::size_t k = 0; k < u.count(); ++k)
-      mine.copies.move(*u.mesh, u.movements[k], mine.me, mine.buffers(&detail::meeting_lane::in, k, parity), u.out[k],
-                       detail::bytes_of(u.subject.type));
+    const auto bytes_per_elem = detail::bytes_of(u.subject.type);
+    for (std::size_t k = 0; k < u.count(); ++k) {
+      const auto& m = u.movements[k];
+      detail::kept_copies::move(mine.copies.find(*u.mesh, m, mine.me, bytes_per_elem), *u.mesh, m, mine.me,
+                                mine.buffers(&detail::meeting_lane::in, k, parity), u.out[k], bytes_per_elem);
+    }
   }
   static void take_reductions(const list_under_way& u, membership& mine, unsigned parity) {
     for (std::size_t k = 0; k < u.count(); ++k)
@@ -186,10 +196,10 @@ class threads_communicator {
   template <class = detail::once>
   unsigned meet(membership& mine, const detail::meeting_subject& subject, const void* in, void* out);
 
-  /// As meet(), and true if the elements themselves, so many bytes, are in the lanes as mail: then nobody need wait until all have read.
+  /// Arrives with these pointers and does not wait, so that a device works out its part while the others come. True if the elements
+  /// themselves, so many bytes, are in the lanes as mail: then nobody need wait until all have read.
   template <class = detail::once>
-  bool meet_with_mail(membership& mine, const detail::meeting_subject& subject, const void* in, void* out, std::int64_t bytes,
-                      unsigned& parity);
+  bool arrive_with_mail(membership& mine, const detail::meeting_subject& subject, const void* in, void* out, std::int64_t bytes);
 
   /// Arrives and waits for the group. The pointers that the device shows stand in its lane, written after finish_elements().
   unsigned arrive(membership& mine, const detail::meeting_subject& subject) {
@@ -298,35 +308,41 @@ GSPMD_COMPILED_ONCE(unsigned threads_communicator::meet<detail::once>(threads_co
                                                                       const detail::meeting_subject&, const void*, void*));
 
 template <class Once>
-bool threads_communicator::meet_with_mail(membership& mine, const detail::meeting_subject& subject, const void* in, void* out,
-                                          std::int64_t bytes, unsigned& parity) {
+bool threads_communicator::arrive_with_mail(membership& mine, const detail::meeting_subject& subject, const void* in, void* out,
+                                            std::int64_t bytes) {
+  finish_elements(mine);
+  auto& lane = mine.slot(mine.self).next_lane();
   const bool fits = bytes <= static_cast<std::int64_t>(detail::mail_bytes);
   if (fits) {
-    finish_elements(mine);
-    if (bytes > 0) std::memcpy(mine.slot(mine.self).next_lane().mail, in, static_cast<std::size_t>(bytes));
-    parity = arrive(mine, subject);
+    if (bytes > 0) std::memcpy(lane.mail, in, static_cast<std::size_t>(bytes));
   } else {
-    parity = meet(mine, subject, in, out);
+    lane.in = in;
+    lane.out = out;
   }
+  arrive_alone(mine, subject);
   return fits;
 }
-GSPMD_COMPILED_ONCE(bool threads_communicator::meet_with_mail<detail::once>(threads_communicator::membership&,
-                                                                            const detail::meeting_subject&, const void*, void*,
-                                                                            std::int64_t, unsigned&));
+GSPMD_COMPILED_ONCE(bool threads_communicator::arrive_with_mail<detail::once>(threads_communicator::membership&,
+                                                                              const detail::meeting_subject&, const void*, void*,
+                                                                              std::int64_t));
 
 template <class Once>
 void threads_communicator::move_elements(const detail::mesh_shape& mesh, const detail::movement& m, dtype type, const void* in,
                                          void* out) {
   auto& mine = membership_of(mesh, m.axes);
-  const auto work = [&](detail::peer_inputs peer_in) {
-    mine.copies.move(mesh, m, mine.me, peer_in, out, detail::bytes_of(type));
-  };
-  if (mine.size() == 1) return work([&](std::int64_t) { return in; });
+  const auto bytes_per_elem = detail::bytes_of(type);
+  mine.copies.make_room(mesh, m, bytes_per_elem);
+  if (mine.size() == 1)
+    return detail::kept_copies::move(
+        mine.copies.find(mesh, m, mine.me, bytes_per_elem), mesh, m, mine.me, [&](std::int64_t) { return in; }, out,
+        bytes_per_elem);
   const auto subject = detail::subject_of(mesh, m, type);
-  unsigned parity = 0;
-  const auto bytes = detail::local_elements(mesh, m.from_global, m.from) * detail::bytes_of(type);
-  const bool is_mail = meet_with_mail(mine, subject, in, out, bytes, parity);
-  work([&](std::int64_t j) { return is_mail ? mine.lane(j, parity).mail : mine.lane(j, parity).in; });
+  const auto bytes = detail::local_elements(mesh, m.from_global, m.from) * bytes_per_elem;
+  const bool is_mail = arrive_with_mail(mine, subject, in, out, bytes);
+  const auto* const known = mine.copies.find(mesh, m, mine.me, bytes_per_elem);
+  const auto parity = wait(mine, subject);
+  detail::kept_copies::move(
+      known, mesh, m, mine.me, [&](std::int64_t j) { return mine.input(j, parity, in, is_mail); }, out, bytes_per_elem);
   if (!is_mail) arrive(mine, subject);
 }
 GSPMD_COMPILED_ONCE(void threads_communicator::move_elements<detail::once>(const detail::mesh_shape&, const detail::movement&,
@@ -337,6 +353,7 @@ void threads_communicator::start_elements(const list_under_way& made) {
   auto& mine = membership_of(*made.mesh, made.reductions.empty() ? made.movements[0].axes : made.reductions[0].axes);
   finish_elements(mine);
   auto& u = mine.under_way.emplace(made);
+  for (const auto& m : u.movements) mine.copies.make_room(*u.mesh, m, detail::bytes_of(u.subject.type));
   auto& lane = mine.slot(mine.self).next_lane();
   lane.in = u.in;
   lane.out = u.out;
@@ -360,15 +377,17 @@ void threads_communicator::reduce_elements(const detail::mesh_shape& mesh, const
   if (mine.size() == 1) return detail::reduce_alone(mesh, r, mine.me, in, out, op.elem_bytes);
   const auto subject = detail::subject_of(mesh, r, type);
   const auto elems = detail::elements(detail::local_extents(mesh, r.global, r.from));
-  unsigned parity = 0;
-  const bool is_mail = meet_with_mail(mine, subject, in, out, elems * op.elem_bytes, parity);
-  const auto theirs = [&](std::int64_t j) { return is_mail ? mine.lane(j, parity).mail : mine.lane(j, parity).in; };
-  if (classify(mesh, r) == detail::collective_kind::reduce_scatter)
-    detail::reduce_scatter_from_peers(op, mesh, r, mine.me, theirs, out);
+  const bool scatters = classify(mesh, r) == detail::collective_kind::reduce_scatter;
+  if (scatters) mine.boxes.make_room(r);
+  const bool is_mail = arrive_with_mail(mine, subject, in, out, elems * op.elem_bytes);
+  const auto* const box = scatters ? &mine.boxes.find(mesh, r, mine.me) : nullptr;
+  const auto parity = wait(mine, subject);
+  const auto theirs = [&](std::int64_t j) { return mine.input(j, parity, in, is_mail); };
+  if (scatters) detail::reduce_scatter_from_peers(op, *box, mine.size(), theirs, out);
   else if (is_mail) detail::reduce_row(op, out, mine.size(), theirs, 0, elems, false);
   else
     detail::all_reduce_from_peers(op, elems, mine.size(), mine.self, theirs,
-                                  [&](std::int64_t j) { return mine.lane(j, parity).out; });
+                                  [&](std::int64_t j) { return j == mine.self ? out : mine.lane(j, parity).out; });
   if (!is_mail) arrive(mine, subject);
 }
 GSPMD_COMPILED_ONCE(void threads_communicator::reduce_elements<detail::once>(const detail::mesh_shape&, const detail::reduction&,

@@ -82,10 +82,11 @@ inline void arrive_alone(meeting_slot& mine, std::uint32_t subject) {
 /// Member `self` of `n`, which has arrived, waits for the others; returns which lanes belong to the meeting. slot_of(j) is the slot of
 /// member j. After each so many `pauses` idle(j, is_here) is called: it gives way to other threads, and throws if member j will
 /// not come. differs(j, parity), which throws, is called if member j has come for something else. It calls it in turn: two that differ
-/// both find out, whomever they wait for.
+/// both find out, whomever they wait for. The three are not copied: between the arrival and the wait a value that is read otherwise than it
+/// was written, as copies of several pointers are, waits until the arrival has reached memory, a third of a meeting.
 template <class SlotOf, class Idle, class Differs>
-unsigned wait_for_all(std::int64_t n, std::int64_t self, std::uint32_t subject, int pauses, SlotOf slot_of, Idle idle,
-                      Differs differs) {
+unsigned wait_for_all(std::int64_t n, std::int64_t self, std::uint32_t subject, int pauses, const SlotOf& slot_of,
+                      const Idle& idle, const Differs& differs) {
   const auto meeting = slot_of(self).meetings;
   const auto parity = static_cast<unsigned>(meeting & 1);
   const auto word = arrival_word(subject, meeting);

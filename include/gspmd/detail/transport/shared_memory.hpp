@@ -110,21 +110,35 @@ void all_reduce_from_peers(const row_combiner& op, std::int64_t elems, std::int6
   if (mine.begin < mine.end) reduce_row_to_all(op, n, peer_in, peer_out, mine.begin * op.elem_bytes, mine.end - mine.begin);
 }
 
-/// reduce_scatter: reduces the box of the device at `me` from all members into its own `out`, which is nobody's `in`.
+/// The box that the device at `me` reduces in a reduce_scatter. A device works it out when it has arrived, while the others come.
+struct scattered_box {
+  placed_box box;
+  std::int64_t elems;  // 0: the device has nothing
+};
 template <class = once>
-void reduce_scatter_from_peers(const row_combiner& op, const mesh_shape& mesh, const reduction& r, const coordinates& me,
-                               peer_inputs peer_in, void* out) {
+void find_scattered_box(const mesh_shape& mesh, const reduction& r, const coordinates& me, scattered_box& found) {
   const auto target = layout_of(mesh, r.global, r.to, me);
-  if (!target.held.any()) return;
-  const auto source = layout_of(mesh, r.global, r.from, me);
-  const auto placed = place(target.held, source, target);
-  const auto n = mesh.size_of(r.axes);
-  const bool streaming = can_stream && target.held.elems() * op.elem_bytes >= stream_from_bytes;
-  for (box_walk rows(placed); rows.is_there; rows.step())
+  found.elems = target.held.elems();
+  if (found.elems > 0) found.box = place(target.held, layout_of(mesh, r.global, r.from, me), target);
+}
+
+/// reduce_scatter: reduces the own box from all `n` members into `out`, which is nobody's `in`.
+template <class = once>
+void reduce_scatter_from_peers(const row_combiner& op, const scattered_box& mine, std::int64_t n, peer_inputs peer_in,
+                               void* out) {
+  if (mine.elems == 0) return;
+  const bool streaming = can_stream && mine.elems * op.elem_bytes >= stream_from_bytes;
+  for (box_walk rows(mine.box); rows.is_there; rows.step())
     for (std::int64_t i = 0; i < rows.count; ++i)
       reduce_row(op, static_cast<std::byte*>(out) + (rows.out + i * rows.out_step) * op.elem_bytes, n, peer_in,
                  (rows.in + i * rows.in_step) * op.elem_bytes, rows.row, streaming);
   if (streaming) fence_streams();
+}
+inline void reduce_scatter_from_peers(const row_combiner& op, const mesh_shape& mesh, const reduction& r, const coordinates& me,
+                                      peer_inputs peer_in, void* out) {
+  scattered_box mine;
+  find_scattered_box(mesh, r, me, mine);
+  reduce_scatter_from_peers(op, mine, mesh.size_of(r.axes), peer_in, out);
 }
 
 /// The share of the device at `me` in either reduction over a group of at least two. The caller knows which one it is.
@@ -141,8 +155,9 @@ GSPMD_COMPILED_ONCE(void move_from_peers<once>(const mesh_shape&, const movement
                                                std::int64_t));
 GSPMD_COMPILED_ONCE(void all_reduce_from_peers<once>(const row_combiner&, std::int64_t, std::int64_t, std::int64_t, peer_inputs,
                                                      peer_outputs));
-GSPMD_COMPILED_ONCE(void reduce_scatter_from_peers<once>(const row_combiner&, const mesh_shape&, const reduction&,
-                                                         const coordinates&, peer_inputs, void*));
+GSPMD_COMPILED_ONCE(void find_scattered_box<once>(const mesh_shape&, const reduction&, const coordinates&, scattered_box&));
+GSPMD_COMPILED_ONCE(void reduce_scatter_from_peers<once>(const row_combiner&, const scattered_box&, std::int64_t, peer_inputs,
+                                                         void*));
 GSPMD_COMPILED_ONCE(void reduce_from_peers<once>(const row_combiner&, const mesh_shape&, const reduction&, const coordinates&,
                                                  peer_inputs, peer_outputs));
 

@@ -22,6 +22,7 @@
 
 #include <unistd.h>
 
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -65,11 +66,14 @@ inline void require_communicator(MPI_Comm comm) {
         "the mpi backend was given an intercommunicator, which has two groups; make one communicator by MPI_Intercomm_merge");
 }
 
-/// Says on stderr why, and ends all processes. MPICH's launcher forgets what it has not read of them when they end: it gets a moment.
+/// Says on stderr why, and ends all processes. MPICH's launcher forgets what it has not read of them when they end: it gets a moment. And its
+/// MPI_Abort waits for processes that have something to do with this one and compute: a signal ends this one then, and the launcher the others.
 [[gnu::noinline, gnu::cold]] inline void abort_mpi(const error& failure, MPI_Comm comm) {
   std::fprintf(stderr, "%s\n", failure.what());
   std::fflush(stderr);
   ::usleep(200'000);
+  std::signal(SIGALRM, SIG_DFL);
+  ::alarm(1);
   MPI_Abort(comm, 1);
 }
 

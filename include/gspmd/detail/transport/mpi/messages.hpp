@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "gspmd/detail/transport/meeting_delay.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/detail/transport/mpi/node_memory.hpp"
 #include "gspmd/detail/transport/mpi/watch.hpp"
@@ -70,7 +71,7 @@ struct mpi_workspace {
 };
 
 /// The kind of a message, beside its subject.
-enum class message_kind : int { data, address, done, arrival };
+enum class message_kind : int { data, done, arrival };
 
 /// Where messages go, and what they are for now: that stands in their tags, so that nobody takes one that is for something else, which
 /// may be longer than the memory for it. Who waits for another one in vain hears of it (mpi_watch).
@@ -136,23 +137,25 @@ class mpi_messages {
     }
     requests_.clear();
   }
-  /// Waits for a message from a member, which is to be received then: whether it is of kind `a`; else it is of kind `b`.
-  bool is_next(std::int64_t from, message_kind a, message_kind b) {
-    int is_there = 0;
-    const auto is_of = [&](message_kind kind) {
-      check_mpi(MPI_Iprobe(static_cast<int>(from), channel_.tag_of(kind), channel_.comm, &is_there, MPI_STATUS_IGNORE),
+  /// Waits for a message from a member, which is to be received then: whether it has so many bytes.
+  [[nodiscard]] bool is_next_of(std::int64_t from, std::int64_t bytes) {
+    MPI_Status status;
+    int is_there = 0, count = 0;
+    wait_for(static_cast<int>(from), [&] {
+      delay_at_meeting();
+      check_mpi(MPI_Iprobe(static_cast<int>(from), channel_.tag_of(message_kind::data), channel_.comm, &is_there, &status),
                 "MPI_Iprobe", work_.rank);
       return is_there != 0;
-    };
-    bool is_a = false;
-    wait_for(static_cast<int>(from), [&] { return (is_a = is_of(a)) || is_of(b); });
-    return is_a;
+    });
+    check_mpi(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count", work_.rank);
+    return count == bytes;
   }
 
   /// One that is there.
   template <class T>
-  void receive_now(std::int64_t from, T* one, message_kind kind) {
-    check_mpi(MPI_Recv(one, 1, mpi_type<T>(), static_cast<int>(from), channel_.tag_of(kind), channel_.comm, MPI_STATUS_IGNORE),
+  void receive_now(std::int64_t from, T* one) {
+    check_mpi(MPI_Recv(one, 1, mpi_type<T>(), static_cast<int>(from), channel_.tag_of(message_kind::data), channel_.comm,
+                       MPI_STATUS_IGNORE),
               "MPI_Recv", work_.rank);
   }
 

@@ -120,7 +120,8 @@ class mpi_movements {
   }
 
   /// Members that have nothing to do with each other do not wait for each other, as they would in a meeting. Who sends a shard
-  /// that lies in node_memory sends its address instead, and hears when it was copied from there.
+  /// that lies in node_memory sends its address instead, and hears when it was copied from there. Both have one tag, and are told apart by
+  /// their lengths: MPI keeps the order of messages of one tag, and a shard that was sent may be overtaken by the address of the next one else.
   template <class T>
   void permute(const movement_route& route, const T* in, T* out) {
     const auto& memories = m_.work.memories;
@@ -128,7 +129,7 @@ class mpi_movements {
     const auto bytes = elems * static_cast<std::int64_t>(sizeof(T)),
                address_bytes = static_cast<std::int64_t>(sizeof(node_address));
     if (memories.empty() || !m_.work.shared_memory || elems > m_.work.largest_count || bytes <= m_.work.small_shard_bytes ||
-        bytes < address_bytes)  // on all members alike
+        bytes <= address_bytes)  // on all members alike
       return exchange_messages(route, in, out);
     const int count = static_cast<int>(elems);
     const int source = route.receives.empty() ? -1 : static_cast<int>(route.receives[0].peer);  // a shard has one
@@ -136,12 +137,12 @@ class mpi_movements {
     const auto address = address_of(memories, in);
     const auto reads_in_place = [&](const routed_message& s) { return find(memories, m_.device(s.peer), address) != nullptr; };
     for (const auto& s : route.sends)
-      if (reads_in_place(s)) messages.send_piece(s.peer, &address, 1, message_kind::address);
+      if (reads_in_place(s)) messages.send_piece(s.peer, &address, 1);
       else messages.send(s.peer, in, elems);
     for (const int own : route.own) copy_box(out, in, route.boxes[own], sizeof(T));
-    if (source >= 0 && messages.is_next(source, message_kind::address, message_kind::data)) {
+    if (source >= 0 && messages.is_next_of(source, address_bytes)) {
       node_address theirs = 0;
-      messages.receive_now(source, &theirs, message_kind::address);
+      messages.receive_now(source, &theirs);
       copy_shard(out, find(memories, m_.device(source), theirs), bytes);
       messages.send_piece(source, out, 0, message_kind::done);
     } else if (source >= 0) {

@@ -36,7 +36,7 @@ struct mpi_wait {
 ///     to a circle of ranks that are not all in the same collective. Where they are, a long message is on its way.
 class mpi_watch {
  public:
-  static inline double patience_seconds = 1;  // a test has less
+  static inline double patience_seconds = 0.75;  // a test has less
 
   /// `comm` is a communicator that nothing else uses: who votes is in a collective there, for as long as the others take.
   void begin(MPI_Comm comm) {

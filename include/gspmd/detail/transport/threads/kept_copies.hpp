@@ -16,11 +16,24 @@ namespace gspmd::detail {
 
 /// The copies of a device for the small movements in one of its groups: to work out what to copy takes longer than to copy it.
 class kept_copies {
+  struct entry;
+
  public:
-  /// As move_from_peers. Allocates for a movement that it does not know; another one may take the place of what it knows.
+  /// Makes the room to keep what a movement copies. Allocates, so it is called while no peer reads what this device has; the rest does not.
   template <class = once>
-  void move(const mesh_shape& mesh, const movement& m, const coordinates& me, peer_inputs peer_in, void* out,
-            std::int64_t bytes_per_elem);
+  void make_room(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem);
+
+  /// The copies of a movement for which there is room; null if they are many. A device asks for them when it has arrived, while the others
+  /// come. Those of another movement may be given up for them.
+  template <class = once>
+  const entry* find(const mesh_shape& mesh, const movement& m, const coordinates& me, std::int64_t bytes_per_elem);
+
+  /// As move_from_peers, of a movement that was found.
+  static void move(const entry* found, const mesh_shape& mesh, const movement& m, const coordinates& me, peer_inputs peer_in,
+                   void* out, std::int64_t bytes_per_elem) {
+    if (found == nullptr) return move_from_peers(mesh, m, me, peer_in, out, bytes_per_elem);
+    for (const auto& part : found->parts) move_part(part, peer_in, out, bytes_per_elem);
+  }
 
  private:
   static constexpr std::int64_t most_bytes = 32768;
@@ -28,8 +41,8 @@ class kept_copies {
 
   struct entry {
     movement of{};
-    std::int64_t bytes_per_elem = 0;
-    std::optional<index_map> map{};  // that of `of` may be gone
+    std::int64_t bytes_per_elem = 0;  // 0: of none yet
+    std::optional<index_map> map{};   // that of `of` may be gone
     std::vector<movement_part> parts{};
 
     /// The mesh and the axes are those of the group.
@@ -39,34 +52,78 @@ class kept_copies {
              (m.map == nullptr || (of.from_global == m.from_global && *map == *m.map));
     }
   };
+  [[nodiscard]] std::unique_ptr<entry>& place_of(const movement& m) { return all_[m.number / 2 % all_.size()]; }  // all are odd
+  [[nodiscard]] static bool is_small(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem) {
+    return m.number != 0 && local_elements(mesh, m.to_global, m.to) * bytes_per_elem <= most_bytes;
+  }
+
   std::array<std::unique_ptr<entry>, 16> all_;  // by the numbers of movements
 };
 
 template <class Once>
-void kept_copies::move(const mesh_shape& mesh, const movement& m, const coordinates& me, peer_inputs peer_in, void* out,
-                       std::int64_t bytes_per_elem) {
-  auto& place = all_[m.number / 2 % all_.size()];  // all numbers are odd
-  if (!place || !place->is_of(m, bytes_per_elem)) {
-    if (m.number == 0 || local_elements(mesh, m.to_global, m.to) * bytes_per_elem > most_bytes)
-      return move_from_peers(mesh, m, me, peer_in, out, bytes_per_elem);
-    if (!place) place = std::make_unique<entry>();
-    place->parts.reserve(most_parts + 1);  // nothing throws once it is known
-    place->of = m;
-    place->bytes_per_elem = bytes_per_elem;
-    place->map.reset();
-    if (m.map != nullptr) place->map = *m.map;
-    place->parts.clear();
+void kept_copies::make_room(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem) {
+  auto& place = place_of(m);
+  if (place || !is_small(mesh, m, bytes_per_elem)) return;
+  place = std::make_unique<entry>();
+  place->parts.reserve(most_parts + 1);
+}
+GSPMD_COMPILED_ONCE(void kept_copies::make_room<once>(const mesh_shape&, const movement&, std::int64_t));
+
+template <class Once>
+const kept_copies::entry* kept_copies::find(const mesh_shape& mesh, const movement& m, const coordinates& me,
+                                            std::int64_t bytes_per_elem) {
+  entry* const known = place_of(m).get();
+  if (known == nullptr) return nullptr;
+  if (!known->is_of(m, bytes_per_elem)) {
+    if (!is_small(mesh, m, bytes_per_elem)) return nullptr;
+    known->of = m;
+    known->bytes_per_elem = bytes_per_elem;
+    known->map.reset();
+    if (m.map != nullptr) known->map = *m.map;
+    known->parts.clear();
     for_each_part(
         mesh, m, me, bytes_per_elem,
         [](void* parts, const movement_part& part) {
           if (auto& all = *static_cast<std::vector<movement_part>*>(parts); all.size() <= most_parts) all.push_back(part);
         },
-        &place->parts);
+        &known->parts);
   }
-  if (place->parts.size() > most_parts) return move_from_peers(mesh, m, me, peer_in, out, bytes_per_elem);
-  for (const auto& part : place->parts) move_part(part, peer_in, out, bytes_per_elem);
+  return known->parts.size() <= most_parts ? known : nullptr;
 }
-GSPMD_COMPILED_ONCE(void kept_copies::move<once>(const mesh_shape&, const movement&, const coordinates&, peer_inputs, void*,
-                                                 std::int64_t));
+GSPMD_COMPILED_ONCE(const kept_copies::entry* kept_copies::find<once>(const mesh_shape&, const movement&, const coordinates&,
+                                                                      std::int64_t));
+
+/// The boxes of a device for the reduce_scatters in one of its groups, for the same reason.
+class kept_boxes {
+ public:
+  /// Makes the room to keep one, while no peer reads what this device has.
+  void make_room(const reduction& r) {
+    if (auto& place = place_of(r); !place) place = std::make_unique<entry>();
+  }
+  /// The box of a reduction for which there is room, when this device has arrived. The mesh and the axes are those of the group.
+  const scattered_box& find(const mesh_shape& mesh, const reduction& r, const coordinates& me) {
+    auto& known = *place_of(r);
+    if (r.number == 0 || known.number != r.number || !(known.global == r.global) || !(known.from == r.from.splits) ||
+        !(known.to == r.to.splits)) {
+      known.number = r.number;
+      known.global = r.global;
+      known.from = r.from.splits;
+      known.to = r.to.splits;
+      find_scattered_box(mesh, r, me, known.box);
+    }
+    return known.box;
+  }
+
+ private:
+  struct entry {
+    std::uint32_t number = 0;
+    extents global;
+    decltype(sharding::splits) from, to;
+    scattered_box box;
+  };
+  [[nodiscard]] std::unique_ptr<entry>& place_of(const reduction& r) { return all_[r.number / 2 % all_.size()]; }  // all are odd
+
+  std::array<std::unique_ptr<entry>, 8> all_;  // by the numbers of reductions
+};
 
 }  // namespace gspmd::detail
