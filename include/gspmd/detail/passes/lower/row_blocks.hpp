@@ -96,6 +96,7 @@ class row_blocker {
 
   constexpr void find_uses() {
     last_ = vec<int>(plan_.values.size(), -1);
+    lasting_ = last_;
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i)
       for (int k = 0; k < plan_.steps[i].operands.count; ++k) last_[root(slot(plan_.steps[i].operands, k))] = i;
     for (const int o : plan_.outputs) last_[root(o)] = static_cast<int>(plan_.steps.size());
@@ -213,8 +214,8 @@ class row_blocker {
     if (merged != 0) move_bounds(s, merged);
   }
 
-  /// The rows of a value that a block has: in memory of its own, or where all of them lie.
-  constexpr int rows_of(int v, std::int64_t elems, const run_of_steps& r, int counter) {
+  /// The rows of a value that a block has: in memory of its own, or where all of them lie, in that of value `place`.
+  constexpr int rows_of(int v, std::int64_t elems, const run_of_steps& r, int counter, int place) {
     const planned_value whole = plan_.values[v];
     planned_value rows;
     rows.node = whole.node;
@@ -225,7 +226,7 @@ class row_blocker {
     if (counter < 0) return add_value(rows, static_cast<int>(plan_.values.size()));
     rows.counter = counter;
     rows.row_bytes = bytes_of_value(v, elems / r.rows);
-    return add_value(rows, root(v));
+    return add_value(rows, root(place));
   }
 
   constexpr void rewrite() {
@@ -263,6 +264,40 @@ class row_blocker {
     }
     return false;
   }
+  /// Where the steps make a value that nobody reads after them: in the memory of a lasting result of the step that reads it last, in place,
+  /// if there is one. So its lines come into the cache while that value is computed, and not when only the last step is left.
+  [[nodiscard]] constexpr int lasting_place_of(const touched_value& t, const run_of_steps& r,
+                                               const vec<plan_step>& before) const {
+    const auto elems = elements(plan_.values[t.root].local);
+    const int last = last_[t.root];
+    if (!t.is_made || last < r.begin || last >= r.end || t.elems != elems || is_read_whole(t.root, r, before)) return -1;
+    const plan_step& s = before[last];
+    if (!facts_of(s).works_in_place(s)) return -1;
+    vec<std::uint8_t> kept(static_cast<std::size_t>(s.operands.count), 0);
+    facts_of(s).mark_kept(plan_view(plan_), s, kept.data());
+    const auto fits = [&](int v) {
+      return elements(plan_.values[v].local) == elems && bytes_of(plan_.values[v].type) == bytes_of(plan_.values[t.root].type);
+    };
+    int first = -1;  // of the operands that could lie there: it alone does
+    for (int k = s.operands.count; k-- > 0;) {
+      const int v = root(slot(s.operands, k));
+      if (v == t.root && kept[k] != 0) return -1;
+      if (fits(v) && last_[v] == last && is_made(r.touched, v)) first = v;
+    }
+    if (first != t.root) return -1;
+    for (int k = 0; k < s.results.count; ++k)
+      if (const int v = slot(s.results, k); last_[v] >= r.end && fits(v)) return v;
+    return -1;
+  }
+  /// Whether a step writes where a lasting value of so many bytes lies.
+  [[nodiscard]] constexpr bool writes_lasting(const plan_step& s, std::int64_t bytes, const run_of_steps& r) const {
+    for (int k = 0; k < s.results.count; ++k) {
+      const int made = slot(s.results, k);
+      if ((last_[made] >= r.end || lasting_[made] >= 0) && bytes_of_value(made, elements(plan_.values[made].local)) == bytes)
+        return true;
+    }
+    return false;
+  }
   /// Whether a value that the steps read is read for the last time, row by row, before anything is written that could lie there, or by
   /// the step that writes it, in place. No step reads it whole.
   [[nodiscard]] constexpr bool is_given_up(int v, const run_of_steps& r, const vec<plan_step>& before) const {
@@ -273,19 +308,12 @@ class row_blocker {
     if (forms != 1 || is_read_whole(v, r, before)) return false;
     for (int i = r.end; i-- > r.begin;) {
       const plan_step& s = before[i];
-      bool reads = false, writes = false;
+      bool reads = false;
       for (int k = 0; k < s.operands.count; ++k) reads = reads || root(slot(s.operands, k)) == v;
-      for (int k = 0; k < s.results.count; ++k) {
-        const int made = slot(s.results, k);
-        writes = writes || (last_[made] >= r.end && bytes_of_value(made, elements(plan_.values[made].local)) == bytes);
-      }
       if (!reads) continue;
       for (int earlier = r.begin; earlier < i; ++earlier)
-        for (int k = 0; k < before[earlier].results.count; ++k) {
-          const int made = slot(before[earlier].results, k);
-          if (last_[made] >= r.end && bytes_of_value(made, elements(plan_.values[made].local)) == bytes) return false;
-        }
-      if (!writes) return true;
+        if (writes_lasting(before[earlier], bytes, r)) return false;
+      if (!writes_lasting(s, bytes, r)) return true;
       if (!facts_of(s).works_in_place(s)) return false;
       vec<std::uint8_t> kept(static_cast<std::size_t>(s.operands.count), 0);
       facts_of(s).mark_kept(plan_view(plan_), s, kept.data());
@@ -295,6 +323,24 @@ class row_blocker {
     }
     return false;
   }
+  /// By bit: which of the taken values are given up.
+  [[nodiscard]] constexpr std::uint64_t given_up_of(const vec<int>& taken, const run_of_steps& r,
+                                                    const vec<plan_step>& before) const {
+    std::uint64_t bits = 0;
+    for (std::size_t k = 0; k < taken.size() && k < 64; ++k)
+      if (r.rows % r.at_once == 0 && is_given_up(taken[k], r, before)) bits |= std::uint64_t{1} << k;
+    return bits;
+  }
+  /// Sets lasting_ where no taken value is kept longer by that: outputs may lie over inputs as they might. Returns given_up_of.
+  constexpr std::uint64_t find_lasting_places(const vec<int>& taken, const run_of_steps& r, const vec<plan_step>& before) {
+    const auto given_up = given_up_of(taken, r, before);
+    bool is_any = false;
+    for (const auto& t : r.touched)
+      if (t.is_made) is_any = (lasting_[t.root] = lasting_place_of(t, r, before)) >= 0 || is_any;
+    if (is_any && given_up_of(taken, r, before) != given_up)
+      for (const auto& t : r.touched) lasting_[t.root] = -1;
+    return given_up;
+  }
   /// Its end.
   constexpr int add_run(const run_of_steps& r, const vec<plan_step>& before) {
     planned_value number;
@@ -303,10 +349,13 @@ class row_blocker {
     number.step = static_cast<int>(plan_.steps.size());
     const int counter = add_value(number, static_cast<int>(plan_.values.size()));
     vec<int> taken, given(1, counter), rows;
+    for (const auto& t : r.touched)
+      if (!t.is_made || last_[t.root] >= r.end) (t.is_made ? given : taken).push_back(t.root);
+    const auto given_up = find_lasting_places(taken, r, before);
     for (const auto& t : r.touched) {
-      const bool stays = t.is_made && last_[t.root] < r.end;
-      rows.push_back(rows_of(t.root, t.elems, r, stays ? -1 : counter));
-      if (!stays) (t.is_made ? given : taken).push_back(t.root);
+      const int place = t.is_made ? lasting_[t.root] : -1;
+      const bool stays = t.is_made && last_[t.root] < r.end && place < 0;
+      rows.push_back(rows_of(t.root, t.elems, r, stays ? -1 : counter, place < 0 ? t.root : place));
     }
     const auto rows_in = [&](const table_range& whole, const vec<std::int64_t>& elems) {
       vec<int> slots;
@@ -321,9 +370,7 @@ class row_blocker {
       }
       return slots;
     };
-    row_blocks blocks{r.rows, r.at_once, 0};
-    for (std::size_t k = 0; k < taken.size() && k < 64; ++k)
-      if (r.rows % r.at_once == 0 && is_given_up(taken[k], r, before)) blocks.given_up |= std::uint64_t{1} << k;
+    const row_blocks blocks{r.rows, r.at_once, given_up};
     plan_step begin;
     begin.kernel = id_of<kernels::rows_begin>;
     begin.node = before[r.begin].node;
@@ -357,7 +404,8 @@ class row_blocker {
 
   step_state& s_;
   plan& plan_;
-  vec<int> last_;  // by memory: the last step that reads it
+  vec<int> last_;     // by memory: the last step that reads it
+  vec<int> lasting_;  // by value that a run makes: lasting_place_of
   vec<run_of_steps> runs_;
 };
 
