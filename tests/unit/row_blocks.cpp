@@ -462,6 +462,25 @@ TEST_CASE("what a block reads whole keeps its memory until the last block") {
   check("compiled", std::vector<float>(got.begin(), got.end()));
 }
 
+TEST_CASE("exponentials of softmax lie where its result will: the arena has one block, of the differences") {
+  const auto p = dynamic::compile([](auto x) { return softmax(x, 1); }, one, dynamic::in<float>({2048, 1024}));
+  CHECK(count<kernels::rows_begin>(p) == 1);
+  CHECK(p.view().arena_bytes < 2 * detail::blocked_bytes);
+  draws r{std::mt19937_64(3)};
+  const auto x = numbers<float>(r, 2048 * 1024);
+  const auto result = p.run_pointers(simulated{}, {x.data()});
+  const auto* const y = result[0].data<float>();
+  double worst = 0;
+  for (std::size_t i = 0; i < 2048; ++i) {
+    double all = 0;
+    for (std::size_t j = 0; j < 1024; ++j) all += std::exp(static_cast<double>(x[i * 1024 + j]));
+    for (std::size_t j = 0; j < 1024; ++j)
+      worst = std::max(worst,
+                       std::abs(std::exp(static_cast<double>(x[i * 1024 + j])) / all / static_cast<double>(y[i * 1024 + j]) - 1));
+  }
+  CHECK(worst < 1e-5);
+}
+
 TEST_CASE("compiled programs do the steps of a row one after the other") {
   std::size_t chains = 0;
   CHECK(differing_outputs<float, 1, 1100, 256>(chains) == 0);  // whole steps of the vectors
