@@ -314,6 +314,80 @@ void compare(std::uint64_t seed) {
   compare_rows(f.shape[0] - 1, 1);
 }
 
+/// Random steps over rows of floats, integers and doubles: several values die in one step, some are read by steps before it too, and some are
+/// outputs besides.
+struct mixed_rows {
+  std::uint64_t seed;
+  std::int64_t width;
+
+  void build(dynamic::builder& to, std::int64_t rows, const std::vector<std::string>& split) const {
+    draws r{std::mt19937_64(seed)};
+    const std::vector<std::int64_t> shape{rows, width};
+    std::vector<value> f{to.input(dynamic::in<float>(shape, split)), to.input(dynamic::in<float>(shape, split))};
+    std::vector<value> s{to.input(dynamic::in<std::int32_t>(shape, split))}, d{convert<double>(f[0])};
+    const auto some = [&](const std::vector<value>& of) {
+      const auto n = static_cast<std::int64_t>(of.size());
+      return of[static_cast<std::size_t>(n - 1 - r.below(std::min(n, std::int64_t{3})))];
+    };
+    const auto along = [&](value v) { return broadcast_in_dim(v, shape, {0}); };
+    for (auto n = 4 + r.below(6); n > 0; --n) {
+      const value x = some(f), y = some(f), i = some(s);
+      switch (r.below(8)) {
+        case 0: f.push_back(softmax(x, 1)); break;
+        case 1: f.push_back(x * y * along(rsqrt(mean(y * y, 1) + 1e-3))); break;
+        case 2: f.push_back(tanh(x * 1.25) + y * 0.25); break;
+        case 3: s.push_back(convert<std::int32_t>(x * 20.0) + i); break;
+        case 4: f.push_back(convert<float>(i - along(reduce(i, monoid::minimum, {1}))) * 0.03 + x); break;
+        case 5: d.push_back(convert<double>(x) * along(reduce(some(d), monoid::maximum, {1}))); break;
+        case 6: f.push_back(convert<float>(some(d)) * 0.5 + select(i < 3, x, y)); break;
+        default: s.push_back(i - along(reduce(some(s), monoid::maximum, {1})));
+      }
+    }
+    for (const auto& o : {f.back(), some(f), s.back(), d.back()})
+      if (r.below(3) > 0) to.output(o);
+    to.output(some(f));
+  }
+};
+/// Returns how many values are made where a result of another type lies.
+int compare_mixed(std::uint64_t seed) {
+  draws r{std::mt19937_64(seed + 1000)};
+  constexpr std::int64_t widths[] = {2, 40, 257, 1032};
+  const mixed_rows f{seed, widths[r.below(4)]};
+  const auto rows = (r.below(2) == 0 ? 300000 : 200000) / f.width * 2, elems = rows * f.width;
+  const auto& m = seed % 2 == 0 ? one : two;
+  dynamic::builder whole(m);
+  f.build(whole, rows, {"x", ""});
+  const auto program = whole.compile();
+  int others = 0;
+  const auto& plan = program.view();
+  for (const auto& v : plan.values) {
+    if (v.counter < 0 || v.whole < 0) continue;
+    for (const auto& o : plan.values)
+      if (o.counter == v.counter && o.where == v.where && o.type != v.type) {
+        ++others;
+        break;
+      }
+  }
+  const auto x = numbers<float>(r, elems), y = numbers<float>(r, elems);
+  std::vector<std::int32_t> i(x.size());
+  for (auto& e : i) e = static_cast<std::int32_t>(r.below(41)) - 20;
+  const auto got = program.run_pointers(threads{}, {x.data(), y.data(), i.data()});
+  constexpr std::int64_t some = 3;
+  for (const auto begin : {std::int64_t{0}, rows / 3, rows / 2 - some, rows / 2, rows - some}) {
+    dynamic::builder few(one);
+    f.build(few, some, {"", ""});
+    const auto at = begin * f.width;
+    const auto want = few.compile().run_pointers(simulated{}, {x.data() + at, y.data() + at, i.data() + at});
+    for (std::size_t k = 0; k < want.size(); ++k) {
+      const auto& bytes = want[k].bytes;
+      const auto* const own = got[k].bytes.data() + static_cast<std::size_t>(begin / some) * bytes.size() +
+                              static_cast<std::size_t>(begin % some) * (bytes.size() / some);
+      CHECK_MESSAGE(std::memcmp(own, bytes.data(), bytes.size()) == 0, "seed ", seed, " output ", k, " row ", begin);
+    }
+  }
+  return others;
+}
+
 /// The gradient by a of the sum of squares of gelu(a + c) w.
 constexpr auto gelu_gradient = [](auto a, auto c, auto w) {
   const auto x = a + expand_dims(c, 0);
@@ -479,6 +553,12 @@ TEST_CASE("exponentials of softmax lie where its result will: the arena has one 
                        std::abs(std::exp(static_cast<double>(x[i * 1024 + j])) / all / static_cast<double>(y[i * 1024 + j]) - 1));
   }
   CHECK(worst < 1e-5);
+}
+
+TEST_CASE("values lie where results of other types of their width will, and have the bits of rows alone") {
+  int others = 0;
+  for (std::uint64_t seed = 0; seed < 24; ++seed) others += compare_mixed(seed);
+  CHECK(others > 0);
 }
 
 TEST_CASE("compiled programs do the steps of a row one after the other") {
