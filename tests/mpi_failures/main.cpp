@@ -113,8 +113,12 @@ void fail_in_launch(const mpi& world, int devices, bool is_killed) {
   });
 }
 
-/// One rank leaves while another computes, and so hears of nothing.
+/// One rank leaves while another computes, and so hears of nothing. A program may block the signal that ends who aborts.
 void leave_one_that_computes() {
+  sigset_t alarms;
+  sigemptyset(&alarms);
+  sigaddset(&alarms, SIGALRM);
+  pthread_sigmask(SIG_BLOCK, &alarms, nullptr);
   mpi_communicator comm(MPI_COMM_WORLD);
   if (comm.device(0) == 1) have_enough();
   std::this_thread::sleep_for(std::chrono::seconds(12));

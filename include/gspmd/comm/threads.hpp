@@ -352,8 +352,8 @@ template <class Once>
 void threads_communicator::start_elements(const list_under_way& made) {
   auto& mine = membership_of(*made.mesh, made.reductions.empty() ? made.movements[0].axes : made.reductions[0].axes);
   finish_elements(mine);
-  auto& u = mine.under_way.emplace(made);
-  for (const auto& m : u.movements) mine.copies.make_room(*u.mesh, m, detail::bytes_of(u.subject.type));
+  for (const auto& m : made.movements) mine.copies.make_room(*made.mesh, m, detail::bytes_of(made.subject.type));
+  auto& u = mine.under_way.emplace(made);  // the last thing before the arrival that it is waited for
   auto& lane = mine.slot(mine.self).next_lane();
   lane.in = u.in;
   lane.out = u.out;

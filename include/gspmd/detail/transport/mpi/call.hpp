@@ -73,6 +73,10 @@ inline void require_communicator(MPI_Comm comm) {
   std::fflush(stderr);
   ::usleep(200'000);
   std::signal(SIGALRM, SIG_DFL);
+  ::sigset_t alarms;  // which the program may have blocked
+  ::sigemptyset(&alarms);
+  ::sigaddset(&alarms, SIGALRM);
+  ::pthread_sigmask(SIG_UNBLOCK, &alarms, nullptr);
   ::alarm(1);
   MPI_Abort(comm, 1);
 }

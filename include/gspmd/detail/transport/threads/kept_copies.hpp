@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "gspmd/detail/ir/collective.hpp"
@@ -64,8 +65,9 @@ template <class Once>
 void kept_copies::make_room(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem) {
   auto& place = place_of(m);
   if (place || !is_small(mesh, m, bytes_per_elem)) return;
-  place = std::make_unique<entry>();
-  place->parts.reserve(most_parts + 1);
+  auto made = std::make_unique<entry>();
+  made->parts.reserve(most_parts + 1);
+  place = std::move(made);  // where there is an entry, there is all its room
 }
 GSPMD_COMPILED_ONCE(void kept_copies::make_room<once>(const mesh_shape&, const movement&, std::int64_t));
 
