@@ -104,7 +104,8 @@ class cholesky_on_grid {
     // cholesky takes (a + a^H) / 2: of the lower triangle and its mirror image that is the triangle.
     const value is_upper =
         iota<std::int64_t>(grid_.like(), {width, width}, 0, at_) < iota<std::int64_t>(grid_.like(), {width, width}, 1, at_);
-    const value l = cholesky(select(is_upper, grid_.conjugated(einsum<"ij->ji">(square)), square), at_);
+    const value mirrored = select(is_upper, grid_.conjugated(einsum<"ij->ji">(square)), square);
+    const value l = grid_.split_as(cholesky(mirrored, at_), -1, -1);  // whole on every device, however it is dealt below
     const value on_top = dealt(l);
     if (rest == 0) return on_top;
     // Rows are whole on a device while they are solved for: a row of the grid deals its rows to its devices.
