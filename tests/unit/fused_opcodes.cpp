@@ -133,7 +133,7 @@ TEST_CASE("exponential, log, tanh, logistic, sine, cosine, erf and its inverse a
     const auto cosine = [](T x) { return apply<opcode::cosine, T, T>(x); };
     const auto exact_sine = [](long double x) { return std::sin(x); };
     const auto exact_cosine = [](long double x) { return std::cos(x); };
-    for (const double most : {1e-30, 0.78, 0.8, 4., 1e3, 1e9, sizeof(T) == 4 ? 3e38 : 1e308}) {
+    for (const double most : {1e-30, 0.78, 0.8, 4., 1e3, 1e9, sizeof(T) == 4 ? 3e38 : 8e307}) {
       check(one, -most, most, sine, exact_sine, 3);
       check(one, -most, most, cosine, exact_cosine, 3);
     }
