@@ -67,6 +67,7 @@ template <class T>
 #endif
 }
 
+/// Whether `choose` of so wide numbers is vector code.
 #if defined(__SSE2__) && !defined(__SSE4_2__)
 template <class T>
 inline constexpr bool is_chosen_in_vectors = !std::is_same_v<T, double>;
