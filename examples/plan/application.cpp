@@ -138,7 +138,7 @@ class application {
       r.out = plan_table(*p, colours{here_.is_terminal}, shown_).text();
     }
     if (!options_.json)
-      for (const auto& line : remarks) r.out += visible(line) + '\n';
+      for (const auto& line : remarks) r.out += gspmd::printable(line) + '\n';
     return r;
   }
 
@@ -189,12 +189,14 @@ class application {
     else if (answer && lines.empty() && answer->errors.empty()) r.out = strict_table(*answer);
     if (answer)
       for (auto& line : strict_errors(*answer)) lines.push_back(std::move(line));
-    for (const auto& line : lines) r.err += document_name() + ": " + visible(line) + '\n';
+    for (const auto& line : lines) r.err += document_name() + ": " + gspmd::printable(line) + '\n';
     r.status = lines.empty() ? 0 : 1;
     return r;
   }
 
-  [[nodiscard]] std::string document_name() const { return options_.file == "-" ? "standard input" : visible(options_.file); }
+  [[nodiscard]] std::string document_name() const {
+    return options_.file == "-" ? "standard input" : gspmd::printable(options_.file);
+  }
   [[nodiscard]] int seconds() const { return options_.seconds > 0 ? options_.seconds : options_.search ? 60 : 2; }
   [[nodiscard]] std::string too_long() const {
     return "planning takes more than " + std::to_string(seconds()) +
@@ -370,7 +372,7 @@ int answer_usage(const char* usage, int argc, char** argv, options& o, bool talk
   try {
     o = parse(argc, argv);
   } catch (const usage_error& mistake) {
-    if (talks) std::fprintf(stderr, "%s\n%s", visible(mistake.what()).c_str(), usage);
+    if (talks) std::fprintf(stderr, "%s\n%s", gspmd::printable(mistake.what()).c_str(), usage);
     return 2;
   }
   if (!o.asks_for_help) return -1;

@@ -9,9 +9,10 @@
 
 #include <mpi.h>
 
+#include <gspmd/printable.hpp>
 #include "../over_mpi.hpp"
+
 #include "application.hpp"
-#include "visible.hpp"
 
 using namespace plan_tool;
 
@@ -39,7 +40,8 @@ int main(int argc, char** argv) {
   options o;
   int status = answer_usage(usage, argc, argv, o, rank == 0);
   if (status < 0 && !o.backend.empty() && o.backend != "mpi") {
-    if (rank == 0) std::fprintf(stderr, "--backend %s: gspmd-plan-mpi has only mpi\n%s", visible(o.backend).c_str(), usage);
+    if (rank == 0)
+      std::fprintf(stderr, "--backend %s: gspmd-plan-mpi has only mpi\n%s", gspmd::printable(o.backend).c_str(), usage);
     status = 2;
   }
   if (status < 0 && o.search) {

@@ -149,7 +149,7 @@ class document_search {
       std::string names;
       for (const int k : i.inputs) {
         auto& input = document_["inputs"][static_cast<std::size_t>(k)];
-        names += (names.empty() ? "" : ", ") + visible(input["name"].get<std::string>());
+        names += (names.empty() ? "" : ", ") + gspmd::printable(input["name"].get<std::string>());
         if (i.is_annotated) input["sharding"] = sharding;
       }
       if (i.is_annotated) line(sharding, names, i.otherwise.empty() ? "" : "; " + i.otherwise);
@@ -164,7 +164,7 @@ class document_search {
         auto* const op = find_op(document_, name);
         if (op != nullptr) (*op)["sharding"] = sharding;
         auto& list = op != nullptr ? names : unwritten;
-        list += (list.empty() ? "" : ", ") + visible(name);
+        list += (list.empty() ? "" : ", ") + gspmd::printable(name);
       }
       const auto gain = "; without it the step takes " + gspmd::dynamic::time_text(v.seconds_without);
       if (!names.empty()) line(sharding, names, gain);

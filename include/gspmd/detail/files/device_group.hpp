@@ -66,17 +66,23 @@ class device_group {
     throw error(broadcast(text, at), found[1] != 0 ? at : -1);
   }
 
-  /// Returns the text that the process of device `from` gives.
-  [[nodiscard]] std::string broadcast(const std::string& text, int from = 0) const {
+  /// Returns the text of the process that holds device `from`. Needs no memory for a second copy.
+  [[nodiscard]] std::string broadcast(std::string text, int from = 0) const {
+    if (static_cast<int>(held_.size()) == count_) return text;
     std::int64_t size = holds(from) ? static_cast<std::int64_t>(text.size()) : 0;
     all_reduce(&size, 1, monoid::add);
-    if (size == 0) return {};
-    std::vector<std::int64_t> words((static_cast<std::size_t>(size) + 7) / 8);
-    if (holds(from)) std::memcpy(words.data(), text.data(), text.size());
-    all_reduce(words.data(), words.size(), monoid::add);
-    std::string all(static_cast<std::size_t>(size), '\0');
-    std::memcpy(all.data(), words.data(), all.size());
-    return all;
+    text.resize(static_cast<std::size_t>(size));
+    const bool is_mine = holds(from);
+    constexpr std::size_t most = 65536;
+    std::vector<std::int64_t> words(std::min(text.size() / 8 + 1, most / 8));
+    for (std::size_t at = 0; at < text.size(); at += most) {
+      const auto n = std::min(most, text.size() - at);
+      std::fill(words.begin(), words.end(), 0);
+      if (is_mine) std::memcpy(words.data(), text.data() + at, n);
+      all_reduce(words.data(), (n + 7) / 8, monoid::add);
+      std::memcpy(text.data() + at, words.data(), n);
+    }
+    return text;
   }
 
  private:

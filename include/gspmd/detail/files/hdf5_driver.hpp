@@ -16,8 +16,8 @@
 #include "gspmd/detail/files/posix_file.hpp"
 #include "gspmd/error.hpp"
 
-/// A file driver for HDF5's library: it reads files that are open already, so that nobody can replace them in between nor a lock be in the way; and keeps
-/// in memory what is written. The library's own driver may not fail at a full disk: versions 1.10 then crash when the program ends.
+/// A file driver for HDF5's library. Reading, it uses a file that is open already: nobody can replace the file in between, and the library takes no
+/// lock. Writing, it keeps the bytes in memory, because the library's own driver crashes at the end of the program if the disk was full (1.10).
 namespace gspmd::detail {
 
 /// The bytes that the library writes, page by page: of a file with room for arrays, those that are not of the arrays.
@@ -64,13 +64,18 @@ class hdf5_pages {
   std::int64_t size_ = 0;
 };
 
-/// Where the library reads or writes in place of a file: one of these two.
+/// The file that the library reads, or the pages that it writes.
 struct hdf5_medium {
   const posix_file* file = nullptr;
   hdf5_pages* pages = nullptr;
+  bool may_open_other_files = false;  // that the file names
+  bool is_open = false;               // `file`: a second open is of another file, whatever its name
+  std::string refused;                // the first other file that was not opened
+  std::map<std::string, std::string>
+      others;  // of other files, by their names without folders, the path; empty if none could be opened
 };
 
-/// The driver in a list of properties of access, as long as this object is there. What a file links to in other files is opened by its name.
+/// The driver in a property list for access, while this object lives. Other files that the file names are opened only if the medium allows it.
 class hdf5_driver {
  public:
   explicit hdf5_driver(hdf5_medium& medium)
@@ -86,8 +91,8 @@ class hdf5_driver {
   struct open_file {
     H5FD_t common;  // the library's own: it comes first
     hdf5_medium* medium;
-    std::optional<posix_file> other;  // one that the medium's links to
-    std::int64_t end;                 // of what the library has given to something
+    std::optional<posix_file> other;  // a file that the medium's file names
+    std::int64_t end;                 // of the bytes that the library has allocated
 
     [[nodiscard]] const posix_file* source() const { return other ? &*other : medium->file; }
     [[nodiscard]] std::int64_t size() const { return source() != nullptr ? source()->size() : medium->pages->size(); }
@@ -122,16 +127,26 @@ class hdf5_driver {
     open_file* opened = nullptr;
     guarded([&] {
       std::optional<posix_file> other;
-      if (medium->file != nullptr && name != medium->file->path()) {
-        other.emplace(posix_file::read(name));
-        if (other->size() < 0) throw error(std::string("`") + name + "` is no file");
-      }
+      if (medium->file != nullptr && medium->is_open) other.emplace(opened_other(*medium, name));
       if (medium->file != nullptr && (flags & H5F_ACC_RDWR) != 0) throw error(std::string("`") + name + "` is only read");
       opened = new open_file{{}, medium, std::move(other), 0};
+      medium->is_open = true;
     });
     return opened != nullptr ? &opened->common : nullptr;
   }
+  static posix_file opened_other(hdf5_medium& medium, const std::string& name) {
+    if (!medium.may_open_other_files) {
+      if (medium.refused.empty()) medium.refused = name;
+      throw error('`' + name + "` is another file");
+    }
+    auto& path = medium.others[name.substr(name.rfind('/') + 1)];
+    auto file = posix_file::read(name);
+    if (file.size() < 0) throw error('`' + name + "` is no file");
+    path = name;
+    return file;
+  }
   static herr_t close(H5FD_t* file) {
+    if (!of(file).other) of(file).medium->is_open = false;
     delete &of(file);
     return 0;
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gspmd/detail/files/check_arrays.hpp"
@@ -19,7 +20,8 @@
 
 namespace gspmd::detail {
 
-/// The whole text of a manifest; of another file its beginning, which a manifest_reader refuses. There may be no memory for all of a file of any size.
+/// Returns the text of a manifest. If the file is no manifest, returns its beginning, which manifest_reader refuses. Throws gspmd::error: a file that is
+/// longer than any manifest, or that does not end as a manifest. Such a file is not read, so it needs no memory.
 inline std::string read_text(const std::string& path) {
   const auto file = posix_file::read(path);
   const auto size = file.size();
@@ -31,6 +33,9 @@ inline std::string read_text(const std::string& path) {
   };
   auto start = part(0, std::min(size, static_cast<std::int64_t>(manifest_start.size())));
   if (start != manifest_start) return start;
+  if (size > most_manifest_bytes)
+    throw error("`" + path + "` has " + std::to_string(size) + " bytes, and a manifest has at most " +
+                std::to_string(most_manifest_bytes) + "; gspmd did not write it");
   if (part(size - 2, 2) != "}\n") throw error("`" + path + "` is cut off, or goes on behind its end");
   return part(0, size);
 }
@@ -68,7 +73,7 @@ std::optional<std::int64_t> restore_checkpoint(const device_group& devices, cons
   });
   devices.all_reduce(&number, 1, monoid::add);
   if (number == 0) return {};
-  text = devices.broadcast(text);
+  text = devices.broadcast(std::move(text));
 
   const auto step = number - 1;
   const auto place = directory + '/' + step_directory(step);
