@@ -325,7 +325,7 @@ class application {
   }
 
   void write_text(const std::string& file, const char* option, const std::string& text) {
-    const auto failed = write_whole_file(file, [&](std::ostream& out) { out << text; });
+    const auto failed = write_whole_file(file, chosen_by::user, [&](std::ostream& out) { out << text; });
     if (!failed.empty()) errors_.add(option, file + " cannot be written: " + failed);
   }
 

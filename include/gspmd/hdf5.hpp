@@ -32,11 +32,11 @@ using detail::hdf5_dataset;
 using detail::hdf5_header;
 
 struct hdf5_options {
-  /// Texts, which become attributes of the file.
+  /// Texts that become attributes of the file.
   std::map<std::string, std::string> attributes;
 };
 
-/// How a file is loaded; alike on all processes.
+/// Options of load_hdf5. All processes pass the same.
 struct hdf5_load_options {
   /// Allows elements in other files that the file names: by external links, external storage or virtual datasets. The names are the choice of
   /// the file's author, so any file that the process can read may be loaded.
@@ -59,12 +59,15 @@ inline void read_from_file(const posix_file& file, const hdf5_place& where, cons
 
 }  // namespace detail
 
-/// Writes all arrays to one file, a dataset for each, which replaces what `path` was before. Of a name, `/` parts groups: `fields/u`. Datasets are
-/// contiguous and of the types that h5py writes; bf16 is a float of its bits, types of your own are opaque. The process of device 0 makes the file
-/// by HDF5's library; then each device writes its part at its place in the file, of replicas the first one. Arrays in rows under 4 KiB are gathered
-/// first, as save_safetensors says; nothing else is sent but a few integers. The file is the same on any mesh, and replaces another one as
-/// save_safetensors says. Collective. Throws gspmd::error, the same on all processes: as save_safetensors; names with empty parts; a name that is a
-/// group too.
+/// Writes all arrays to one file, a dataset for each. The file replaces the file that has the name `path`, as save_safetensors does, and is the same on
+/// any mesh.
+///
+/// A `/` in a name separates groups: `fields/u`. Datasets are contiguous and have the types that h5py writes. bf16 is a float of its bits, and your own types
+/// are opaque. The process of device 0 makes the file by HDF5's library. Then each device writes its part; of replicas the first device writes.
+///
+/// **Communication.** A few integers. Arrays in rows under 4 KiB are gathered first, as in save_safetensors.
+/// **Errors.** Collective: gspmd::error with the same text on all processes, for the reasons of save_safetensors, for names with empty parts, and for a
+/// name that is also a group.
 ///
 ///     named_arrays state;
 ///     state.add("fields/u", u);
@@ -94,7 +97,7 @@ void save_hdf5(Comm& comm, const std::string& path, const named_arrays& arrays, 
 /// **Communication.** The places of the datasets, a few integers.
 /// **Errors.** Collective: gspmd::error with the same text on all processes, and then no array has changed. The file is missing, cut off or of
 /// another format. An array is missing, or has another type or shape. A dataset is in another file (see hdf5_load_options). A compressed chunk is
-/// larger than 64 MiB and than the whole dataset: the library would unpack all of it.
+/// larger than 64 MiB and than the whole dataset, and would have to be unpacked whole.
 template <communicator Comm>
 void load_hdf5(Comm& comm, const std::string& path, const named_arrays& arrays, const hdf5_load_options& options = {}) {
   const bool may_open = options.may_open_other_files;

@@ -9,7 +9,7 @@ namespace gspmd {
 
 namespace detail {
 
-/// One character of a text: its length in bytes and its code point. A byte that is not UTF-8 is a character of one byte.
+/// A character of a text: its length in bytes and its code point. A byte that is not UTF-8 counts as a character with is_utf8 == false.
 struct text_character {
   std::size_t bytes = 1;
   char32_t code = 0;

@@ -23,8 +23,8 @@
 
 /// A directory of checkpoints:
 ///
-///     state/lock                        locked by who saves, until it ends, however it ends; the file stays
-///     state/step-000000000120/          one checkpoint: manifest.json and the parts. It got this name when all of it was on the disk
+///     state/lock                        locked by a saver until it ends, in any way; the file stays
+///     state/step-000000000120/          one checkpoint: manifest.json and the parts. It gets this name when all files are on the disk
 ///     state/step-000000000130.partial/  one that is being saved, or removed, or whose saver was killed; the next saver removes it
 namespace gspmd::detail {
 
@@ -95,7 +95,7 @@ class checkpoint_in_progress {
     if (!is_made_) return;
     try {
       remove_directory(partial_);
-    } catch (const error&) {  // what stays is the next saver's
+    } catch (const error&) {  // the next saver removes the rest
     }
   }
 
@@ -105,7 +105,7 @@ class checkpoint_in_progress {
     file.write(manifest_text.data(), manifest_text.size());
     file.finish();
     sync_directory(partial_);
-    // A directory that is not empty is not replaced: whoever was faster wins also without locks.
+    // rename does not replace a directory that has files. So the first saver wins, also without locks.
     if (::rename(partial_.c_str(), name_.c_str()) != 0) throw file_error(partial_, "cannot be renamed");
     is_made_ = false;
     sync_directory(directory_);

@@ -18,8 +18,8 @@
 
 namespace gspmd::detail {
 
-/// The devices of a communicator of any kind, for what all of them agree upon outside of programs: one fate for all, and small data of one
-/// of them. By all_reduces of integers alone, so that it takes no more of a communicator than every one has.
+/// The devices of a communicator of any kind, for agreements outside of programs: errors that all devices throw, and small data that one device
+/// sends to all. Uses only all_reduces of integers, which every communicator has.
 class device_group {
  public:
   template <communicator Comm>
@@ -33,7 +33,7 @@ class device_group {
   [[nodiscard]] const std::string& subject() const { return subject_; }
   [[nodiscard]] int device_count() const { return count_; }
   [[nodiscard]] const std::vector<int>& held() const { return held_; }
-  /// Whether this process holds device 0, which does what is done once.
+  /// Returns true if this process holds device 0, which does the work that is done once.
   [[nodiscard]] bool is_first() const { return holds(0); }
 
   /// Sets every value to the sum, or the maximum, of those of all processes.
@@ -44,8 +44,8 @@ class device_group {
       reduce_(comm_, mesh_, values, std::min(size, most), kind);
   }
 
-  /// Calls `f`, which communicates with nobody. If it throws somewhere, all throw what the lowest of those devices has to say, with the
-  /// subject before it.
+  /// Calls `f`, which does not communicate. If it throws on some devices, all devices throw the text of the lowest of these devices, after the
+  /// subject.
   template <class F>
   void together(F f) const {
     std::string text;
@@ -88,7 +88,7 @@ class device_group {
  private:
   [[nodiscard]] bool holds(int device) const { return std::find(held_.begin(), held_.end(), device) != held_.end(); }
 
-  /// The first device of this process brings its values, the others what changes nothing.
+  /// The first device of this process contributes the values; the other devices contribute the neutral element.
   template <class Comm>
   static void reduce_on(void* comm, const mesh_shape& mesh, std::int64_t* values, std::size_t size, monoid kind) {
     auto& devices = *static_cast<Comm*>(comm);

@@ -16,7 +16,7 @@
 #include "gspmd/detail/files/posix_file.hpp"
 #include "gspmd/error.hpp"
 
-/// A file driver for HDF5's library. Reading, it uses a file that is open already: nobody can replace the file in between, and the library takes no
+/// A file driver for HDF5's library. Reading, it uses a file that is open already, so the file cannot be replaced in between, and the library takes no
 /// lock. Writing, it keeps the bytes in memory, because the library's own driver crashes at the end of the program if the disk was full (1.10).
 namespace gspmd::detail {
 
@@ -41,7 +41,7 @@ class hdf5_pages {
   void grow_to(std::int64_t size) { size_ = std::max(size_, size); }
   [[nodiscard]] std::int64_t size() const { return size_; }
 
-  /// Makes a new file of these bytes, and zeros where none were written.
+  /// Writes these bytes to a new file. Bytes that the library has not written are zero.
   void write_to(const posix_file& file) const {
     const std::byte zero{0};
     if (size_ > 0) file.write_at(size_ - 1, &zero, 1);
@@ -89,7 +89,7 @@ class hdf5_driver {
 
  private:
   struct open_file {
-    H5FD_t common;  // the library's own: it comes first
+    H5FD_t common;  // first, because the library knows only this member
     hdf5_medium* medium;
     std::optional<posix_file> other;  // a file that the medium's file names
     std::int64_t end;                 // of the bytes that the library has allocated
@@ -100,7 +100,7 @@ class hdf5_driver {
   static open_file& of(H5FD_t* file) { return *reinterpret_cast<open_file*>(file); }
   static const open_file& of(const H5FD_t* file) { return *reinterpret_cast<const open_file*>(file); }
 
-  /// Calls `f` for the library, which is written in C: an exception goes to its list of errors.
+  /// Calls `f`, and turns an exception into an entry of the library's error stack: C code cannot pass exceptions on.
   template <class F>
   static herr_t guarded(F f) {
     std::string text;
@@ -115,7 +115,7 @@ class hdf5_driver {
     H5Epush2(H5E_DEFAULT, __FILE__, "gspmd", __LINE__, H5E_ERR_CLS, H5E_IO, H5E_READERROR, "%s", text.c_str());
     return -1;
   }
-  /// The library copies properties, also those of an open file for what it links to.
+  /// The library copies properties, also from an open file to the files that it links to.
   static void* properties_of(H5FD_t* file) { return new hdf5_medium*(of(file).medium); }
   static void* copy_properties(const void* from) { return new hdf5_medium*(*static_cast<hdf5_medium* const*>(from)); }
   static herr_t free_properties(void* properties) {
@@ -160,7 +160,7 @@ class hdf5_driver {
     return 0;
   }
   static haddr_t size(const H5FD_t* file, H5FD_mem_t) { return static_cast<haddr_t>(of(file).size()); }
-  /// Behind the end of a file are zeros, as the library expects it.
+  /// The library expects zeros after the end of a file.
   static herr_t read(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t at, std::size_t size, void* to) {
     auto& f = of(file);
     return guarded([&] {
@@ -188,7 +188,7 @@ class hdf5_driver {
     H5FD_class_t c{};
 #ifdef H5FD_CLASS_VERSION
     c.version = H5FD_CLASS_VERSION;
-    c.value = 511;  // one of those that are free for all
+    c.value = 511;  // from the range that HDF5 leaves to everybody
 #endif
     c.name = "gspmd";
     c.maxaddr = static_cast<haddr_t>(1) << 62;

@@ -36,7 +36,7 @@ class posix_file {
     return {path, O_RDONLY | O_NONBLOCK | O_NOCTTY, "cannot be opened"};
   }
 
-  // Names that gspmd chooses itself, such as F.partial: anybody who may write to the folder can put a link or a pipe there. A link is not
+  // Names that gspmd chooses itself, such as F.partial: others with write access to the folder can put a link or a pipe there. A link is not
   // followed, a pipe does not block, and both are errors.
 
   /// Opens a file that exists.
@@ -67,7 +67,7 @@ class posix_file {
   [[nodiscard]] int handle() const { return handle_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  /// -1 for what is no plain file.
+  /// Returns the size in bytes; -1 if this is not a plain file.
   [[nodiscard]] std::int64_t size() const {
     struct ::stat facts {};
     if (::fstat(handle_, &facts) != 0) throw file_error(path_, "has no size");
@@ -92,7 +92,7 @@ class posix_file {
       size -= static_cast<std::size_t>(written);
     }
   }
-  /// Which file this is on its file system, whatever is called by its name meanwhile.
+  /// Returns the inode number, which stays when another file gets the name.
   [[nodiscard]] std::int64_t number() const {
     struct ::stat facts {};
     if (::fstat(handle_, &facts) != 0) throw file_error(path_, "has no number");
@@ -109,7 +109,7 @@ class posix_file {
       size -= static_cast<std::size_t>(got);
     }
   }
-  /// Returns when what was written is on the disk. Some file systems say only when a file is closed that there was no room.
+  /// Waits until the bytes are on the disk, and closes the file: some file systems report a full disk only then.
   void finish() {
     if (::fsync(handle_) != 0) throw file_error(path_, "cannot be written to the disk");
     if (::close(std::exchange(handle_, -1)) != 0) throw file_error(path_, "cannot be written");
@@ -157,7 +157,7 @@ inline bool lock_file(const posix_file& file, const std::string& is_locked) {
 /// Returns when the names in a directory are on the disk: those of files that were made, renamed or removed.
 inline void sync_directory(const std::string& path) {
   const auto directory = posix_file::read(path);
-  // Where a file system does this by itself it may refuse to be asked.
+  // A file system that does this by itself may refuse the call.
   if (::fsync(directory.handle()) != 0 && errno != EINVAL && errno != EROFS)
     throw file_error(path, "cannot be written to the disk");
 }

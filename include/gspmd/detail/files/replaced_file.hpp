@@ -48,7 +48,7 @@ class replaced_file {
 
   [[nodiscard]] posix_file& file() { return *file_; }
 
-  /// Waits until what this process wrote is on the disk, and gives the file its name. All others have waited for theirs.
+  /// Waits until the bytes of this process are on the disk, and gives the file its name. The other processes have waited for theirs before.
   void commit() {
     if (::fsync(file_->handle()) != 0) throw file_error(partial_, "cannot be written to the disk");
     if (::rename(partial_.c_str(), path_.c_str()) != 0) throw file_error(partial_, "cannot be renamed");

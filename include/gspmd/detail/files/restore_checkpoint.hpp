@@ -20,8 +20,8 @@
 
 namespace gspmd::detail {
 
-/// Returns the text of a manifest. If the file is no manifest, returns its beginning, which manifest_reader refuses. Throws gspmd::error: a file that is
-/// longer than any manifest, or that does not end as a manifest. Such a file is not read, so it needs no memory.
+/// Returns the text of a manifest. If the file is no manifest, returns its beginning, which manifest_reader refuses. Throws gspmd::error: the file is
+/// longer than any manifest, or does not end as a manifest. The file is not read then, and needs no memory.
 inline std::string read_text(const std::string& path) {
   const auto file = posix_file::read(path);
   const auto size = file.size();
@@ -40,10 +40,10 @@ inline std::string read_text(const std::string& path) {
   return part(0, size);
 }
 
-/// Collective. Returns the step that was restored: `wanted`, or the newest one; none if there is no checkpoint and none is wanted.
+/// Collective. Returns the restored step: `wanted`, or the newest one. Returns nothing if the directory has no checkpoint and `wanted` is empty.
 ///  1. The process of device 0 reads the manifest, for all.
 ///  2. All read the parts that they need, to memory of their own.
-///  3. If all have all of it, it becomes the user's; else all throw, and nobody has any.
+///  3. If all processes have read their parts, each copies them to the user's arrays. Otherwise all throw, and no array changes.
 template <class Describe>
 std::optional<std::int64_t> restore_checkpoint(const device_group& devices, const std::string& directory,
                                                std::optional<std::int64_t> wanted, Describe describe) {
@@ -58,7 +58,7 @@ std::optional<std::int64_t> restore_checkpoint(const device_group& devices, cons
               devices);
 
   std::string text;
-  std::int64_t number = 0;  // 1 more than the step; 0: there is none
+  std::int64_t number = 0;  // the step plus 1; 0 without a checkpoint
   devices.together([&] {
     if (!devices.is_first()) return;
     const auto steps = steps_in(directory);
