@@ -59,8 +59,8 @@ inline std::string dot_graph(const planned_program& p) {
     t += "];\n";
     for (const int o : i.operands) t += "  " + node(o) + " -> " + node(i.result) + ";\n";
     for (const int r : i.further_results)
-      t += "  " + node(r) + " [label=" + escaped_lines(p.value(p.on_device(r).label).name, label_of(r)) + "];\n  " + node(i.result) +
-           " -> " + node(r) + ";\n";
+      t += "  " + node(r) + " [label=" + escaped_lines(p.value(p.on_device(r).label).name, label_of(r)) + "];\n  " +
+           node(i.result) + " -> " + node(r) + ";\n";
   }
   const auto outputs = p.plan.outputs();
   for (std::size_t k = 0; k < outputs.size(); ++k) {
