@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -18,6 +19,7 @@
 
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
+#include "gspmd/detail/files/device_group.hpp"
 #include "gspmd/npy.hpp"
 #include "gspmd/safetensors.hpp"
 #include "support/error_of.hpp"
@@ -195,6 +197,18 @@ TEST_CASE("a file of the user's may be a link; a pipe is an error at once") {
   CHECK(loaded_from(files.file("link")) == 1);
   save_simulated(files.file("link"), 2);
   CHECK(loaded_from(files.file("link")) == 2);
+}
+
+TEST_CASE("a text of any length gets from one device to all") {
+  launch(threads{}, 3, [&](auto& comm) {
+    const detail::device_group devices(comm, "test");
+    for (const std::size_t size : {0, 1, 8, 65535, 65536, 65537, 200001}) {
+      std::string text;
+      for (std::size_t k = 0; k < size; ++k) text += static_cast<char>(k * k % 251);
+      const auto mine = comm.device(0) == 1 ? text : std::string(size / 3 + 5, 'x');
+      if (devices.broadcast(mine, 1) != text) throw error("another text of " + std::to_string(size));
+    }
+  });
 }
 
 TEST_CASE("control characters from files are escaped in the texts of errors, and UTF-8 stays") {
