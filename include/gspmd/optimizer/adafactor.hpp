@@ -92,12 +92,12 @@ struct adafactor {
         const quantity squares = d * d + epsilon;
         quantity step = d, rows = s[0], columns = s[1];
         if (last < 1) {
-          if (!all.is_state(rows, p, shape)) return {p, rows, columns};
+          if (!all.is_state(rows, shape)) return {p, rows, columns};
           rows = kept.as(type) * rows + fresh.as(type) * squares;
           step = d * rsqrt(rows);
         } else {
-          if (!all.is_state(rows, p, gspmd::detail::shape_without(shape, last)) ||
-              !all.is_state(columns, p, gspmd::detail::shape_without(shape, last - 1)))
+          if (!all.is_state(rows, gspmd::detail::shape_without(shape, last)) ||
+              !all.is_state(columns, gspmd::detail::shape_without(shape, last - 1)))
             return {p, rows, columns};
           rows = kept.as(type) * rows + fresh.as(type) * mean_over(squares, last);
           columns = kept.as(type) * columns + fresh.as(type) * mean_over(squares, last - 1);
