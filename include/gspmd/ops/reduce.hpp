@@ -87,7 +87,7 @@ constexpr value sum(value x, detail::dim_list dims = {}, location at = location:
 /// **Element types.** Floats and complex numbers. The mean of bf16 and f16 is computed as float and rounded once (ops/composite.hpp).
 /// **Communication.** If a dim in `dims` is split, one all_reduce or reduce_scatter, of floats also for bf16 and f16.
 /// **Manual regions.** The mean of the device's own elements. If the device is known to have only a part of a dim in `dims`, the call is
-/// refused; write local::to_varying(x) to ask for the mean of the part.
+/// refused; write mean(local::to_varying<Axes, state::varying>(x)) for the mean of the part.
 /// **Errors.** Integers: convert to float first.
 /// **Example.** mean(losses)        mean(x, {0, 1})
 constexpr value mean(value x, detail::dim_list dims = {}, location at = location::current()) {
