@@ -98,7 +98,7 @@ void check_both(const std::string& name, const composite& f, const std::vector<n
   check_rounded_once<bf16, Wide>(name, f, inputs);
 }
 
-/// The composite of one tensor and its gradient, for a loss that weighs its elements by 1, -0.5 and 2.
+/// A composite and its gradient. The loss weighs elements by 1, 0.5, 0 and less.
 composite and_gradient(const std::function<value(value)>& f) {
   return [f](dynamic::builder&, const values& xs) {
     const value y = f(xs[0]), wide = convert<double>(y);
@@ -108,7 +108,7 @@ composite and_gradient(const std::function<value(value)>& f) {
     return values{y, grad(sum(wide * (weights * -0.5 + 1.0)), xs[0])};
   };
 }
-/// Numbers of 7 bits from -size to size, or of one sign.
+/// Returns numbers of 7 bits from -size to size, or positive numbers.
 std::function<double(std::int64_t)> both_signs(double size) {
   return [size](std::int64_t i) { return size * (static_cast<double>(i * 37 % 127) - 63) / 64; };
 }

@@ -60,7 +60,7 @@ constexpr value keep_dims(value reduced, value original, dim_mask dims, location
 
 }  // namespace detail
 
-/// Reduces the dims in `dims` (all of them if none is named) by a monoid; the others keep their order. Padding takes no part.
+/// Reduces the dims in `dims` (default: all) by a monoid; the others keep their order. Padding takes no part.
 /// A split dim leaves the result partial; an all_reduce or reduce_scatter follows when somebody needs it.
 ///
 ///     reduce(x, monoid::maximum, {0, 1})      reduce(x, monoid::maximum, -1)   // the last dim
@@ -76,13 +76,13 @@ constexpr value reduce(value x, monoid kind, detail::dim_list dims = {}, locatio
   return detail::made(*x.graph(), id, x.type(), left);
 }
 
-/// Returns the sum over `dims` (all of them if none is named). A sum of bf16 or f16 is added up as float on each device and rounded to its
+/// Returns the sum over `dims` (default: all). A sum of bf16 or f16 is added up as float on each device and rounded to its
 /// type there. Use `sum(convert<float>(x))` to round nowhere and to add devices' sums as float. It stores no float copy of x.
 constexpr value sum(value x, detail::dim_list dims = {}, location at = location::current()) {
   return reduce(x, monoid::add, dims, at);
 }
 
-/// Returns the mean over `dims` (all of them if none is named): the sum divided by the number of elements. The mean over no elements is NaN.
+/// Returns the mean over `dims` (default: all): the sum divided by the number of elements. The mean over no elements is NaN.
 ///
 /// **Element types.** Floats and complex numbers. The mean of bf16 and f16 is computed as float and rounded once (ops/composite.hpp).
 /// **Communication.** If a dim in `dims` is split, one all_reduce or reduce_scatter, of floats also for bf16 and f16.
@@ -104,7 +104,7 @@ constexpr value mean(value x, detail::dim_list dims = {}, location at = location
       at, [&](value wide) { return operand(sum(wide, dims, at), at) / operand(count, at); }, x);
 }
 
-/// Returns the p-norm over `dims` (all of them if none is named): the p-th root of the sum of |x|^p, or the largest |x| if p is infinity.
+/// Returns the p-norm over `dims` (default: all): the p-th root of the sum of |x|^p, or the largest |x| if p is infinity.
 ///
 /// **Element types.** Floats. Norms of bf16 and f16 are computed as float and rounded once (ops/composite.hpp). Powers are not scaled: the
 /// square of a float above 1.8e19 is infinite.

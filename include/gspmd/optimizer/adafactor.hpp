@@ -55,7 +55,7 @@ struct adafactor {
   schedule rate = 1e-2;
   double decay = 0.8;
   double clip = 1;
-  double epsilon = 1e-30;                       // added to squares of gradients; the type of the parameters holds it: no f16
+  double epsilon = 1e-30;                       // added to squares of gradients
   double least_scale = 1e-3;                    // the root mean square that a parameter is taken to have at least
   static constexpr int dims_reduced_apart = 2;  // rows and columns: what `reformatted` must not combine
 
