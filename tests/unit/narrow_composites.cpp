@@ -14,6 +14,7 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/optimizer.hpp>
+#include <gspmd/pipeline.hpp>
 
 using namespace gspmd;
 
@@ -42,7 +43,7 @@ std::vector<std::vector<double>> results_of(const composite& f, const std::vecto
   values xs;
   std::vector<array<T>> elements;
   for (const auto& in : inputs) {
-    xs.push_back(b.input(devices == 1 ? dynamic::in<T>(in.shape) : dynamic::in<T>(in.shape, in.split)));
+    xs.push_back(b.input(devices == 1 || in.split.empty() ? dynamic::in<T>(in.shape) : dynamic::in<T>(in.shape, in.split)));
     elements.emplace_back(in.shape);
     for (std::int64_t i = 0; i < in.size(); ++i) elements.back()[i] = static_cast<T>(in.element(i));
   }
@@ -199,6 +200,20 @@ TEST_CASE("narrow composites: optimizers") {
   check_both(
       "clip_by_global_norm", [](dynamic::builder&, const values& x) { return values{optimizer::clip_by_global_norm(x[1], 0.5)}; },
       inputs);
+}
+
+TEST_CASE("narrow composites: the mean loss of many microbatches") {
+  const auto stage = [](value w, value x) { return x * w; };
+  const auto loss = [](value y, value target) { return mean(y - target); };
+  constexpr std::int64_t count = 300;
+  const std::vector<narrow_input> inputs{{{2, 1}, {"x", ""}, [](std::int64_t) { return 1.0; }},
+                                         {{count, 4}, {}, [](std::int64_t) { return 600.0; }},
+                                         {{count, 4}, {}, [](std::int64_t) { return 100.0; }}};
+  const composite f = [&](dynamic::builder&, const values& x) {
+    const auto step = pipeline_step<"x">(stage, loss, eager_one_forward_one_backward{2, count});
+    return values{std::get<0>(step(x[0], x[1], x[2]))};
+  };
+  CHECK(results_of<f16>(f, inputs, 2)[0][0] == 500);
 }
 
 TEST_CASE("narrow composites: what is sent are floats, and no float copy is stored") {

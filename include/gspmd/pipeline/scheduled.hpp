@@ -324,6 +324,9 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
 /// computes a stage again from its x. A stage keeps what arrives until it has read it for the last time: of one_forward_one_backward S
 /// microbatches with their gradients, of gpipe M of them and a gradient.
 ///
+/// Losses of bf16 and f16 are added up as float and rounded once (ops/composite.hpp). Gradients by the weights are added up in the type of the
+/// weights. For float sums pass float weights and convert them in the stage.
+///
 /// Communication: a collective_permute of a microbatch in each tick, activations forward and gradients backward: 2 (M + S - 1) for
 /// one_forward_one_backward and gpipe, 2 (RM + S - 1) for interleaved; more for an odd number of stages that are interleaved, whose last one
 /// and first one send to each other at once. Besides, once: the loss, the gradients by xs, which the first stage has, and those by weights,

@@ -158,6 +158,9 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
 /// idle 2 (stages - 1) ticks of both passes, where that is stages - 1. All stages compute the loss of what they make, and that of the last
 /// one counts: it must be a number on each, as the stages and their gradients must on any microbatch (`pipeline`).
 ///
+/// Losses of bf16 and f16 are added up as float and rounded once (ops/composite.hpp). Gradients by the weights are added up in the type of the
+/// weights. For float sums pass float weights and convert them in the stage.
+///
 /// Communication: in each tick a collective_permute to the next stage and one to the stage before, of a microbatch. Besides, once: the
 /// loss, the gradients by weights along the axes that split a microbatch, and those by xs, which the first stage has.
 /// Errors, at compile time: those of `pipeline`; targets of another number, a loss that is no float of rank 0.
