@@ -216,7 +216,7 @@ TEST_CASE("narrow composites: the mean loss of many microbatches") {
   CHECK(results_of<f16>(f, inputs, 2)[0][0] == 500);
 }
 
-TEST_CASE("narrow composites: what is sent are floats, and no float copy is stored") {
+TEST_CASE("narrow composites: messages are floats, and no float copy is stored") {
   const dynamic::mesh m({{"x", 4}});
   const auto p = dynamic::compile([](value x) { return mean(x, 0); }, m, dynamic::in<f16>({64, 1000}, {"x", ""}));
   CHECK(p.traffic().bytes == 2 * 3 * 1000 * 4 / 4);

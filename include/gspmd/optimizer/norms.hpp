@@ -24,7 +24,8 @@ constexpr quantity rms_of(const quantity& x) {
 namespace optimizer {
 
 /// Returns the root of the sum of the squares of all elements of a group of floats. The result has rank 0. It has the type of the group, float
-/// for bf16 and f16, and double if the types differ. Communication: the sums of tensors that are split alike are added before they are reduced. Errors: an element type that is no float.
+/// for bf16 and f16, and double if the types differ. Communication: the sums of tensors with equal splits are added before they are reduced.
+/// Errors: an element type that is not a float.
 template <class Tree>
 constexpr value global_norm(const Tree& tree, location at = location::current()) {
   using gspmd::detail::quantity;

@@ -173,8 +173,8 @@ class parameter_update {
     return of(given).as(dtype::f64);
   }
 
-  /// Replaces each parameter p and its tensors in the groups of the state by the results of f(p, gradient, {states...}), which get the shardings
-  /// of what they replace. f gets bf16 and f16 as float (ops/composite.hpp); its results are rounded to the types of what they replace.
+  /// Replaces each parameter p and its tensors in the groups of the state by the results of f(p, gradient, {states...}). A new tensor has the
+  /// sharding and the type of the old tensor. f gets bf16 and f16 as float (ops/composite.hpp), and its results are rounded.
   template <class F, class Params, class... States>
   constexpr void each(F f, Params& params, Params grads, States&... states) {
     constexpr std::size_t count = sizeof...(States);

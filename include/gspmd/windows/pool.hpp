@@ -78,7 +78,7 @@ constexpr value avg_pool(value x, integers size, integers stride = {}, integers 
     value result = sum_pool(wide, size, stride, low, high, at);
     if (!result.is_valid() || result.graph()->failed()) return result;
     const auto before = detail::filled(low, x.rank(), 0), after = detail::filled(high, x.rank(), 0);
-    std::int64_t whole = 1;  // along dims without padding every window has as many elements
+    std::int64_t whole = 1;  // the elements of a window along dims without padding
     for (int d = 0; d < x.rank(); ++d) {
       const auto i = static_cast<std::size_t>(d);
       if (before[i] <= 0 && after[i] <= 0) {

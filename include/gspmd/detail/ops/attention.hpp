@@ -114,7 +114,7 @@ constexpr bool fits_attention(graph& g, int q, int k, int v, location at) {
   return true;
 }
 
-/// Adds attention. Of bf16 and f16 the results are floats, and the caller rounds the first one: the gradient reads both. `seen`: how many rows of k the first row of q sees, each further one seeing one more; null: all see all.
+/// Adds attention. If q is bf16 or f16, both results are float, for the gradient, and the caller rounds the first one. `seen`: how many rows of k the first row of q sees, each further one seeing one more; null: all see all.
 constexpr int add_attention(graph& g, int q, int k, int v, double scale, const std::int64_t* seen, location at) {
   if (!fits_attention(g, q, k, v, at)) return -1;
   const node like = g.nodes[static_cast<std::size_t>(q)];
