@@ -54,6 +54,26 @@ if(added LESS 10)
   message(FATAL_ERROR "no steps are added in ${ROOT}/include")
 endif()
 
+# A composite computes bf16 and f16 as float (ops/composite.hpp). A public header that adds up elements uses that header, except for exact sums.
+file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")
+list(FILTER headers EXCLUDE REGEX "/detail/|/(reproducible|index/lookup|index/order)\\.hpp$")
+set(composites 0)
+foreach(file IN LISTS headers)
+  file(STRINGS "${file}" lines REGEX "[^_a-z.>/:](sum|sum_pool|cumsum|segment_sum)\\(")
+  list(FILTER lines EXCLUDE REGEX "^ *//|^constexpr value|convert<std::int64_t>")
+  if(lines STREQUAL "")
+    continue()
+  endif()
+  math(EXPR composites "${composites} + 1")
+  file(READ "${file}" text)
+  if(NOT text MATCHES "ops/composite\\.hpp|composite_type|\\.wide\\(\\)")
+    string(APPEND complaints "${file}: adds up elements in their type; use detail::rounded_once (ops/composite.hpp):${lines}\n")
+  endif()
+endforeach()
+if(composites LESS 4)
+  message(FATAL_ERROR "no composites in ${ROOT}/include")
+endif()
+
 # Includes point one way. Each room may include itself and what stands behind it; whoever plans includes no kernel, and whoever runs
 # no pass. Of the public headers every room may include gspmd/error.hpp, and what is listed here.
 set(may_support "")

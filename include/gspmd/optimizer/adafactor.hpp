@@ -55,7 +55,7 @@ struct adafactor {
   schedule rate = 1e-2;
   double decay = 0.8;
   double clip = 1;
-  double epsilon = 1e-30;                       // added to squares of gradients; the type of the parameters holds it: no f16
+  double epsilon = 1e-30;                       // added to squares of gradients
   double least_scale = 1e-3;                    // the root mean square that a parameter is taken to have at least
   static constexpr int dims_reduced_apart = 2;  // rows and columns: what `reformatted` must not combine
 
@@ -92,12 +92,12 @@ struct adafactor {
         const quantity squares = d * d + epsilon;
         quantity step = d, rows = s[0], columns = s[1];
         if (last < 1) {
-          if (!all.is_state(rows, p, shape)) return {p, rows, columns};
+          if (!all.is_state(rows, shape)) return {p, rows, columns};
           rows = kept.as(type) * rows + fresh.as(type) * squares;
           step = d * rsqrt(rows);
         } else {
-          if (!all.is_state(rows, p, gspmd::detail::shape_without(shape, last)) ||
-              !all.is_state(columns, p, gspmd::detail::shape_without(shape, last - 1)))
+          if (!all.is_state(rows, gspmd::detail::shape_without(shape, last)) ||
+              !all.is_state(columns, gspmd::detail::shape_without(shape, last - 1)))
             return {p, rows, columns};
           rows = kept.as(type) * rows + fresh.as(type) * mean_over(squares, last);
           columns = kept.as(type) * columns + fresh.as(type) * mean_over(squares, last - 1);

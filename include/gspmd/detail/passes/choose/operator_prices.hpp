@@ -42,7 +42,7 @@ class operator_prices {
       : known_(known), i_(i), n_(n), rule_(rule), sum_(sum_of_loop(known, i)), shared_(shared_sum_of(known, i)) {
     for (const int o : n.operands) is_any_kept_ = is_any_kept_ || known.at(o).keep_split || known.at(o).keep_partial;
     for (int k = 0; k < n.operands.count; ++k) brought_for_.push_back(readers_alike(known, i, k));
-    if (is_any_kept_) held_ = held_partial(known, n);
+    if (is_any_kept_) held_ = held_partial(known, i);
   }
 
   /// Returns the cost of bringing the operands to what they must be, of the operator itself, and of bringing the result to its sharding: in
