@@ -22,7 +22,7 @@ constexpr const char* usage =
     "                  [--checked] [--why VALUE] [--collectives] [--from VALUE] [--to VALUE] [--scope PATH]\n"
     "                  [--compare OTHER] [--dot FILE] [--svg FILE [--value NAME]]\n"
     "                  [--report dearest|summary|outline|memory] [--timeline FILE] [--layers FILE] [--html FILE]\n"
-    "                  [--network FILE] [--seconds N]\n"
+    "                  [--network FILE] [--work N] [--seconds N]\n"
     "                  [--search [--anew] [--devices N] [--plans N] [--annotated FILE]]\n"
     "  --backend B       one device in this thread, a thread for each device, or all devices in one thread (simulated)\n";
 

@@ -21,7 +21,7 @@ constexpr const char* usage =
     "                                      [--why VALUE] [--collectives] [--from VALUE] [--to VALUE] [--scope PATH]\n"
     "                                      [--compare OTHER] [--dot FILE] [--svg FILE [--value NAME]]\n"
     "                                      [--report dearest|summary|outline|memory] [--timeline FILE] [--layers FILE]\n"
-    "                                      [--html FILE] [--network FILE] [--seconds N]\n"
+    "                                      [--html FILE] [--network FILE] [--work N] [--seconds N]\n"
     "  a run needs as many RANKS as the mesh has devices; every process reads the inputs, the first one writes\n";
 
 /// The lowest of the processes that are not sound; the number of processes if all are.

@@ -20,6 +20,7 @@ namespace plan_tool {
 struct search_options {
   bool anew = false;
   int devices = 0, plans = 0;  // 0: not said
+  std::int64_t work = 0;
   int seconds = 0;
   bool shows_progress = false;
 };
@@ -47,6 +48,7 @@ class document_search {
       asked.meshes = {gspmd::dynamic::mesh(written->program->mesh().axes(), device_order())};
     }
     if (options_.plans > 0) asked.most_plans = options_.plans;
+    asked.most_work = options_.work;
     asked.most_seconds = options_.seconds;
     if (options_.shows_progress)
       asked.report = [](const gspmd::dynamic::search_progress& p) {

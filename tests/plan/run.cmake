@@ -209,7 +209,8 @@ endif()
 plan(2)
 has("${err}" "usage: gspmd-plan FILE")
 foreach(arguments "run/program.json;--nonsense" "a.json;b.json" "a.json;--run;in" "a.json;--out;o" "a.json;--backend" "a.json;--backend;gpu"
-                  "a.json;--value;x" "a.json;--json;--run;" "a.json;--seconds;0" "a.json;--seconds;many")
+                  "a.json;--value;x" "a.json;--json;--run;" "a.json;--seconds;0" "a.json;--seconds;many"
+                  "a.json;--work;0" "a.json;--work;1000000000000")
   plan(2 ${arguments})
 endforeach()
 plan(0 --help)

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/planning_limit.hpp>
 #include <gspmd/dynamic/written_program.hpp>
 #include <gspmd/find_annotations.hpp>
 #include <gspmd/gspmd.hpp>
@@ -280,6 +281,27 @@ TEST_CASE("find_annotations: scalars, one device, and an axis that divides nothi
   CHECK(!one.is_complete);
 }
 
+TEST_CASE("a limit of planning counts work, and the same program takes the same") {
+  const dynamic::mesh m({{"x", 8}});
+  std::int64_t used = 0;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const dynamic::planning_limit limit(100'000);
+    static_cast<void>(product(m).compile());
+    CHECK((repeat == 0 || limit.used() == used));
+    CHECK(!limit.is_exceeded());
+    used = limit.used();
+  }
+  const auto b = product(m);
+  const dynamic::planning_limit outer(used - 1);
+  const dynamic::planning_limit inner(used);  // ends later, so the outer one holds
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(b.compile()),
+      ("gspmd: planning takes more work than the " + std::to_string(used - 1) + " prices and nodes that a planning_limit allows")
+          .c_str(),
+      error);
+  CHECK(inner.is_exceeded());
+}
+
 TEST_CASE("find_annotations: what it refuses") {
   const dynamic::mesh m({{"x", 8}});
   CHECK(has(refused(product, {}), "find_annotations: give at least one mesh"));
@@ -295,8 +317,9 @@ TEST_CASE("find_annotations: what it refuses") {
   CHECK_MESSAGE(has(little, "inputs "), little);
   CHECK_MESSAGE(has(little, "(most of them input "), little);
   CHECK_MESSAGE(has(little, "use more devices"), little);
+  CHECK(dynamic::find_annotations(product, {.meshes = {m}, .most_work = 1}).plans == 1);
   CHECK(has(refused(product, {.meshes = {m}, .most_seconds = 1e-12}),
-            "find_annotations: the time was over before the first plan was made"));
+            "find_annotations: most_seconds ended the search before its first plan"));
   const auto written = [](const dynamic::mesh& on) {
     dynamic::builder b(on);
     const dynamic::written_program typed(b);

@@ -6,6 +6,7 @@
 #include "gspmd/detail/passes/choose/form_walk.hpp"
 #include "gspmd/detail/passes/choose/operator_chooser.hpp"
 #include "gspmd/detail/passes/choose/replay.hpp"
+#include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
@@ -40,6 +41,7 @@ class chooser {
       if ((work / replay::choice >= most_nodes || operators_.prices >= most_prices) &&
           (state_.next >= count || known_.at(state_.next).op != opcode::result))
         return;
+      count_planning();
       const int i = state_.next++;
       state_.marks.push_back(state_.mark());
       is_replayed_ = replay_ != nullptr && replay_->is_same(known_, i);

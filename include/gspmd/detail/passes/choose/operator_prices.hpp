@@ -4,6 +4,7 @@
 #include "gspmd/detail/passes/choose/loop_sums.hpp"
 #include "gspmd/detail/passes/choose/ring_choice.hpp"
 #include "gspmd/detail/passes/choose/shared_sums.hpp"
+#include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -49,6 +50,7 @@ class operator_prices {
   /// all trips of the loops around it, but an operand from outside of a loop is brought there before it. Where this takes longer than
   /// `limit`, any sum of parts of it that does.
   constexpr cost of(const operator_use& p, std::int64_t limit) {
+    count_planning();
     const int depth = known_.book.depth();
     cost total;
     int goes_round = -1;
