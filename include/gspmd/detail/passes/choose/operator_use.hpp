@@ -104,11 +104,12 @@ constexpr operator_use use_of(const form_prices& known, const node& n, const op_
   return p;
 }
 
-/// Returns true if no user of node i, nor of its views, takes it as a partial sum.
+/// Returns true if no user of node i, nor of its views, takes it as a partial sum. A value that leaves a loop or a branch may be partial.
 constexpr bool is_used_whole(const form_prices& known, int i, int steps = shared_sums::most_steps) {
   for (const int r : known.readers_of(i)) {
     const node& user = known.at(r);
     if (r == i || (shared_sums::is_view(user) && steps > 0 && is_used_whole(known, r, steps - 1))) continue;
+    if (facts_of(user.op).made == origin::region) return false;
     for (int k = 0; k < user.operands.count; ++k)
       if (user.operands[k] == i && partial_rule_of(user, k, monoid::add) != partial_rule::none) return false;
   }
