@@ -13,6 +13,7 @@
 #include "gspmd/detail/files/device_group.hpp"
 #include "gspmd/detail/files/exchanging_group.hpp"
 #include "gspmd/detail/files/hdf5_arrays.hpp"
+#include "gspmd/detail/files/hdf5_attributes.hpp"
 #include "gspmd/detail/files/hdf5_reader.hpp"
 #include "gspmd/detail/files/hdf5_writer.hpp"
 #include "gspmd/detail/files/load_file.hpp"
