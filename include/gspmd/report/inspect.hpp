@@ -48,6 +48,7 @@ struct instruction {
   int dim = -1;            // that is gathered or scattered, where it is one
   std::int64_t bytes = 0;  // that one device sends
   int loop = 0;            // operators with the same number are one loop; 0: none
+  std::vector<int> further_results{};  // device values, of an operator with several results (sort, eigh)
 };
 
 /// How a split came to a value: from an annotation, through operators.
@@ -321,6 +322,7 @@ class inspection {
     instruction i;
     i.result = op.result;
     i.operands.assign(op.operands.begin(), op.operands.end());
+    i.further_results.assign(op.further_results.begin(), op.further_results.end());
     i.label = label_of(op.result);
     i.sake = node(op.node).tag;
     i.bytes = detail::bytes_of(mesh_.info().shape, local_, op);

@@ -6,7 +6,7 @@ from conan.tools.build import can_run
 from conan.tools.cmake import CMake, cmake_layout
 
 
-class Consumer(ConanFile):
+class TestPackage(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
     generators = "CMakeDeps", "CMakeToolchain"
 
@@ -14,7 +14,7 @@ class Consumer(ConanFile):
         self.requires(self.tested_reference_str)
 
     def layout(self):
-        cmake_layout(self, build_folder=os.path.join("..", "..", "build", "conan"))  # what is built is no part of the sources
+        cmake_layout(self)
 
     def build(self):
         cmake = CMake(self)
@@ -23,4 +23,4 @@ class Consumer(ConanFile):
 
     def test(self):
         if can_run(self):
-            self.run(os.path.join(self.cpp.build.bindir, "consumer"), env="conanrun")
+            self.run(os.path.join(self.cpp.build.bindir, "test_package"), env="conanrun")
