@@ -6,11 +6,7 @@
 #include <string_view>
 #include <utility>
 
-// A header that is not there is the one error that ends a compilation in all compilers. After #error they would go on to every
-// `throw` and `catch` of the library, and of the program.
-#ifndef __cpp_exceptions
-#include "gspmd: what goes wrong at run time is thrown as gspmd::error; compile without -fno-exceptions"
-#endif
+#include "gspmd/detail/support/language.hpp"
 
 namespace gspmd {
 

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd {
 
 /// The block of one tensor on one device that the function of a `local_op` gets: the elements that are really there, row-major, without the

@@ -24,6 +24,8 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/detail/support/language.hpp"
+
 extern "C" char** environ;
 
 /// Compiles a source by the system's compiler, loads the library that it makes, and keeps it for the next time.

@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/support/language.hpp"
+
 /// A user's callable as a template argument. It is deduced and not `auto`, so that a callable which captures a number of the run time
 /// reaches the template, which can then say in one sentence what is wrong.
 namespace gspmd::detail {

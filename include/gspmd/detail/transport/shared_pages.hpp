@@ -16,6 +16,8 @@
 #include <memory>
 #include <utility>
 
+#include "gspmd/detail/support/language.hpp"
+
 /// Pages of memory that processes of one machine share.
 ///
 /// Not MPI_Win_allocate_shared: its pages come from /dev/shm, at the first write to each. Where that is small, as it is in
