@@ -64,9 +64,9 @@ struct constant_callable<F> {
 
  private:
   /// Bytes between captures are no constants; they stay zero.
-  template <std::size_t... I>
-  constexpr void copy(const closure_bytes<F>& from, std::index_sequence<I...>) {
-    ((__builtin_constant_p(from.of[I]) ? static_cast<void>(captured.of[I] = from.of[I]) : void()), ...);
+  template <std::size_t... Index>
+  constexpr void copy(const closure_bytes<F>& from, std::index_sequence<Index...>) {
+    ((__builtin_constant_p(from.of[Index]) ? static_cast<void>(captured.of[Index] = from.of[Index]) : void()), ...);
   }
 };
 template <class F>
