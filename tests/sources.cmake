@@ -110,6 +110,29 @@ if(arrows LESS 200)
   message(FATAL_ERROR "no includes are found in ${ROOT}/include/gspmd/detail")
 endif()
 
+# System headers may come first: no header uses a name that <complex.h>, <term.h>, <curses.h>, <sys/sysmacros.h>, <sys/param.h>, <termios.h>
+# or X11 defines as a macro, or GCC itself with -std=gnu++20.
+set(macros I lines columns tab bell newline buttons border major minor makedev None Bool Status True False Always Success Complex KeyPress
+    Above Below Unsorted TRUE FALSE MIN MAX howmany powerof2 roundup isset setbit clrbit isclr ECHO B0 HUGE OVERFLOW UNDERFLOW DOMAIN unix
+    linux i386)
+list(JOIN macros "|" macros)
+set(macros "(^|[^A-Za-z0-9_])(${macros})([^A-Za-z0-9_]|$)")
+file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")
+foreach(file IN LISTS headers)
+  file(STRINGS "${file}" lines REGEX "${macros}")
+  foreach(line IN LISTS lines)
+    string(REGEX REPLACE "^ *#.*|//.*|\"([^\"\\\\]|\\\\.)*\"" "" code "${line}")
+    if(code MATCHES "${macros}")
+      string(APPEND complaints "${file}: ${CMAKE_MATCH_2} is a macro of system headers:${line}\n")
+    endif()
+  endforeach()
+  # language.hpp reports a wrong -std in one error, if it is read first.
+  file(STRINGS "${file}" first REGEX "^#include \"gspmd/" LIMIT_COUNT 1)
+  if(NOT first AND NOT file MATCHES "/(language|version)\\.hpp$")
+    string(APPEND complaints "${file}: include gspmd/detail/support/language.hpp, or a header that does\n")
+  endif()
+endforeach()
+
 # Examples are what a user would write: they do with the public names.
 file(GLOB_RECURSE examples "${ROOT}/examples/*.hpp" "${ROOT}/examples/*.cpp")
 list(LENGTH examples count)

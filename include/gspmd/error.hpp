@@ -9,12 +9,6 @@
 
 #include "gspmd/printable.hpp"
 
-// A header that is not there is the one error that ends a compilation in all compilers. After #error they would go on to every
-// `throw` and `catch` of the library, and of the program.
-#ifndef __cpp_exceptions
-#include "gspmd: what goes wrong at run time is thrown as gspmd::error; compile without -fno-exceptions"
-#endif
-
 namespace gspmd {
 
 /// Everything that goes wrong at run time is reported by this one type. So is memory that cannot be had for arrays, shards, arenas, messages

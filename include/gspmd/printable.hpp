@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd {
 
 namespace detail {

@@ -468,7 +468,7 @@ TEST_CASE("old temporary files of writers that are dead are removed") {
 }
 
 TEST_CASE("a program with more rights than its user has no native code") {
-  if (getauxval(AT_SECURE) == 0) {  // starts itself as such a program
+  if (getauxval(AT_SECURE) == 0) {                          // starts itself as such a program
     if (geteuid() != 0 || reference::is_sanitized) return;  // sanitizers do not run with such rights
     const own_directory place;
     REQUIRE(chmod(place.path.c_str(), 0755) == 0);

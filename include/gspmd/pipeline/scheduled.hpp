@@ -76,13 +76,13 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
                                                         const Weights& weights, const Data& xs, const Targets& targets) const {
     const dtype of_loss = type_of_loss(g, xs, targets), type = composite_type(of_loss);
     if (g.failed()) return {leaves_of(xs)[0], weights, xs};
-    const manual_border border{g, axes, this->at};
+    const manual_border edge{g, axes, this->at};
     g.type_local = &type_local;
     sharding everywhere, terms;
     everywhere.replica = axes;
     terms.partial = axes;
     const auto enter = [&](const auto& tree, const sharding& s) {
-      return leaf_by_leaf(tree, [&](value v) { return border.enter(v, s); });
+      return leaf_by_leaf(tree, [&](value v) { return edge.enter(v, s); });
     };
     const Weights own = enter(weights, by_stage);
     const Data all_xs = enter(xs, everywhere);
@@ -94,9 +94,9 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
       return std::tuple<value, Weights, Data>{as_terms(converted(sum, of_loss, this->at)), dws, leaf_by_leaf(dxs, as_terms)};
     }();
     const auto leave = [&](const auto& tree, const sharding& s) {
-      return leaf_by_leaf(tree, [&](value v) { return border.leave(v, s); });
+      return leaf_by_leaf(tree, [&](value v) { return edge.leave(v, s); });
     };
-    return {border.leave(std::get<0>(found), terms), leave(std::get<1>(found), by_stage), leave(std::get<2>(found), terms)};
+    return {edge.leave(std::get<0>(found), terms), leave(std::get<1>(found), by_stage), leave(std::get<2>(found), terms)};
   }
   /// Asked for its type alone; nothing of it is computed.
   template <class Data, class Targets>

@@ -20,6 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/detail/support/language.hpp"
+
 extern "C" char** environ;
 
 /// Runs the system's compiler, with a limit of time and of output.

@@ -13,6 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "gspmd/detail/support/language.hpp"
+
 /// The objects in the cache of native code. A file there may be cut or damaged, or it may be a link or a FIFO. Reading one never blocks and
 /// never follows a link, and a damaged object counts as missing.
 namespace gspmd::detail {

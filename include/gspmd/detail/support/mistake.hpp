@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd::detail {
 
 /// The rule that a program breaks. The compiler's error carries the rule in words (refuse.hpp), the computed text names the

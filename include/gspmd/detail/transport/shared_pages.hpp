@@ -20,6 +20,8 @@
 #include <memory>
 #include <utility>
 
+#include "gspmd/detail/support/language.hpp"
+
 /// Pages of memory that processes of one machine share. They have no name in any file system. If a process is killed, nothing is left.
 ///
 /// MPI_Win_allocate_shared is not used: its pages are in /dev/shm and are reserved at the first write to each. If /dev/shm is small, as in
