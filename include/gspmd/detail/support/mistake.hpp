@@ -46,7 +46,8 @@ enum class mistake : std::uint8_t {
   device_order,
   mesh_views,
   network,
-  shard,  // what a step is given
+  shard,      // what a step is given
+  arguments,  // of run or scatter: their number and element types
   budget,
   collectives,  // other than the program is said to have
   reported,     // the compiler has said it already

@@ -199,6 +199,9 @@ consteval void refuse() {
     static_assert(accepted<Message>, "gspmd: mesh_views: these meshes are not views of one mesh; see message<>");
   else if constexpr (Broken == mistake::shard)
     static_assert(accepted<Message>, "gspmd: step: this is not the shard that the step takes here; see message<>");
+  else if constexpr (Broken == mistake::arguments)
+    static_assert(accepted<Message>,
+                  "gspmd: pass one array for each input of the program, of the element type of the input; see message<>");
   else if constexpr (Broken == mistake::budget)
     static_assert(accepted<Message>,
                   "gspmd: the program is over its budget; raise the limit or change what costs most; see message<>");
