@@ -152,7 +152,8 @@ constexpr value softmax_by(value x, int dim, location at, F of_shifted) {
 }  // namespace detail
 
 /// Returns exp(x) / sum(exp(x)) along `dim`, computed from x - max(x). The softmax of bf16 and f16 is computed as float and rounded once
-/// (ops/composite.hpp). If `dim` is split: an all_reduce of the maxima, in the type of x, and one of the sums, which are floats.
+/// (ops/composite.hpp); their gradient is computed as float from the rounded result. If `dim` is split: an all_reduce of the maxima, in the type of
+/// x, and one of the sums, which are floats.
 constexpr value softmax(value x, int dim, location at = location::current()) {
   const detail::one_call call(x.graph(), "softmax", {x.id()});
   return detail::softmax_by(x, dim, at, [at](value shifted, auto sum_of) {

@@ -7,7 +7,18 @@
 
 namespace gspmd::detail {
 
-/// The gradient of a softmax or its logarithm as one; false where the visited operator is none.
+/// Returns the node that rounds the float result of node i to bf16 or f16, as composites do (ops/composite.hpp); -1 if i is not rounded.
+constexpr int rounded_result(const gradient_builder& b, int i) {
+  if (i + 1 >= static_cast<int>(b.program().nodes.size())) return -1;
+  const node& next = b.at(i + 1);
+  return next.op == opcode::convert && next.operands[0] == i && is_floating(next.type) && is_narrow(next.type) ? i + 1 : -1;
+}
+
+/// Adds the gradient of a softmax or of its logarithm; returns false if the visited operator is neither. If x is bf16 or f16, the gradient is
+/// computed as float, from values that a program stores in 16 bits anyway: float copies of scores would take twice the memory.
+///
+///   softmax        p (dy - sum(p dy)), where p is the rounded result
+///   log_softmax    dy - exp(y) sum(dy), instead of exp(z) sum(dy) / sum(exp(z))
 constexpr bool give_softmax(gradient_builder& b) {
   const softmax_match m = softmax_matcher(b.program(), b.visited()).result;
   if (!m.found()) return false;
@@ -17,8 +28,12 @@ constexpr bool give_softmax(gradient_builder& b) {
     return b.as_term(add_reduce(b.program(), x.id(), reduced_dims(total), monoid::add, b.at(b.visited()).at));
   };
   const auto spread = [&](term x) { return b.as_term(add_spread(b.program(), x.id(), total)); };
+  const int rounded = rounded_result(b, b.visited());
   if (b.at(b.visited()).op == opcode::divide) {
-    b.give(m.source, (y * (dy - spread(sum_of(y * dy)))).id());
+    const term p = rounded < 0 ? y : b.as_term(add_elementwise(b.program(), opcode::convert, {rounded}, total.at, total.type));
+    b.give(m.source, (p * (dy - spread(sum_of(p * dy)))).id());
+  } else if (rounded >= 0) {
+    b.give(m.source, (dy - term::of(opcode::exponential, y) * spread(sum_of(dy))).id());
   } else {
     const term share = spread(sum_of(dy) / b.as_term(m.sum));
     b.give(m.source, (dy - b.as_term(m.exponential) * share).id());
