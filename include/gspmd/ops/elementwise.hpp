@@ -51,7 +51,7 @@ constexpr extents common_shape(std::initializer_list<operand> operands) {
   extents shape;
   for (const auto& o : operands) {
     if (o.is_number()) continue;
-    const extents& other = o.tensor().shape();
+    const extents other = o.tensor().shape();
     while (shape.count < other.count) shape.insert(0, 1);
     for (int d = 0; d < other.count; ++d) {
       auto& e = shape[shape.count - other.count + d];

@@ -220,7 +220,6 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
     };
     add(2);
     for (const int count : dims) add(count);
-    rule.results = n.results;
   }
   /// Of a device: `factors` n^3 / 3 for each matrix, and `sides` n^2 for each column.
   static constexpr std::int64_t flops_of(const local_program& p, const instruction& op, std::int64_t factors,
