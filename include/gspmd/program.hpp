@@ -8,6 +8,10 @@
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/support/foreign_names.hpp"
 
+#define GSPMD_NO_TRUTH                                                                                         \
+  "gspmd: if, while, ?:, &&, || and ! do not work on a value, which has no data while the program is traced; " \
+  "choose elements with select, a branch with cond, and combine with logical_and, logical_or, logical_not"
+
 namespace gspmd {
 
 /// The line of the program that calls an operator; every operator takes it as its last, defaulted argument.
@@ -37,10 +41,12 @@ class value : public detail::foreign_names {
   [[nodiscard]] constexpr detail::node node() const { return made_by(); }
 
   template <std::same_as<bool> Truth>
+#ifdef __clang__
   constexpr explicit operator Truth() const {
-    static_assert(detail::written_so<Truth>,
-                  "gspmd: if, while, ?:, &&, || and ! do not work on a value, which has no data while the program is traced; "
-                  "choose elements with select, a branch with cond, and combine with logical_and, logical_or, logical_not");
+    static_assert(detail::written_so<Truth>, GSPMD_NO_TRUTH);
+#else  // GCC instantiates an exception specification at the line of the `if`, a body when it evaluates the program
+  constexpr explicit operator Truth() const noexcept(reports_truth<Truth>()) {
+#endif
     note_refused();
     return false;
   }
@@ -59,6 +65,11 @@ class value : public detail::foreign_names {
   }
 
  private:
+  template <class Truth>
+  static consteval bool reports_truth() {
+    static_assert(detail::written_so<Truth>, GSPMD_NO_TRUTH);
+    return false;
+  }
   [[nodiscard]] constexpr const detail::node& made_by() const { return graph_->nodes[static_cast<std::size_t>(id_)]; }
   detail::graph* graph_ = nullptr;
   int id_ = -1;
@@ -85,3 +96,5 @@ constexpr int counted_dim(std::int64_t dim, int rank) {
 
 }  // namespace detail
 }  // namespace gspmd
+
+#undef GSPMD_NO_TRUTH

@@ -171,7 +171,7 @@ void describe_attention(std::string& t, const plan_view& plan, const plan_step* 
   const extents &q = plan.operand(*step, 0).local, &k = plan.operand(*step, 1).local;
   const bool is_causal = step->operands.count > (IsForward ? forward_words : backward_words).count;
   const auto block = attention_block::of(q[q.count - 2], k[k.count - 2], is_causal);
-  t += " by blocks of " + std::to_string(block.rows) + " x " + std::to_string(block.columns) + (is_causal ? ", causal" : "");
+  t += " by blocks of " + std::to_string(block.rows) + " x " + std::to_string(block.cols) + (is_causal ? ", causal" : "");
 }
 
 }  // namespace gspmd::detail

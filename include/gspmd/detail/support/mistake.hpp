@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd::detail {
 
 /// The rule that a program breaks. The compiler's error carries the rule in words (refuse.hpp), the computed text names the
@@ -45,7 +47,8 @@ enum class mistake : std::uint8_t {
   device_order,
   mesh_views,
   network,
-  shard,  // what a step is given
+  shard,      // what a step is given
+  arguments,  // of run or scatter: their number and element types
   budget,
   collectives,  // other than the program is said to have
   reported,     // the compiler has said it already

@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd::detail {
 
 /// As much of std::vector as the planner needs, in few calls: in a constant evaluation an element of a std::vector costs Clang

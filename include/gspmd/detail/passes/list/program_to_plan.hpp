@@ -11,6 +11,7 @@
 #include "gspmd/detail/passes/refuse/try_operators.hpp"
 #include "gspmd/detail/passes/rewrite/compose_movements.hpp"
 #include "gspmd/detail/passes/rewrite/defer_reshards.hpp"
+#include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
 /// The passes from a program as it was written to the one that is planned, in their order. Each is a struct with
@@ -94,6 +95,7 @@ constexpr graph program_to_plan(graph g, Seen seen = nullptr) {
   if (!g.failed()) try_operators(g);
   boost::mp11::mp_for_each<Passes>([&]<class Pass>(Pass pass) {
     if (Off::template has<Pass> || g.failed() || !Pass::applies(g)) return;
+    count_planning(static_cast<std::int64_t>(g.nodes.size()));
     bool is_unordered = false;
     if constexpr (requires { Pass::run(g, vec<sharding>()); })
       is_unordered = Pass::run(g, complete_graph(g, g.mesh->shape, g.mesh->request));

@@ -132,10 +132,10 @@ class region_planner {
   }
   /// Whether axes that are not the region's cut a dim evenly that its axes cut, which are major.
   constexpr bool is_even(const extents& shape, const sharding& s, axis_mask local) {
-    const sharding major = part_along(s, local), minor = part_along(s, ~local);
-    const int dim = leaves_axes_ ? -1 : unevenly_cut(made_.mesh->shape, shape, major, minor);
+    const sharding outer = part_along(s, local), inner = part_along(s, ~local);
+    const int dim = leaves_axes_ ? -1 : unevenly_cut(made_.mesh->shape, shape, outer, inner);
     if (dim >= 0)
-      made_.fail(at_, "manual", mistake::states, text("nested_order: ") << uneven_text(*made_.mesh, shape, major, minor, dim));
+      made_.fail(at_, "manual", mistake::states, text("nested_order: ") << uneven_text(*made_.mesh, shape, outer, inner, dim));
     return dim < 0;
   }
   /// The same memory under another shape and layout.
