@@ -299,9 +299,7 @@ namespace {
 
 using namespace gspmd;
 
-constexpr auto solver = [](auto a, auto b) {
-  return solve_positive(a, b, {.rows = "x", .cols = "y", .block = 4, .strips = 2});
-};
+constexpr auto solver = [](auto a, auto b) { return solve_positive(a, b, {.rows = "x", .cols = "y", .block = 4, .strips = 2}); };
 using on_grid =
     compile<solver, mesh<axis<"x", 2>, axis<"y", 2>>, in<double, dims<32, 32>, split<"x", "y">>, in<double, dims<32, 2>>>;
 
