@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gspmd/detail/support/language.hpp"
+
 /// The numbers that change how fast plans and kernels are and nothing else, each with what chose it. On other machines others may be
 /// better; results do not depend on them, but for the last bits of sums (parts of sums, ir/sum_parts.hpp, are no tuning).
 namespace gspmd::detail {
