@@ -18,6 +18,7 @@
 #include "gspmd/detail/search/plan_price.hpp"
 #include "gspmd/detail/search/planned_layouts.hpp"
 #include "gspmd/detail/support/planning_work.hpp"
+#include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/report/network.hpp"
 
@@ -32,7 +33,11 @@ inline plan_price price_of(const dynamic::program& p, const network& net) {
 class search_budget {
  public:
   search_budget(int plans, std::int64_t work, double seconds, std::function<void(int)> report)
-      : most_(plans), last_work_(planning_work::done + work), seconds_(seconds), report_(std::move(report)), begin_(now()) {}
+      : most_(plans),
+        last_work_(saturating_add(planning_work::done, work)),
+        seconds_(seconds),
+        report_(std::move(report)),
+        begin_(now()) {}
 
   /// Takes one plan off, if there is one.
   bool take() {
