@@ -427,7 +427,7 @@ class program_builder {
   int define(const std::optional<std::string>& name, const path& at) {
     if (!name) return -1;
     const path at_name(at, "name");
-    if (name->empty() || name->size() > 255 || has_command(*name)) {
+    if (name->empty() || name->size() > 255 || gspmd::printable(*name) != *name) {
       errors_.add(at_name.str(), in_quotes(*name) + " cannot be a name: 1 to 255 bytes without control characters");
       return -1;
     }

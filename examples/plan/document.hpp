@@ -17,9 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include <gspmd/printable.hpp>
 #include <nlohmann/json.hpp>
-
-#include "visible.hpp"
 
 /// Reading JSON with errors that say where: every complaint carries a path like `ops[3].attrs.equation`.
 namespace plan_tool {
@@ -27,14 +26,14 @@ namespace plan_tool {
 using json = nlohmann::json;
 
 /// A name of the user's in a message.
-inline std::string in_quotes(std::string_view name) { return '`' + visible(name, 60) + '`'; }
+inline std::string in_quotes(std::string_view name) { return '`' + gspmd::printable(name, 60) + '`'; }
 
 /// Everything that is wrong with a document or a file: one line each, none of them endless, to be shown on a terminal.
 class error_list {
  public:
   void add(const std::string& where, const std::string& what) {
     ++count_;
-    if (lines_.size() < most_lines) lines_.push_back(visible(where.empty() ? what : where + ": " + what, most_bytes));
+    if (lines_.size() < most_lines) lines_.push_back(gspmd::printable(where.empty() ? what : where + ": " + what, most_bytes));
   }
   [[nodiscard]] bool empty() const { return count_ == 0; }
   [[nodiscard]] std::size_t count() const { return count_; }

@@ -47,7 +47,10 @@ inline std::vector<std::string> names_in(const std::string& list) {
   for (std::string name; std::getline(in, name, ',');) names.push_back(name);
   return names;
 }
-inline integer_list shape_of(value v) { return {v.shape().begin(), v.shape().end()}; }
+inline integer_list shape_of(value v) {
+  const auto shape = v.shape();
+  return {shape.begin(), shape.end()};
+}
 
 inline std::optional<dtype> dtype_named(std::string_view name) {
   for (std::size_t i = 0; i < gspmd::dtype_count; ++i)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -319,11 +321,11 @@ class strict_reader {
     for (auto& c : d_.program->backward_collectives(it->second.is)) d_.answer.backward.push_back(std::move(c));
   }
   void collect() {
+    std::map<std::string_view, std::size_t> last;  // of the values of one name
+    for (std::size_t k = 0; k < d_.shown.size(); ++k) last[d_.shown[k].first] = k;
     for (std::size_t k = 0; k < d_.shown.size(); ++k) {
       const auto& [name, v] = d_.shown[k];
-      bool is_last = true;
-      for (std::size_t later = k + 1; later < d_.shown.size(); ++later) is_last = is_last && d_.shown[later].first != name;
-      if (!is_last) continue;
+      if (last.at(name) != k) continue;
       strict_answer::named n{name, v.is_valid() ? v.type() : dtype::f32, v.is_valid() ? shape_of(v) : integer_list{}, {}};
       if (v.is_valid()) n.is = d_.program->states(v);
       d_.answer.values.push_back(std::move(n));

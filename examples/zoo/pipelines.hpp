@@ -82,7 +82,8 @@ value one_by_one(Stage stage, const std::vector<value>& w, value xs) {
   for (std::int64_t s = 0; s < w[0].shape()[0]; ++s) {
     std::vector<value> own;
     for (const value& all : w) {
-      std::vector<std::int64_t> first(static_cast<std::size_t>(all.rank()), 0), last(all.shape().begin(), all.shape().end());
+      const auto shape = all.shape();
+      std::vector<std::int64_t> first(static_cast<std::size_t>(all.rank()), 0), last(shape.begin(), shape.end());
       first[0] = s;
       last[0] = s + 1;
       own.push_back(reshape(slice(all, first, last), std::vector<std::int64_t>(last.begin() + 1, last.end())));

@@ -147,8 +147,7 @@ constexpr value dynamic_slice(value x, detail::span<const value> starts, integer
   if (x.rank() == 0) return x;
   const auto dims = all.first(x.rank());
   return detail::made(
-      start < 0 ? -1 : detail::add_gather(g, x.id(), start, {.window = dims, .columns = dims}, sizes, out_of_range::clip, 0, at),
-      x);
+      start < 0 ? -1 : detail::add_gather(g, x.id(), start, {.window = dims, .cols = dims}, sizes, out_of_range::clip, 0, at), x);
 }
 
 /// `x` with `update` in the place of what lies from `starts` on; starts as in dynamic_slice. Each device writes what falls into its part of
@@ -162,9 +161,9 @@ constexpr value dynamic_update_slice(value x, value update, detail::span<const v
   const int start = detail::start_vector(g, starts, x.shape(), "dynamic_update_slice", at);
   if (x.rank() == 0) return update;
   const auto dims = all.first(x.rank());
-  const int id = start < 0 ? -1
-                           : detail::add_scatter_set(g, x.id(), start, update.id(), {.window = dims, .columns = dims},
-                                                     out_of_range::clip, at);
+  const int id =
+      start < 0 ? -1
+                : detail::add_scatter_set(g, x.id(), start, update.id(), {.window = dims, .cols = dims}, out_of_range::clip, at);
   if (id >= 0) g.nodes[static_cast<std::size_t>(id)].allow_replication = true;  // of the update
   return detail::made(id, x);
 }

@@ -24,7 +24,7 @@ struct row_dims {
     row[0] = dim;
     for (int d = 0; d + 1 < rank; ++d) window[count++] = d < dim ? d : d + index_rank;
     numbers.window = {window, static_cast<std::size_t>(count)};
-    numbers.collapsed = numbers.columns = row;
+    numbers.collapsed = numbers.cols = row;
     numbers.vector_dim = index_rank;
   }
   row_dims(const row_dims&) = delete;
@@ -41,7 +41,7 @@ struct along_dims {
     for (int d = 0; d < rank; ++d)
       if (d != dim) batch[count++] = d;
     numbers.table_batch = numbers.index_batch = {batch, static_cast<std::size_t>(count)};
-    numbers.collapsed = numbers.columns = row;
+    numbers.collapsed = numbers.cols = row;
     numbers.vector_dim = rank;
   }
   along_dims(const along_dims&) = delete;

@@ -98,19 +98,19 @@ class pipeline_timetable {
     for (const auto& works : stages_)
       for (const auto& w : works) width = std::max(width, name(w.work).size());
     const auto padded = [&](const std::string& cell) { return std::string(width + 1 - cell.size(), ' ') + cell; };
-    std::string lines;
+    std::string text_lines;
     for (std::size_t s = 0; s < stages_.size(); ++s) {
-      lines += "stage " + std::to_string(s);
+      text_lines += "stage " + std::to_string(s);
       std::int64_t now = 0;
       for (const auto& w : stages_[s]) {
-        for (; now < w.begin; ++now) lines += padded(".");
-        lines += padded(name(w.work));
-        for (++now; now < w.begin + length(w.work); ++now) lines += padded("_");
+        for (; now < w.begin; ++now) text_lines += padded(".");
+        text_lines += padded(name(w.work));
+        for (++now; now < w.begin + length(w.work); ++now) text_lines += padded("_");
       }
-      for (; now < total_; ++now) lines += padded(".");
-      lines += '\n';
+      for (; now < total_; ++now) text_lines += padded(".");
+      text_lines += '\n';
     }
-    return lines;
+    return text_lines;
   }
 
  private:

@@ -29,6 +29,7 @@ struct elementwise_op : named_by_opcode,
   ///   stop_gradient                            all, every monoid
   ///   add, subtract                            all, add             x + 1 of a partial x would add 1 on every device
   ///   real, imag, conj, complex                all, add
+  ///   convert from float to float              all, add             each device rounds its partial value
   ///   multiply                                 one, add             a product of two sums is not a sum of products
   ///   divide                                   first, add
   ///   select                                   all, every monoid    the predicate chooses
@@ -67,7 +68,7 @@ struct elementwise_op : named_by_opcode,
       case opcode::floor:
       case opcode::ceil:
       case opcode::sign: return {is_order ? all : none, is_order ? 0 : every_operand};
-      case opcode::convert: return is_floating(n.type) ? operator_class{} : operator_class{none, every_operand};
+      case opcode::convert: return {is_add && n.integer != 0 ? all : none, is_floating(n.type) ? 0U : every_operand};
       default: return is_compare(n.op) || n.type == dtype::pred ? operator_class{none, every_operand} : operator_class{};
     }
   }

@@ -23,7 +23,7 @@ struct gather_op : indexing_operator {
     rule.maps.push_back(maps.table);
     rule.maps.push_back(maps.indices);
     rule.maps.push_back(maps.slices);
-    if (n.type == dtype::pred) rule.reduced_by = monoid::or_;
+    rule.reduced_by = n.type == dtype::pred ? monoid::or_ : monoid::add;
   }
   /// Linear in the table, unless a number takes the place of what lies outside.
   static constexpr operator_class meets(const node& n, monoid kind) {

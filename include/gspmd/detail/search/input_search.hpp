@@ -157,14 +157,14 @@ class input_search {
     for (int a = 0; a < axes; ++a)
       for (int b = a + 1; b < axes; ++b) {
         auto layouts = f.layouts;
-        bool is_even = true;
+        bool cuts = true;
         for (std::size_t k = 0; k < layouts.size(); ++k) {
           if (layouts[k].empty()) continue;
           std::swap(layouts[k][a], layouts[k][b]);
           layouts[k].from_last = layouts[k].has_order() && !layouts[k].from_last;
-          is_even = is_even && divides_well(plans_.shape(), f.groups[k].shape, layouts[k]);
+          cuts = cuts && each_axis_cuts(plans_.shape(), f.groups[k].shape, layouts[k]);
         }
-        if (is_even && take_if_better(f, f.groups, layouts)) return true;
+        if (cuts && take_if_better(f, f.groups, layouts)) return true;
       }
     return false;
   }
@@ -201,8 +201,8 @@ class input_search {
             layouts[k][a] = dim;
             layouts[k].from_last = layouts[k].from_last && layouts[k].has_order();
           }
-          if (divides_well(plans_.shape(), groups[i].shape, layouts[i]) &&
-              divides_well(plans_.shape(), groups[j].shape, layouts[j]))
+          if (each_axis_cuts(plans_.shape(), groups[i].shape, layouts[i]) &&
+              each_axis_cuts(plans_.shape(), groups[j].shape, layouts[j]))
             is_better = take_if_better(f, groups, layouts) || is_better;
         }
     return is_better;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
+#include <time.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,6 +17,7 @@
 #include "gspmd/detail/search/input_layout.hpp"
 #include "gspmd/detail/search/plan_price.hpp"
 #include "gspmd/detail/search/planned_layouts.hpp"
+#include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/report/network.hpp"
 
@@ -26,11 +28,11 @@ inline plan_price price_of(const dynamic::program& p, const network& net) {
   return price_of(p.view(), p.mesh_info(), rates_on(net, p.mesh_info()));
 }
 
-/// How much more a search may do. With the same number of plans, and time enough, it finds the same again.
+/// How much more a search may do. Plans and work are counted, so that it finds the same in every run; a limit of time is an option.
 class search_budget {
  public:
-  search_budget(int plans, double seconds, std::function<void(int)> report)
-      : most_(plans), seconds_(seconds), report_(std::move(report)), begin_(clock::now()) {}
+  search_budget(int plans, std::int64_t work, double seconds, std::function<void(int)> report)
+      : most_(plans), last_work_(planning_work::done + work), seconds_(seconds), report_(std::move(report)), begin_(now()) {}
 
   /// Takes one plan off, if there is one.
   bool take() {
@@ -40,23 +42,27 @@ class search_budget {
     return true;
   }
   [[nodiscard]] bool is_spent() {
-    if (seconds_ > 0 && !is_late_) is_late_ = std::chrono::duration<double>(clock::now() - begin_).count() > seconds_;
-    return is_late_ || made_ >= most_now_;
+    if (seconds_ > 0 && !is_late_) is_late_ = now() - begin_ > seconds_;
+    return is_late_ || made_ >= most_now_ || planning_work::done > last_work_;
   }
   /// Lets plans be made up to this number of all that it has.
   void allow(int plans) { most_now_ = plans < most_ ? plans : most_; }
   [[nodiscard]] int made() const { return made_; }
   [[nodiscard]] int most() const { return most_; }
-  /// Whether something is left out for want of time; then another run may find something else.
-  [[nodiscard]] bool is_late() const { return is_late_; }
 
  private:
-  using clock = std::chrono::steady_clock;
+  /// Returns the processor time of this thread, in seconds: what else runs on the machine does not count.
+  static double now() {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+  }
   int most_, most_now_ = 0, made_ = 0;
+  std::int64_t last_work_;
   double seconds_;
   bool is_late_ = false;
   std::function<void(int)> report_;
-  clock::time_point begin_;
+  double begin_;
 };
 
 /// Plans a program on one mesh with annotations of its inputs; remembers what each took.

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd::detail {
 
 /// Sorts a list; those of which none is less stay in their order. (std::stable_sort of libstdc++ 12 calls a function that Clang 19 warns of.)

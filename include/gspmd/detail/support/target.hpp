@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/support/language.hpp"
+
 /// GSPMD_TARGET names the flags that the kernels depend on: `lanes64_fma_cblas`. They stand in an inline namespace of that name,
 /// so that translation units that are compiled with another -march, or for another BLAS, each keep their own: of inline functions
 /// with one name the linker takes any.

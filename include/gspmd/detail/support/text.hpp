@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd::detail {
 
 /// Text that is put together in constant evaluation as well as at run time. (std::string is not usable there with Clang and

@@ -11,6 +11,7 @@
 #include "gspmd/detail/passes/list/next_try.hpp"
 #include "gspmd/detail/passes/list/pipeline.hpp"
 #include "gspmd/detail/passes/list/search_pass.hpp"
+#include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
@@ -57,6 +58,7 @@ class results_without {
     auto& mine = std::get<result_of<Pass>>(results_);
     if (mine.is_made || Off::template has<Pass>) return mine.value;
     mine.is_made = true;
+    count_planning(static_cast<std::int64_t>(graph_.nodes.size()));
     if constexpr (requires { Pass::run(*this); }) {
       mine.value = Pass::run(*this);
     } else {

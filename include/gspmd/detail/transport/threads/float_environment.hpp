@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "gspmd/detail/support/language.hpp"
+
 #if defined(__x86_64__) || (defined(__i386__) && defined(__SSE__))
 #include <immintrin.h>
 #elif !defined(__aarch64__)
