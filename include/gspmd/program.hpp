@@ -27,17 +27,18 @@ class value : public detail::foreign_names {
   constexpr value() = default;
   constexpr value(detail::graph* g, int id) : graph_(g), id_(id) {}
 
-  /// The global extents. The reference lasts until another operator is traced: `auto s = x.shape()` is a copy, which lasts.
-  [[nodiscard]] constexpr const detail::extents& shape() const { return is_valid() ? node().shape : nothing; }
-  [[nodiscard]] constexpr int rank() const { return shape().size(); }
-  [[nodiscard]] constexpr dtype type() const { return is_valid() ? node().type : dtype::f32; }
+  /// Returns the global extents, as a copy: each operator that is traced may move the graph's nodes.
+  [[nodiscard]] constexpr detail::extents shape() const { return is_valid() ? made_by().shape : detail::extents{}; }
+  [[nodiscard]] constexpr int rank() const { return is_valid() ? made_by().shape.count : 0; }
+  [[nodiscard]] constexpr dtype type() const { return is_valid() ? made_by().type : dtype::f32; }
 
   [[nodiscard]] constexpr detail::graph* graph() const { return graph_; }
   [[nodiscard]] constexpr int id() const { return id_; }
   /// False for a value that no operator has made. A refused operator makes one of the type and shape that its result would
   /// have; the first mistake of a program is the one that is reported.
   [[nodiscard]] constexpr bool is_valid() const { return graph_ != nullptr && id_ >= 0; }
-  [[nodiscard]] constexpr const detail::node& node() const { return graph_->nodes[static_cast<std::size_t>(id_)]; }
+  /// Returns a copy, for the same reason.
+  [[nodiscard]] constexpr detail::node node() const { return made_by(); }
 
   template <std::same_as<bool> Truth>
 #ifdef __clang__
@@ -69,7 +70,7 @@ class value : public detail::foreign_names {
     static_assert(detail::written_so<Truth>, GSPMD_NO_TRUTH);
     return false;
   }
-  static constexpr detail::extents nothing{};
+  [[nodiscard]] constexpr const detail::node& made_by() const { return graph_->nodes[static_cast<std::size_t>(id_)]; }
   detail::graph* graph_ = nullptr;
   int id_ = -1;
 };

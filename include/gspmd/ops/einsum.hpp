@@ -52,7 +52,7 @@ constexpr extents shape_of_refused(const einsum_equation& e, value first, value 
   for (const char c : e.result) {
     std::int64_t extent = 1;
     for (int k = 0; k < e.operands.count; ++k) {
-      const extents& given = (k == 0 ? first : second).shape();
+      const extents given = (k == 0 ? first : second).shape();
       for (int d = 0; d < e.operands[k].count && d < given.count; ++d)
         if (e.operands[k][d] == c) extent = given[d];
     }

@@ -22,11 +22,12 @@ constexpr value zeros_without(value like, int dim, location at) {
   auto& g = *like.graph();
   const extents shape = shape_without(like.shape(), dim);
   const value zeros = made(g, add_constant(g, like.type(), shape, 0, 0, at), like.type(), shape);
-  if (!like.node().annotated) return zeros;
-  annotation left = like.node().annotation;
+  const node parameter = like.node();
+  if (!parameter.annotated) return zeros;
+  annotation left = parameter.annotation;
   left.layout.splits.clear();
   left.layout.partial = 0;
-  for (auto use : like.node().annotation.layout.splits) {
+  for (auto use : parameter.annotation.layout.splits) {
     if (use.dim == dim) continue;
     if (use.dim > dim) --use.dim;
     left.layout.splits.push_back(use);
@@ -84,7 +85,7 @@ struct adafactor {
       const quantity t = count + 1.0, lr = minimum(rsqrt(t), all.rate(rate.of(count), given_rate));
       const quantity fresh = power(t, -decay), kept = 1.0 - fresh;
       const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
-        const auto& shape = p.tensor().shape();
+        const auto shape = p.tensor().shape();
         const int last = p.tensor().rank() - 1;
         const dtype type = p.tensor().type();
         const auto mean_over = [at](const quantity& x, int dim) { return quantity(mean(x.tensor(), dim, at), at); };

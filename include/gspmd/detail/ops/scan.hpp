@@ -127,7 +127,6 @@ struct top_k_op : plain_operator,
   /// `ab->ak,ak`: every device has the elements that were found, however `b` is split.
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& in = operand_of(g, n, 0).shape;
-    rule.results = n.results;
     tensor_map operand, result;
     for (int d = 0; d < in.count; ++d) {
       const bool is_last = d + 1 == in.count;

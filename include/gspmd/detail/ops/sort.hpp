@@ -86,10 +86,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
   static constexpr bool keeps_slices = false;
 
   static constexpr dim_mask exchanges(const node& n) { return dim_bit(sort_way::of(n).dim); }
-  static constexpr void rule(const graph&, const node& n, op_rule& rule) {
-    uniform_rule(n.shape, rule);
-    rule.results = n.results;
-  }
+  static constexpr void rule(const graph&, const node& n, op_rule& rule) { uniform_rule(n.shape, rule); }
   /// The collectives of `lower`, for each operand.
   static constexpr vec<own_collective> sends(const graph& g, const mesh_shape& mesh, const node& n, const sharding& s) {
     const int dim = sort_way::of(n).dim;

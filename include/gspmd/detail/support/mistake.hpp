@@ -41,6 +41,7 @@ enum class mistake : std::uint8_t {
   states,  // what devices hold does not go together, or would move and nobody asked for it
   rule,    // the text of a local_op's rule
   law,     // a local_op's function does not do what its rule says
+  facts,   // two facts of an operator's struct contradict each other
   inputs,  // what compile is given
   mesh_axes,
   device_order,

@@ -189,6 +189,8 @@ consteval void refuse() {
         accepted<Message>,
         "gspmd: local_op: the function does not keep the law of its rule; mark a letter as whole, as in [t], or correct "
         "the function; see message<>");
+  else if constexpr (Broken == mistake::facts)
+    static_assert(accepted<Message>, "gspmd: two facts of an operator's struct contradict each other; message<> has both");
   else if constexpr (Broken == mistake::inputs)
     static_assert(accepted<Message>, "gspmd: compile: give one input for each argument of the callable; see message<>");
   else if constexpr (Broken == mistake::mesh_axes)

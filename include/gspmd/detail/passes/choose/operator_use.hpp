@@ -81,9 +81,9 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
 constexpr sharding further_result(const mesh_shape& mesh, const op_rule& rule, const factor_splits& uses, int r) {
   sharding s;
   s.splits = to_dims(mesh, rule, rule.result(r), uses);
-  s.reduced_by = rule.reduced_by;
   for (const auto& use : uses)
     if (rule.leaves_partial(use.dim, r)) s.partial |= axis_bit(use.axis);
+  if (s.partial != 0) s.reduced_by = rule.reduced_by;
   return s;
 }
 
@@ -97,9 +97,9 @@ constexpr operator_use use_of(const form_prices& known, const node& n, const op_
     p.wanted.push_back(s);
   }
   p.result.splits = to_dims(known.mesh, rule, rule.result(), uses);
-  p.result.reduced_by = rule.reduced_by;
   for (const auto& use : uses)
     if (rule.leaves_partial(use.dim)) p.result.partial |= axis_bit(use.axis);
+  if (p.result.partial != 0) p.result.reduced_by = rule.reduced_by;
   pass_partial(known, n, held, p);
   return p;
 }

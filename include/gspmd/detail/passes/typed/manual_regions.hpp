@@ -119,7 +119,7 @@ class region_planner {
     const value_type& t = typer_.types[static_cast<std::size_t>(i)];
     return old_.nodes[i].local_axes & (t.is_known ? t.cut_axes() | t.layout.partial : ~axis_mask{0});
   }
-  [[nodiscard]] constexpr const extents& shape(int i) const { return made_.nodes[i].shape; }
+  [[nodiscard]] constexpr extents shape(int i) const { return made_.nodes[i].shape; }
   constexpr int push(const node& n) {
     made_.nodes.push_back(n);
     return static_cast<int>(made_.nodes.size()) - 1;
