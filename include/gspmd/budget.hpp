@@ -85,7 +85,7 @@ namespace detail {
 /// of a conditional the one with more counts: `total.raise_to(other)` makes of a sum the larger one. It begins as `nothing`.
 template <class Sum, class Add>
 constexpr Sum fold_over_run(const plan_view& p, const Sum& nothing, Add add) {
-  std::vector<Sum> before, first;  // by conditional that is open: what is in front of it, and what its first body adds
+  constant_vector<Sum> before, first;  // by conditional that is open: what is in front of it, and what its first body adds
   Sum total = nothing;
   for (const auto& s : p.steps) {
     const auto role = facts_of(s).role;
@@ -186,8 +186,8 @@ constexpr traffic_count count_traffic(const plan_view& p, const collective_filte
 /// Adds up `of(node)` over a run: it is of all trips of a node; of the bodies of a conditional the dearer one counts.
 template <class Of>
 constexpr std::int64_t total_of_nodes(const plan_view& p, Of of) {
-  std::vector<std::int64_t> body(p.nodes.size(), 0);  // by the node that opens it
-  std::vector<std::int64_t> second;                   // bodies whose first is not reached yet: backwards, a body is all there
+  constant_vector<std::int64_t> body(p.nodes.size(), 0);  // by the node that opens it
+  constant_vector<std::int64_t> second;                   // bodies whose first is not reached yet: backwards, a body is all there
   std::int64_t total = 0;
   for (std::size_t i = p.nodes.size(); i-- > 0;) {
     const auto& n = p.nodes[i];

@@ -160,7 +160,7 @@ struct manual_region {
   }
   template <std::size_t... K, class... Args>
   constexpr void take(const manual_border& edge, std::index_sequence<K...>, Args&... args) const {
-    std::vector<value*> leaves;
+    constant_vector<value*> leaves;
     (for_each_leaf(args, [&](value& v) { leaves.push_back(&v); }), ...);
     constexpr std::size_t written = count_of(static_cast<Takes*>(nullptr));
     if (written != 0 && written != sizeof...(K))
@@ -174,7 +174,7 @@ struct manual_region {
   }
   template <std::size_t... K, class Result>
   constexpr void give(const manual_border& edge, std::index_sequence<K...>, Result& result) const {
-    std::vector<value*> leaves;
+    constant_vector<value*> leaves;
     for_each_leaf(result, [&](value& v) { leaves.push_back(&v); });
     constexpr std::size_t written = count_of(static_cast<Gives*>(nullptr));
     if (written != 0 && written != sizeof...(K))

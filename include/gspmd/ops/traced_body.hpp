@@ -51,15 +51,15 @@ template <class Next, class... Carry>
 inline constexpr bool is_carried =
     std::is_same_v<Next, std::tuple<Carry...>> || std::is_same_v<std::tuple<Next>, std::tuple<Carry...>>;
 template <class Tree>
-constexpr std::vector<value> leaves_of(const Tree& tree) {
-  std::vector<value> list;
+constexpr constant_vector<value> leaves_of(const Tree& tree) {
+  constant_vector<value> list;
   for_each_leaf(tree, [&list](const value& v) { list.push_back(v); });
   return list;
 }
 
 /// Refuses what a body returns where it is not like `wanted`.
-constexpr bool check_body(graph& g, const char* op, location at, const std::vector<value>& wanted,
-                          const std::vector<value>& given, const char* what) {
+constexpr bool check_body(graph& g, const char* op, location at, const constant_vector<value>& wanted,
+                          const constant_vector<value>& given, const char* what) {
   if (given.size() != wanted.size())
     g.fail(at, op, mistake::region,
            text("the body gives ") << static_cast<int>(given.size()) << " values where " << static_cast<int>(wanted.size())

@@ -42,7 +42,7 @@ struct decay_mask {
   using function = bool (*)(const parameter&);
   function decays = nullptr;
   /// The parameters, by their numbers, where others are moved in their stead (with_master_weights, reformatted).
-  const std::vector<parameter>* stood_for = nullptr;
+  const gspmd::detail::constant_vector<parameter>* stood_for = nullptr;
 
   constexpr decay_mask() = default;
   template <std::convertible_to<function> F>
@@ -62,8 +62,8 @@ constexpr bool matrices(const parameter& p) { return p.rank >= 2; }
 namespace detail {
 
 template <class Tree>
-constexpr std::vector<value*> leaves_in(Tree& tree) {
-  std::vector<value*> leaves;
+constexpr constant_vector<value*> leaves_in(Tree& tree) {
+  constant_vector<value*> leaves;
   for_each_leaf(tree, [&](value& v) { leaves.push_back(&v); });
   return leaves;
 }
@@ -76,15 +76,15 @@ constexpr graph* graph_in(Tree tree) {
 
 /// The parameters as an optimizer asks about them.
 template <class Tree>
-constexpr std::vector<optimizer::parameter> parameters_of(Tree tree) {
-  std::vector<optimizer::parameter> all;
+constexpr constant_vector<optimizer::parameter> parameters_of(Tree tree) {
+  constant_vector<optimizer::parameter> all;
   for (const value* const p : leaves_in(tree))
     all.push_back({all.size(), p->is_valid() ? std::string_view(p->node().at.name()) : std::string_view(), p->rank()});
   return all;
 }
 /// Lets the mask of an optimizer, or of the one that it moves others by, be asked about these; one that stands outside was told before.
 template <class Optimizer>
-constexpr void ask_about(Optimizer& o, const std::vector<optimizer::parameter>& parameters) {
+constexpr void ask_about(Optimizer& o, const constant_vector<optimizer::parameter>& parameters) {
   if constexpr (requires { o.decays.stood_for; }) {
     if (o.decays.stood_for == nullptr) o.decays.stood_for = &parameters;
   } else if constexpr (requires { o.of; }) {
@@ -178,7 +178,7 @@ class parameter_update {
   template <class F, class Params, class... States>
   constexpr void each(F f, Params& params, Params grads, States&... states) {
     constexpr std::size_t count = sizeof...(States);
-    const std::array<std::vector<value*>, count + 2> lists{leaves_in(params), leaves_in(grads), leaves_in(states)...};
+    const std::array<constant_vector<value*>, count + 2> lists{leaves_in(params), leaves_in(grads), leaves_in(states)...};
     for (const auto& list : lists)
       if (list.size() != lists[0].size()) {
         fail(mistake::other, text("there are ") << static_cast<std::int64_t>(lists[0].size()) << " parameters and "

@@ -28,14 +28,14 @@ struct stage_tick {
 /// the one before.
 struct tick_segment {
   using stage_set =
-      std::vector<std::int64_t>;  // 0 or 1 by stage; Clang makes no constants of libstdc++'s vectors of bool and char
+      constant_vector<std::int64_t>;  // 0 or 1 by stage; Clang makes no constants of libstdc++'s vectors of bool and char
   struct phase {
     stage_set up, down;
     bool is_one = false;  // no stage sends two or gets two: they are one message
   };
   std::int64_t begin = 0, end = 0;
   bool goes_forward = false, goes_backward = false;
-  std::vector<phase> phases;
+  constant_vector<phase> phases;
   [[nodiscard]] constexpr std::int64_t period() const { return static_cast<std::int64_t>(phases.size()); }
 };
 
@@ -56,7 +56,7 @@ class tick_table {
   }
   /// How many activations and gradients a stage has room for.
   [[nodiscard]] constexpr std::int64_t depth() const { return depth_; }
-  [[nodiscard]] constexpr const std::vector<tick_segment>& segments() const { return segments_; }
+  [[nodiscard]] constexpr const constant_vector<tick_segment>& segments() const { return segments_; }
   /// How many messages a device sends, those that nobody reads too.
   [[nodiscard]] constexpr std::int64_t messages() const {
     std::int64_t sum = 0;
@@ -92,8 +92,8 @@ class tick_table {
       std::int64_t microbatch, round, slot;
     };
     const auto index = [&](std::int64_t m, std::int64_t r) { return static_cast<std::size_t>(r * microbatches + m); };
-    std::vector<std::int64_t> x(static_cast<std::size_t>(microbatches * rounds_), -1), dy = x;
-    std::vector<std::int64_t> is_free;
+    constant_vector<std::int64_t> x(static_cast<std::size_t>(microbatches * rounds_), -1), dy = x;
+    constant_vector<std::int64_t> is_free;
     const auto take = [&] {
       std::size_t k = 0;
       while (k < is_free.size() && is_free[k] == 0) ++k;
@@ -186,8 +186,8 @@ class tick_table {
     return begin < end && phase_of(begin, end, 2).is_one && phase_of(begin + 1, end, 2).is_one;
   }
 
-  constexpr void fill(const std::vector<std::vector<std::int64_t>>& begins) {
-    ticks_.assign(static_cast<std::size_t>(stages_), std::vector<stage_tick>(static_cast<std::size_t>(times_.ticks())));
+  constexpr void fill(const constant_vector<constant_vector<std::int64_t>>& begins) {
+    ticks_.assign(static_cast<std::size_t>(stages_), constant_vector<stage_tick>(static_cast<std::size_t>(times_.ticks())));
     first_back_ = ticks();
     last_there_ = -1;
     for (std::int64_t s = 0; s < stages_; ++s) {
@@ -207,8 +207,8 @@ class tick_table {
 
   std::int64_t stages_, rounds_, depth_ = 1, first_back_ = 0, last_there_ = -1;
   pipeline_timetable times_;
-  std::vector<std::vector<stage_tick>> ticks_;  // by stage
-  std::vector<tick_segment> segments_;
+  constant_vector<constant_vector<stage_tick>> ticks_;  // by stage
+  constant_vector<tick_segment> segments_;
 };
 
 }  // namespace gspmd::detail

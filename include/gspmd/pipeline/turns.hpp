@@ -15,14 +15,14 @@ namespace gspmd::detail {
 ///     stage 0  0  1  2  . -0        0  .  1  . -0        while stage 1 is at -0, stage 0 is at 1
 ///     stage 1  .  0  1 -0  .        .  0 -0  1  .
 template <class Schedule>
-constexpr std::vector<std::vector<std::int64_t>> beginnings_in_turns(const pipeline_timetable& times, const Schedule& by,
-                                                                     std::int64_t from) {
+constexpr constant_vector<constant_vector<std::int64_t>> beginnings_in_turns(const pipeline_timetable& times, const Schedule& by,
+                                                                             std::int64_t from) {
   const std::int64_t stages = by.stages, parts = stages * by.rounds, all = by.microbatches * parts;
   const auto pass_of = [&](const pipeline_work& w, std::int64_t part) {
     return static_cast<std::size_t>((w.pass == pipeline_pass::forward ? 0 : all) + w.microbatch * parts + part);
   };
   const auto part_of = [&](const pipeline_work& w, std::int64_t s) { return w.round * stages + s; };
-  std::vector<std::vector<std::int64_t>> begins(static_cast<std::size_t>(stages));
+  constant_vector<constant_vector<std::int64_t>> begins(static_cast<std::size_t>(stages));
   std::int64_t first_back = times.ticks(), last_there = -1;
   for (std::int64_t s = 0; s < stages; ++s)
     for (const auto& w : times.stage(s)) {
@@ -33,8 +33,8 @@ constexpr std::vector<std::vector<std::int64_t>> beginnings_in_turns(const pipel
   if (last_there < first_back) return begins;
 
   // The last tick for each pass: the one before that of what the stage does next, and of what reads what the pass makes.
-  std::vector<std::int64_t> latest(static_cast<std::size_t>(2 * all), times.ticks() - 1);
-  std::vector<std::size_t> left(static_cast<std::size_t>(stages), 0);
+  constant_vector<std::int64_t> latest(static_cast<std::size_t>(2 * all), times.ticks() - 1);
+  constant_vector<std::size_t> left(static_cast<std::size_t>(stages), 0);
   for (std::int64_t s = 0; s < stages; ++s) left[static_cast<std::size_t>(s)] = times.stage(s).size();
   for (std::int64_t t = times.ticks(); t-- > 0;)
     for (std::int64_t s = 0; s < stages; ++s) {
@@ -54,8 +54,8 @@ constexpr std::vector<std::vector<std::int64_t>> beginnings_in_turns(const pipel
     }
 
   // As soon as what a pass needs is there and it is its turn; or it can wait no longer.
-  std::vector<std::int64_t> done(static_cast<std::size_t>(2 * all), -1);
-  std::vector<std::size_t> next(static_cast<std::size_t>(stages), 0);
+  constant_vector<std::int64_t> done(static_cast<std::size_t>(2 * all), -1);
+  constant_vector<std::size_t> next(static_cast<std::size_t>(stages), 0);
   for (std::int64_t t = 0; t < times.ticks(); ++t)
     for (std::int64_t s = 0; s < stages; ++s) {
       const auto& works = times.stage(s);

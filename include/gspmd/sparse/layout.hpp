@@ -110,8 +110,8 @@ class sparse_pattern {
       : layout_(of), row_start_(row_start), column_(column) {
     check();
     for (std::int64_t d = 0; d < layout_.devices; ++d) add_device(d);
-    std::vector<std::int64_t> most;  // grown one by one: libstdc++ 12 makes no vector of a size when compiling with Clang
-    std::vector<std::uint64_t> senders;
+    constant_vector<std::int64_t> most;  // grown one by one: libstdc++ 12 makes no vector of a size when compiling with Clang
+    constant_vector<std::uint64_t> senders;
     for (std::int64_t by = 0; by < layout_.devices; ++by) {
       most.push_back(0);
       senders.push_back(0);
@@ -202,7 +202,8 @@ class sparse_pattern {
   }
   /// Permutes between those that talk, or one all_to_all: where all send to all and permutes would save less than an eighth, and where there
   /// would be more permutes than a layout has room for. Of more than 64 devices all send in each permute, which is a rotation.
-  constexpr void choose(const std::vector<std::int64_t>& most, const std::vector<std::uint64_t>& senders, std::int64_t pairs) {
+  constexpr void choose(const constant_vector<std::int64_t>& most, const constant_vector<std::uint64_t>& senders,
+                        std::int64_t pairs) {
     const auto n = layout_.devices;
     std::int64_t sum = 0, largest = 0, used = 0;
     for (const auto m : most) {
@@ -222,7 +223,7 @@ class sparse_pattern {
   sparse_layout layout_;
   const RowStart& row_start_;
   const Columns& column_;
-  std::vector<std::vector<std::int64_t>> needs_;
+  constant_vector<constant_vector<std::int64_t>> needs_;
 };
 
 }  // namespace detail
