@@ -109,10 +109,10 @@ TEST_CASE("inspect: the instructions send what the program counts") {
 
 TEST_CASE("inspect: a transpose that an exchange does on the way is no exchange of its own") {
   dynamic::builder b(dynamic::mesh({{"a", 2}}));
-  const auto before = b.input(dynamic::in<float>({16, 38, 38, 4}, {"", "a"}));  // transposed after its all_to_all
-  b.output(b.reshard(transpose(before, {0, 3, 1, 2}), {"", "a"}));
-  const auto after = b.input(dynamic::in<float>({48, 32}, {"a"}));  // transposed before it
-  b.output(b.reshard(transpose(after, {1, 0}), {"a"}));
+  const auto before = b.input(dynamic::in<float>({16, 38, 38, 4}, {"", "a", "", ""}));  // transposed after its all_to_all
+  b.output(b.reshard(transpose(before, {0, 3, 1, 2}), {"", "a", "", ""}));
+  const auto after = b.input(dynamic::in<float>({48, 32}, {"a", ""}));  // transposed before it
+  b.output(b.reshard(transpose(after, {1, 0}), {"a", ""}));
   const dynamic::inspection p(b);
   std::int64_t bytes = 0, collectives = 0;
   for (const auto& i : p.instructions()) {
