@@ -47,7 +47,7 @@ double positive_at(int64_t i, int64_t j) {
 double general_at(int64_t i, int64_t j) { return std::sin(static_cast<double>(i * i % 1009 + 7 * j * j % 2003 + 3 * i * j)); }
 double side_at(int64_t i) { return std::cos(static_cast<double>(i)); }
 
-constexpr matrix_grid grid{.rows = "x", .columns = "y", .block = block};
+constexpr matrix_grid grid{.rows = "x", .cols = "y", .block = block};
 constexpr auto factor = [](auto t) { return dealt_cholesky(t, grid); };
 constexpr auto system_of = [](auto t, auto b) { return solve_dealt(t, b, grid); };
 template <int R, int C>

@@ -58,7 +58,7 @@ inline compressed scattered(int64_t rows) {
 /// Room for the matrices on two devices, which send each other `halo` elements.
 constexpr gspmd::sparse_layout room(int64_t rows, int64_t block, int64_t entries, int64_t halo) {
   gspmd::sparse_layout l;
-  l.rows = l.columns = rows;
+  l.rows = l.cols = rows;
   l.devices = 2;
   l.block = block;
   l.entries = entries;

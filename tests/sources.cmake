@@ -54,6 +54,26 @@ if(added LESS 10)
   message(FATAL_ERROR "no steps are added in ${ROOT}/include")
 endif()
 
+# A composite computes bf16 and f16 as float (ops/composite.hpp). A public header that adds up elements uses that header, except for exact sums.
+file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")
+list(FILTER headers EXCLUDE REGEX "/detail/|/(reproducible|index/lookup|index/order)\\.hpp$")
+set(composites 0)
+foreach(file IN LISTS headers)
+  file(STRINGS "${file}" lines REGEX "[^_a-z.>/:](sum|sum_pool|cumsum|segment_sum)\\(")
+  list(FILTER lines EXCLUDE REGEX "^ *//|^constexpr value|convert<std::int64_t>")
+  if(lines STREQUAL "")
+    continue()
+  endif()
+  math(EXPR composites "${composites} + 1")
+  file(READ "${file}" text)
+  if(NOT text MATCHES "ops/composite\\.hpp|composite_type|\\.wide\\(\\)")
+    string(APPEND complaints "${file}: adds up elements in their type; use detail::rounded_once (ops/composite.hpp):${lines}\n")
+  endif()
+endforeach()
+if(composites LESS 4)
+  message(FATAL_ERROR "no composites in ${ROOT}/include")
+endif()
+
 # Includes point one way. Each room may include itself and what stands behind it; whoever plans includes no kernel, and whoever runs
 # no pass. Of the public headers every room may include gspmd/error.hpp, and what is listed here.
 set(may_support "")
@@ -89,6 +109,29 @@ endforeach()
 if(arrows LESS 200)
   message(FATAL_ERROR "no includes are found in ${ROOT}/include/gspmd/detail")
 endif()
+
+# System headers may come first: no header uses a name that <complex.h>, <term.h>, <curses.h>, <sys/sysmacros.h>, <sys/param.h>, <termios.h>
+# or X11 defines as a macro, or GCC itself with -std=gnu++20.
+set(macros I lines columns tab bell newline buttons border major minor makedev None Bool Status True False Always Success Complex KeyPress
+    Above Below Unsorted TRUE FALSE MIN MAX howmany powerof2 roundup isset setbit clrbit isclr ECHO B0 HUGE OVERFLOW UNDERFLOW DOMAIN unix
+    linux i386)
+list(JOIN macros "|" macros)
+set(macros "(^|[^A-Za-z0-9_])(${macros})([^A-Za-z0-9_]|$)")
+file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")
+foreach(file IN LISTS headers)
+  file(STRINGS "${file}" lines REGEX "${macros}")
+  foreach(line IN LISTS lines)
+    string(REGEX REPLACE "^ *#.*|//.*|\"([^\"\\\\]|\\\\.)*\"" "" code "${line}")
+    if(code MATCHES "${macros}")
+      string(APPEND complaints "${file}: ${CMAKE_MATCH_2} is a macro of system headers:${line}\n")
+    endif()
+  endforeach()
+  # language.hpp reports a wrong -std in one error, if it is read first.
+  file(STRINGS "${file}" first REGEX "^#include \"gspmd/" LIMIT_COUNT 1)
+  if(NOT first AND NOT file MATCHES "/(language|version)\\.hpp$")
+    string(APPEND complaints "${file}: include gspmd/detail/support/language.hpp, or a header that does\n")
+  endif()
+endforeach()
 
 # Examples are what a user would write: they do with the public names.
 file(GLOB_RECURSE examples "${ROOT}/examples/*.hpp" "${ROOT}/examples/*.cpp")

@@ -40,10 +40,10 @@ inline void print_weights_and_memory(report& r) {
   };
   r.table(
       "GShard Table 1",
-      "Every other layer has experts. Experts in all are a model, experts times half the layers, of which nothing is planned; "
-      "the weights of them alone are those of plans. The paper prints 36684 and 12228, which "
-      "are no multiples of "
-      "2048; meant are 36864 and 12288.");
+      "Every other layer has experts. The number of experts is a formula: experts times half the layers. The paper prints 36684 "
+      "and "
+      "12228, which are no multiples of 2048; meant are 36864 and 12288. Weights: of all layers, counted in billions of 2^30, as "
+      "GSPMD's Table 6 counts the same models. GShard prints round numbers.");
   for (const model& m : {model{2048, 36, 36684, 600},
                          {2048, 12, 12228, 200},
                          {512, 36, 9216, 150},
@@ -51,16 +51,11 @@ inline void print_weights_and_memory(report& r) {
                          {128, 36, 2304, 37},
                          {128, 12, 768, 12.5},
                          {2048, 60, 61440, 1000}}) {
-    const auto p = gshard_layer(m.experts);
-    double weights = 0;
-    for (const std::size_t k : {3U, 4U}) {
-      double n = 1;
-      for (const auto e : p.input(k).global_shape()) n *= static_cast<double>(e);
-      weights += n;
-    }
     const auto of = "MoE(" + std::to_string(m.experts) + "E, " + std::to_string(m.layers) + "L)";
     r.row(of, "experts", static_cast<double>(m.experts * m.layers / 2), m.total);
-    r.row(of, "weights, billions", weights * static_cast<double>(m.layers) / 2e9, m.billions);
+    r.row(of, "weights, billions of 2^30",
+          gshard_parameters(static_cast<double>(m.experts)) * static_cast<double>(m.layers) / gshard_dims::layers / (1 << 30),
+          m.billions);
   }
   r.table("GShard Fig. 7 and 5.1",
           "\"Roughly constant\" memory of a device: that of a layer with gradients and update by that with 128 experts. The "

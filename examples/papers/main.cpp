@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every table and figure of the four papers that can be had, ours beside the published number, as Markdown: planned for their machines, and not
-// run. Fails where a difference is not within its band (bands.hpp).
+// Prints the tables and figures of the four papers as Markdown, our number next to the published one. Programs are planned for the papers'
+// machines and not run. Fails if a difference is not within its band (bands.hpp).
 // precompiled: yes
 
 #include <cstdio>

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <gspmd/dynamic/planning_limit.hpp>
 #include <gspmd/report/html.hpp>
 #include <gspmd/report/memory.hpp>
 #include <gspmd/report/report.hpp>
@@ -69,7 +70,11 @@ constexpr const char* help_text =
     "links\n"
     "  --plans N         how many plans a search may make, 1000 unless this says otherwise\n"
     "  --annotated FILE  where a search writes the document with the annotations that it found\n"
-    "  --seconds N       the processor time that planning may take, 2 unless this says more; of a search its time, 60\n"
+    "  --work N          how much planning may do, 1500000 unless this says otherwise: the prices that it works out and the "
+    "nodes "
+    "that\n"
+    "                    it reads. The same on every machine. A search ends after 50000000\n"
+    "  --seconds N       the processor time that planning, or a search, may take; any time unless this says otherwise\n"
     "  --help            this\n"
     "\n"
     "`bytes` is what one device sends, padding of uneven shards included, with n devices in a group:\n"
@@ -95,10 +100,13 @@ class application {
     std::string costs;
     std::vector<any_array> inputs;
     const bool wants_run = !options_.run.empty() || options_.check;
-    // A search ends by itself, after the plan that it is at.
-    auto limit = std::make_optional<deadline>(options_.search ? 2 * seconds() + 2 : seconds(),
-                                              options_.json && here_.writes ? plan_json(nullptr, {too_long()}) : "",
-                                              here_.writes ? document_name() + ": " + too_long() + '\n' : "");
+    // A search ends by itself, after the plan that it is making.
+    auto limit = std::make_optional<gspmd::dynamic::planning_limit>(options_.search ? 2 * work() + default_work : work());
+    std::optional<deadline> end;
+    if (options_.seconds > 0)
+      end.emplace(options_.search ? 2 * options_.seconds + 2 : options_.seconds,
+                  options_.json && here_.writes ? plan_json(nullptr, {too_long()}) : "",
+                  here_.writes ? document_name() + ": " + too_long() + '\n' : "");
     try {  // whatever is thrown, this process must still meet the others
       const auto text = read_file(options_.file, errors_);
       if (errors_.empty()) document = parse_document(text, errors_);
@@ -121,8 +129,14 @@ class application {
     } catch (const std::exception& e) {
       errors_.add("", e.what());
     }
+    if (limit->is_exceeded()) {
+      p.reset();
+      errors_ = {};
+      errors_.add("", too_much_work());
+    }
+    limit.reset();
     // The processes of one launch go into it together or not at all.
-    if (wants_run) limit.reset();
+    if (wants_run) end.reset();
     if (wants_run && here_.agree(p && errors_.empty())) run_program(*p, document, inputs, remarks);
 
     report r;
@@ -138,7 +152,7 @@ class application {
       r.out = plan_table(*p, colours{here_.is_terminal}, shown_).text();
     }
     if (!options_.json)
-      for (const auto& line : remarks) r.out += visible(line) + '\n';
+      for (const auto& line : remarks) r.out += gspmd::printable(line) + '\n';
     return r;
   }
 
@@ -162,8 +176,8 @@ class application {
       errors_.add("--search", "the document writes its own communication, and nothing is left to annotate");
       return {};
     }
-    auto found = find_annotations_of(document, {options_.anew, options_.devices, options_.plans, seconds(), here_.shows_progress},
-                                     errors_);
+    auto found = find_annotations_of(
+        document, {options_.anew, options_.devices, options_.plans, work(), options_.seconds, here_.shows_progress}, errors_);
     if (!errors_.empty()) return {};
     document = std::move(found.document);
     if (!options_.annotated.empty() && here_.writes) write_text(options_.annotated, "--annotated", document.dump(1) + '\n');
@@ -189,16 +203,24 @@ class application {
     else if (answer && lines.empty() && answer->errors.empty()) r.out = strict_table(*answer);
     if (answer)
       for (auto& line : strict_errors(*answer)) lines.push_back(std::move(line));
-    for (const auto& line : lines) r.err += document_name() + ": " + visible(line) + '\n';
+    for (const auto& line : lines) r.err += document_name() + ": " + gspmd::printable(line) + '\n';
     r.status = lines.empty() ? 0 : 1;
     return r;
   }
 
-  [[nodiscard]] std::string document_name() const { return options_.file == "-" ? "standard input" : visible(options_.file); }
-  [[nodiscard]] int seconds() const { return options_.seconds > 0 ? options_.seconds : options_.search ? 60 : 2; }
+  [[nodiscard]] std::string document_name() const {
+    return options_.file == "-" ? "standard input" : gspmd::printable(options_.file);
+  }
+  [[nodiscard]] std::int64_t work() const {
+    return options_.work > 0 ? options_.work : options_.search ? default_work_of_search : default_work;
+  }
+  [[nodiscard]] std::string too_much_work() const {
+    return "planning needs more than " + std::to_string(work()) +
+           " units of work (prices worked out and nodes read); --work N allows more, and fewer values or axes need less";
+  }
   [[nodiscard]] std::string too_long() const {
-    return "planning takes more than " + std::to_string(seconds()) +
-           " s of processor time; --seconds N allows it more, and fewer values or axes take less";
+    return "planning takes more than the " + std::to_string(options_.seconds) +
+           " s of processor time that --seconds allows; fewer values or axes take less";
   }
 
   int find(const planned_program& p, const std::string& name, const char* option) {
@@ -323,7 +345,7 @@ class application {
   }
 
   void write_text(const std::string& file, const char* option, const std::string& text) {
-    const auto failed = write_whole_file(file, [&](std::ostream& out) { out << text; });
+    const auto failed = write_whole_file(file, chosen_by::user, [&](std::ostream& out) { out << text; });
     if (!failed.empty()) errors_.add(option, file + " cannot be written: " + failed);
   }
 
@@ -370,7 +392,7 @@ int answer_usage(const char* usage, int argc, char** argv, options& o, bool talk
   try {
     o = parse(argc, argv);
   } catch (const usage_error& mistake) {
-    if (talks) std::fprintf(stderr, "%s\n%s", visible(mistake.what()).c_str(), usage);
+    if (talks) std::fprintf(stderr, "%s\n%s", gspmd::printable(mistake.what()).c_str(), usage);
     return 2;
   }
   if (!o.asks_for_help) return -1;

@@ -3,10 +3,11 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "table.hpp"
 
-/// The local program as a graph for Graphviz: what every device runs, collectives coloured by kind.
+/// Draws the program that every device runs as a graph for Graphviz, with a colour for each kind of collective.
 namespace plan_tool {
 
 inline std::string dot_text(std::string_view s) {
@@ -43,19 +44,23 @@ inline std::string dot_graph(const planned_program& p) {
     t += "  " + node(v) +
          " [shape=ellipse, fillcolor=\"#e6e6e6\", label=" + escaped_lines(p.value(p.on_device(v).label).name, label_of(v)) +
          "];\n";
-  const instruction* halo = nullptr;  // of the instruction after it
+  std::vector<const instruction*> halos;  // of the instruction after them
   for (const auto& i : p.plan.instructions()) {
-    if (i.is_halo) halo = &i;
+    if (i.is_halo) halos.push_back(&i);
     if (i.result < 0) continue;
     std::string title = planned_program::kind_of(i) + ' ' + p.value(i.label).name;
-    const instruction& sends = halo != nullptr ? *halo : i;
-    if (halo != nullptr) title += ", " + halo->kind;
-    if (sends.communicates) title += " over " + sends.axes + ", " + with_unit(sends.bytes);
+    const auto message = [](const instruction& sends) { return " over " + sends.axes + ", " + with_unit(sends.bytes); };
+    if (i.communicates) title += message(i);
+    for (const instruction* halo : halos) title += ", " + halo->kind + message(*halo);
+    const instruction& sends = halos.empty() ? i : *halos.back();
     t += "  " + node(i.result) + " [label=" + escaped_lines(title, label_of(i.result));
     if (sends.communicates) t += std::string(", fillcolor=\"") + dot_colour(sends.kind) + '"';
-    halo = nullptr;
+    halos.clear();
     t += "];\n";
     for (const int o : i.operands) t += "  " + node(o) + " -> " + node(i.result) + ";\n";
+    for (const int r : i.further_results)
+      t += "  " + node(r) + " [label=" + escaped_lines(p.value(p.on_device(r).label).name, label_of(r)) + "];\n  " +
+           node(i.result) + " -> " + node(r) + ";\n";
   }
   const auto outputs = p.plan.outputs();
   for (std::size_t k = 0; k < outputs.size(); ++k) {

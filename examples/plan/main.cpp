@@ -11,8 +11,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include <gspmd/printable.hpp>
+
 #include "application.hpp"
-#include "visible.hpp"
 
 using namespace plan_tool;
 
@@ -21,7 +22,7 @@ constexpr const char* usage =
     "                  [--checked] [--why VALUE] [--collectives] [--from VALUE] [--to VALUE] [--scope PATH]\n"
     "                  [--compare OTHER] [--dot FILE] [--svg FILE [--value NAME]]\n"
     "                  [--report dearest|summary|outline|memory] [--timeline FILE] [--layers FILE] [--html FILE]\n"
-    "                  [--network FILE] [--seconds N]\n"
+    "                  [--network FILE] [--work N] [--seconds N]\n"
     "                  [--search [--anew] [--devices N] [--plans N] [--annotated FILE]]\n"
     "  --backend B       one device in this thread, a thread for each device, or all devices in one thread (simulated)\n";
 
@@ -30,7 +31,7 @@ int main(int argc, char** argv) {
   if (const int done = answer_usage(usage, argc, argv, o, true); done >= 0) return done;
   if (o.backend.empty()) o.backend = "simulated";
   if (o.backend != "self" && o.backend != "threads" && o.backend != "simulated") {
-    std::fprintf(stderr, "--backend %s: there are self, threads and simulated\n%s", visible(o.backend).c_str(), usage);
+    std::fprintf(stderr, "--backend %s: there are self, threads and simulated\n%s", gspmd::printable(o.backend).c_str(), usage);
     return 2;
   }
   surroundings here;

@@ -9,9 +9,10 @@
 
 #include <mpi.h>
 
+#include <gspmd/printable.hpp>
 #include "../over_mpi.hpp"
+
 #include "application.hpp"
-#include "visible.hpp"
 
 using namespace plan_tool;
 
@@ -20,7 +21,7 @@ constexpr const char* usage =
     "                                      [--why VALUE] [--collectives] [--from VALUE] [--to VALUE] [--scope PATH]\n"
     "                                      [--compare OTHER] [--dot FILE] [--svg FILE [--value NAME]]\n"
     "                                      [--report dearest|summary|outline|memory] [--timeline FILE] [--layers FILE]\n"
-    "                                      [--html FILE] [--network FILE] [--seconds N]\n"
+    "                                      [--html FILE] [--network FILE] [--work N] [--seconds N]\n"
     "  a run needs as many RANKS as the mesh has devices; every process reads the inputs, the first one writes\n";
 
 /// The lowest of the processes that are not sound; the number of processes if all are.
@@ -39,7 +40,8 @@ int main(int argc, char** argv) {
   options o;
   int status = answer_usage(usage, argc, argv, o, rank == 0);
   if (status < 0 && !o.backend.empty() && o.backend != "mpi") {
-    if (rank == 0) std::fprintf(stderr, "--backend %s: gspmd-plan-mpi has only mpi\n%s", visible(o.backend).c_str(), usage);
+    if (rank == 0)
+      std::fprintf(stderr, "--backend %s: gspmd-plan-mpi has only mpi\n%s", gspmd::printable(o.backend).c_str(), usage);
     status = 2;
   }
   if (status < 0 && o.search) {

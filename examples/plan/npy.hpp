@@ -100,7 +100,8 @@ inline void write(std::ostream& out, const gspmd::dynamic::any_array& array) {
 
 /// Throws `problem`; then there is no file, or the one that was there before.
 inline void write(const std::string& file, const gspmd::dynamic::any_array& array) {
-  const auto failed = plan_tool::write_whole_file(file, [&](std::ostream& out) { write(out, array); });
+  const auto failed =
+      plan_tool::write_whole_file(file, plan_tool::chosen_by::program, [&](std::ostream& out) { write(out, array); });
   if (!failed.empty()) throw problem("cannot be written: " + failed);
 }
 

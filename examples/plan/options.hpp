@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -10,6 +11,9 @@ namespace plan_tool {
 struct usage_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+/// The units of work after which planning, or a search, ends.
+inline constexpr std::int64_t default_work = 1'500'000, default_work_of_search = 50'000'000;
 
 struct options {
   std::string file;
@@ -32,6 +36,7 @@ struct options {
   std::string from, to;  // values
   std::string scope;     // a part of the program
   bool collectives = false;
+  std::int64_t work = 0;       // of planning; 0: not said
   int seconds = 0;             // 0: not said
   bool search = false;         // for annotations
   bool anew = false;           // without those of the document
@@ -40,11 +45,14 @@ struct options {
   bool asks_for_help = false;
 };
 
-inline void set_number(int& member, const std::string& option, const std::string& value) {
+template <class Number>
+void set_number(Number& member, const std::string& option, const std::string& value) {
   if (member != 0) throw usage_error(option + " stands there twice");
-  const bool is_number = !value.empty() && value.size() <= 6 && value.find_first_not_of("0123456789") == std::string::npos;
-  if (!is_number || std::stoi(value) == 0) throw usage_error(option + " needs a whole number from 1 to 999999");
-  member = std::stoi(value);
+  const std::string most(sizeof(Number) > 4 ? 12 : 6, '9');
+  const bool is_number =
+      !value.empty() && value.size() <= most.size() && value.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_number || std::stoll(value) == 0) throw usage_error(option + " needs a whole number from 1 to " + most);
+  member = static_cast<Number>(std::stoll(value));
 }
 
 inline options parse(int argc, char** argv) {
@@ -81,6 +89,7 @@ inline options parse(int argc, char** argv) {
     else if (option == "--scope") set(o.scope, option, next());
     else if (option == "--collectives") o.collectives = true;
     else if (option == "--value") set(o.value, option, next());
+    else if (option == "--work") set_number(o.work, option, next());
     else if (option == "--seconds") set_number(o.seconds, option, next());
     else if (option == "--search") o.search = true;
     else if (option == "--anew") o.anew = true;

@@ -7,7 +7,6 @@
 #include <gspmd/dynamic/builder.hpp>
 
 #include "document.hpp"
-#include "visible.hpp"
 
 namespace plan_tool {
 
@@ -23,7 +22,7 @@ class op_scope {
     try {
       if (!given->is_string()) throw gspmd::error("is " + found(*given) + ", not a path of names like layer[3]/attention");
       const auto& words = given->get_ref<const std::string&>();
-      if (words.size() > 255 || has_command(words))
+      if (words.size() > 255 || gspmd::printable(words) != words)
         throw gspmd::error(in_quotes(words) + " cannot be a path: 1 to 255 bytes without control characters");
       program_.enter_scope(words);
     } catch (const gspmd::error& e) {

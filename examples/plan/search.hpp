@@ -20,6 +20,7 @@ namespace plan_tool {
 struct search_options {
   bool anew = false;
   int devices = 0, plans = 0;  // 0: not said
+  std::int64_t work = 0;
   int seconds = 0;
   bool shows_progress = false;
 };
@@ -47,6 +48,7 @@ class document_search {
       asked.meshes = {gspmd::dynamic::mesh(written->program->mesh().axes(), device_order())};
     }
     if (options_.plans > 0) asked.most_plans = options_.plans;
+    asked.most_work = options_.work;
     asked.most_seconds = options_.seconds;
     if (options_.shows_progress)
       asked.report = [](const gspmd::dynamic::search_progress& p) {
@@ -149,7 +151,7 @@ class document_search {
       std::string names;
       for (const int k : i.inputs) {
         auto& input = document_["inputs"][static_cast<std::size_t>(k)];
-        names += (names.empty() ? "" : ", ") + visible(input["name"].get<std::string>());
+        names += (names.empty() ? "" : ", ") + gspmd::printable(input["name"].get<std::string>());
         if (i.is_annotated) input["sharding"] = sharding;
       }
       if (i.is_annotated) line(sharding, names, i.otherwise.empty() ? "" : "; " + i.otherwise);
@@ -164,7 +166,7 @@ class document_search {
         auto* const op = find_op(document_, name);
         if (op != nullptr) (*op)["sharding"] = sharding;
         auto& list = op != nullptr ? names : unwritten;
-        list += (list.empty() ? "" : ", ") + visible(name);
+        list += (list.empty() ? "" : ", ") + gspmd::printable(name);
       }
       const auto gain = "; without it the step takes " + gspmd::dynamic::time_text(v.seconds_without);
       if (!names.empty()) line(sharding, names, gain);

@@ -106,7 +106,7 @@ inline std::vector<std::string> strict_errors(const strict_answer& answer) {
 inline std::string strict_table(const strict_answer& answer) {
   std::string t;
   for (const auto& v : answer.values) {
-    t += visible(v.name) + "  " + gspmd::name_of(v.type) + shape_text(v.shape) + "  ";
+    t += gspmd::printable(v.name) + "  " + gspmd::name_of(v.type) + shape_text(v.shape) + "  ";
     if (!v.is) t += "refused";
     else t += dumped(states_json(answer, v)[answer.is_manual ? "state" : "sharding"]);
     for (std::size_t a = 0; v.is && !answer.is_manual && a < answer.axes.size(); ++a) {
@@ -117,7 +117,7 @@ inline std::string strict_table(const strict_answer& answer) {
   }
   const auto add = [&](const char* when, const auto& list) {
     for (const auto& c : list)
-      t += std::string("  >> ") + when + c.kind + " over " + c.axes + " of " + visible(answer.name(c.label)) + ", " +
+      t += std::string("  >> ") + when + c.kind + " over " + c.axes + " of " + gspmd::printable(answer.name(c.label)) + ", " +
            std::to_string(c.bytes) + " bytes\n";
   };
   add("", answer.forward);

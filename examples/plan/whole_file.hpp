@@ -46,15 +46,20 @@ inline std::FILE* open_part(const std::filesystem::path& file, std::filesystem::
   return nullptr;
 }
 
-/// Lets `write(stream)` fill a file, which gets its name once it is whole: where that fails, as on a full disk, there is no file,
-/// or the one that was there before. What is no plain file (a pipe, a link like /dev/stdout) is written in place. Returns what
-/// went wrong; empty if nothing did.
+/// Who chose the name of a file. The user's own name may be a link or a pipe, such as /dev/stdout, which is written in place. A name in a
+/// directory of results may not: anybody who may write to the directory can put a link or a pipe there.
+enum class chosen_by { user, program };
+
+/// Lets `write(stream)` fill a file. The file gets its name when it is whole: if that fails, as on a full disk, the file that was there
+/// before stays. Returns the reason of a failure; an empty text if all went well.
 template <class Write>
-std::string write_whole_file(const std::string& file, Write write) {
+std::string write_whole_file(const std::string& file, chosen_by chooser, Write write) {
   namespace fs = std::filesystem;
   std::error_code failed;
   const auto type = fs::symlink_status(file, failed).type();
   const bool in_place = type != fs::file_type::not_found && type != fs::file_type::regular;
+  if (in_place && chooser == chosen_by::program)
+    return type == fs::file_type::symlink ? "it is a link, which is not followed; remove it" : "it is no file; remove it";
   const auto error_now = [] { return std::error_code(errno != 0 ? errno : EIO, std::generic_category()); };
   fs::path part = file;
   errno = 0;

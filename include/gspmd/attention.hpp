@@ -6,6 +6,7 @@
 #include "gspmd/detail/kernels/attention.hpp"
 #include "gspmd/detail/ops/attention.hpp"
 #include "gspmd/detail/ops/one_call.hpp"
+#include "gspmd/ops/composite.hpp"
 #include "gspmd/program.hpp"
 
 /// Attention without its matrix of scores.
@@ -38,8 +39,8 @@ constexpr double square_root_of_extent(std::int64_t n) {
 /// partial along the axes that split the rows of q. Rows of k and v and elements of a row are not split: where they were, another split
 /// takes its place (heads by an all_to_all, which sends the n-th part of a shard to each of n devices), or they are gathered, which is an
 /// error that says so unless the call stands in allow_replication(...). 2 flops for each of T S (K + V) products of a head, 3 K + 2 V for its
-/// gradients, whatever rows do not see. Floats of all widths; narrow ones are computed as float. Gradients by q, k and v, which have none
-/// themselves. Errors: ranks (three to eight dims), extents and types that do not fit, no rows of k.
+/// gradients, whatever rows do not see. Floats of all widths. bf16 and f16 are computed as float and rounded once (ops/composite.hpp). A program
+/// with gradients keeps the float result for them. Gradients by q, k and v; gradients of these gradients are refused. Errors: ranks (three to eight dims), extents and types that do not fit, no rows of k.
 /// Source: Milakov and Gimelshein 2018 (running maximum and sum); Dao et al., FlashAttention, 2022, 3.1 and appendix B.2.
 ///
 ///     auto y = attention(q, k, v, {.causal = true});            // [8,8,512,64] of three times that
@@ -55,7 +56,8 @@ constexpr value attention(value q, value k, value v, attention_options options =
   const int id = detail::add_attention(g, q.id(), k.id(), v.id(), scale, options.causal ? &seen : nullptr, at);
   detail::extents shape(q.shape());
   if (last >= 0 && v.rank() == q.rank()) shape[last] = v.shape()[last];
-  return detail::made(g, id, q.type(), shape);
+  const dtype type = q.type();
+  return detail::converted(detail::made(g, id, detail::composite_type(type), shape), type, at);
 }
 
 }  // namespace gspmd

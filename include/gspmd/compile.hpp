@@ -204,7 +204,8 @@ class compile {
       if constexpr (detail::is_shard<Given>) return given.data();
       else return Wanted(given).data();
     } else {
-      if constexpr (accepted) detail::refuse<detail::mistake::shard, detail::wrong_shard<K, input_count, Wanted, Given>>();
+      if constexpr (accepted && detail::has_addresses<std::remove_cvref_t<Given>>)
+        detail::refuse<detail::mistake::shard, detail::wrong_shard<K, input_count, Wanted, Given>>();
       return static_cast<typename Wanted::element*>(nullptr);
     }
   }

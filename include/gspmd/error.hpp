@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 
-// A header that is not there is the one error that ends a compilation in all compilers. After #error they would go on to every
-// `throw` and `catch` of the library, and of the program.
-#ifndef __cpp_exceptions
-#include "gspmd: what goes wrong at run time is thrown as gspmd::error; compile without -fno-exceptions"
-#endif
+#include "gspmd/printable.hpp"
 
 namespace gspmd {
 
@@ -23,11 +20,14 @@ namespace gspmd {
 ///
 ///     throw gspmd::error("the extent 7 does not fit");
 ///     catch (const gspmd::error& e) { throw e.with_op("einsum", file, line); }
+///
+/// Every text is one line that is safe to print: control characters, which can come from files, are escaped (see printable). A text of more
+/// than 16 KiB is cut.
 class error : public std::runtime_error {
  public:
   explicit error(std::string text, int rank = -1) : error(std::move(text), rank, {}, nullptr, 0) {}
   error(std::string text, int rank, std::string op, const char* file, int line)
-      : std::runtime_error(sentence(text, rank, op, file, line)),
+      : std::runtime_error(sentence(text = printable(text, most_bytes), rank, op = printable(op), file, line)),
         text_(std::move(text)),
         op_(std::move(op)),
         file_(file),
@@ -52,6 +52,8 @@ class error : public std::runtime_error {
   }
 
  private:
+  static constexpr std::size_t most_bytes = 16384;
+
   [[gnu::cold]] static std::string sentence(const std::string& text, int rank, const std::string& op, const char* file,
                                             int line) {
     std::string context = op;

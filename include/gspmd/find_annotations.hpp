@@ -34,7 +34,8 @@ struct annotation_search {
   std::optional<network> connected{};  // by which is planned and estimated; none: default_network
   std::int64_t memory_per_device = 0;  // bytes; 0: what the meshes say (`within`)
   int most_plans = 1000;
-  double most_seconds = 60;  // 0: any time. What is found with time enough depends on the number of plans alone
+  std::int64_t most_work = 50'000'000;  // units as planning_limit counts them: the search ends after the plan that exceeds it
+  double most_seconds = 0;  // of processor time; 0: any. A search that time ends may find something else in another run
   std::function<void(const search_progress&)> report{};  // is called before each plan
 };
 
@@ -63,7 +64,7 @@ class annotation_finder {
       : program_(program),
         asked_(asked),
         net_(asked.connected.value_or(default_network)),
-        budget_(asked.most_plans, asked.most_seconds, [this](int made) { report(made); }) {
+        budget_(asked.most_plans, asked.most_work, asked.most_seconds, [this](int made) { report(made); }) {
     if (asked.meshes.empty()) throw error("find_annotations: give at least one mesh, as meshes_of(16) does");
     if (asked.most_plans < 1)
       throw error("find_annotations: at least one plan is made; most_plans is " + std::to_string(asked.most_plans));
@@ -141,7 +142,8 @@ class annotation_finder {
   static void check(const one_mesh& best) {
     const auto& found = best.search->best();
     if (!found && !best.plans->refused().empty()) throw error(best.plans->refused());
-    if (!found) throw error("find_annotations: the time was over before the first plan was made; give more of most_seconds");
+    if (!found)
+      throw error("find_annotations: most_seconds ended the search before its first plan; allow more, or 0 for any time");
     if (found->price.fits) return;
     const auto p = best.plans->fastest(best.plans->annotated(found->groups, found->layouts));
     const auto& view = p.view();
@@ -201,8 +203,13 @@ class annotation_finder {
     for (std::size_t k = 0; k < found.groups.size(); ++k) {
       const auto& group = found.groups[k];
       const auto& first = g.nodes[static_cast<std::size_t>(g.inputs[group.members.front()])];
-      dynamic::found_input i{
-          group.members, std::string(graph::input_text(first.at).view()), group.type, {}, !found.layouts[k].empty(), {}, {}};
+      dynamic::found_input i{{group.members.begin(), group.members.end()},
+                             std::string(graph::input_text(first.at).view()),
+                             group.type,
+                             {},
+                             !found.layouts[k].empty(),
+                             {},
+                             {}};
       for (const auto e : group.shape) i.shape.push_back(e);
       i.sharding = dims_of(mesh, sharding_of(found.layouts[k]), group.shape.count);
       if (const auto next = best.search->next_best(k))

@@ -10,11 +10,13 @@
 
 #ifdef __cpp_exceptions  // else Clang 16 reads on behind what error.hpp says, and crashes
 
-// First: what these report comes with fewer lines on how they were included.
+// First: errors in these headers then need fewer lines for how they were included.
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/foreign_names.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/detail/support/refuse.hpp"
+#include "gspmd/program.hpp"
+#include "gspmd/row_major.hpp"
 
 #include "gspmd/core.hpp"
 

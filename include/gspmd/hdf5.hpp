@@ -12,6 +12,8 @@
 #include "gspmd/detail/files/array_file.hpp"
 #include "gspmd/detail/files/device_group.hpp"
 #include "gspmd/detail/files/exchanging_group.hpp"
+#include "gspmd/detail/files/hdf5_arrays.hpp"
+#include "gspmd/detail/files/hdf5_attributes.hpp"
 #include "gspmd/detail/files/hdf5_reader.hpp"
 #include "gspmd/detail/files/hdf5_writer.hpp"
 #include "gspmd/detail/files/load_file.hpp"
@@ -22,14 +24,24 @@
 #include "gspmd/named_arrays.hpp"
 
 /// HDF5 files: datasets from and to arrays on any mesh. It needs the C library of HDF5, serial or parallel: CMake's target gspmd::hdf5.
+///
+/// **Security.** Load only HDF5 files that you trust. HDF5's library parses the file, and it crashes or loops on some damaged or hostile files. For data
+/// of others use .npy or safetensors.
 namespace gspmd {
 
 using detail::hdf5_dataset;
 using detail::hdf5_header;
 
 struct hdf5_options {
-  /// Texts, which become attributes of the file.
+  /// Texts that become attributes of the file.
   std::map<std::string, std::string> attributes;
+};
+
+/// Options of load_hdf5. All processes pass the same.
+struct hdf5_load_options {
+  /// Allows elements in other files that the file names: by external links, external storage or virtual datasets. The names are the choice of
+  /// the file's author, so any file that the process can read may be loaded.
+  bool may_open_other_files = false;
 };
 
 namespace detail {
@@ -37,22 +49,26 @@ namespace detail {
 /// A dataset in a file that is read.
 struct hdf5_place {
   std::int64_t begin;  // -1: only the library finds it
+  bool may_open_other_files;
 };
 inline void read_from_file(const posix_file& file, const hdf5_place& where, const stored_array& a, std::int64_t device,
                            std::byte* shard) {
   if (where.begin >= 0) return read_from_file(file, array_place{where.begin, false}, a, device, shard);
-  read_by_hdf5(file, a, device, shard);
+  read_by_hdf5(file, where.may_open_other_files, a, device, shard);
   make_bools_true(a, shard);
 }
 
 }  // namespace detail
 
-/// Writes all arrays to one file, a dataset for each, which replaces what `path` was before. Of a name, `/` parts groups: `fields/u`. Datasets are
-/// contiguous and of the types that h5py writes; bf16 is a float of its bits, types of your own are opaque. The process of device 0 makes the file
-/// by HDF5's library; then each device writes its part at its place in the file, of replicas the first one. Arrays in rows under 4 KiB are gathered
-/// first, as save_safetensors says; nothing else is sent but a few integers. The file is the same on any mesh, and replaces another one as
-/// save_safetensors says. Collective. Throws gspmd::error, the same on all processes: as save_safetensors; names with empty parts; a name that is a
-/// group too.
+/// Writes all arrays to one file, a dataset for each. The file replaces the file that has the name `path`, as save_safetensors does, and is the same on
+/// any mesh.
+///
+/// A `/` in a name separates groups: `fields/u`. Datasets are contiguous and have the types that h5py writes. bf16 is a float of its bits, and your own types
+/// are opaque. The process of device 0 makes the file by HDF5's library. Then each device writes its part; of replicas the first device writes.
+///
+/// **Communication.** A few integers. Arrays in rows under 4 KiB are gathered first, as in save_safetensors.
+/// **Errors.** Collective: gspmd::error with the same text on all processes, for the reasons of save_safetensors, for names with empty parts, and for a
+/// name that is also a group.
 ///
 ///     named_arrays state;
 ///     state.add("fields/u", u);
@@ -73,41 +89,55 @@ void save_hdf5(Comm& comm, const std::string& path, const named_arrays& arrays, 
       });
 }
 
-/// Fills all arrays from datasets of a file, which may hold others too. Where a dataset is contiguous and has low bytes first, every device reads
-/// what its shard holds as load_safetensors does; others (in chunks, compressed, in other files, high bytes first) it reads by HDF5's library, one
-/// thread of a process at a time. Padding is set to zero; nothing is sent but where datasets lie. While it runs, there is memory for all shards twice.
-/// Collective. Throws gspmd::error, the same on all processes, and then no array has changed: a file that is missing, cut off or of another format; an array
-/// that is not there, or of another type or shape.
+/// Fills all arrays from datasets of a file, which may hold other datasets too.
+///
+/// Contiguous datasets with low bytes first are read as in load_safetensors: every device reads the bytes of its shard. All other datasets (in chunks,
+/// compressed, high bytes first) are read by HDF5's library, one thread of a process at a time. Padding is set to zero. Memory is needed for all
+/// shards twice.
+///
+/// **Communication.** The places of the datasets, a few integers.
+/// **Errors.** Collective: gspmd::error with the same text on all processes, and then no array has changed. The file is missing, cut off or of
+/// another format. An array is missing, or has another type or shape. A dataset is in another file (see hdf5_load_options). A compressed chunk is
+/// larger than 64 MiB and than the whole dataset, and would have to be unpacked whole.
 template <communicator Comm>
-void load_hdf5(Comm& comm, const std::string& path, const named_arrays& arrays) {
+void load_hdf5(Comm& comm, const std::string& path, const named_arrays& arrays, const hdf5_load_options& options = {}) {
+  const bool may_open = options.may_open_other_files;
   detail::load_file(
-      detail::device_group(comm, "hdf5"), path, "",
+      detail::device_group(comm, "hdf5"), path, may_open ? "with other files" : "",
       [&] {
         auto list = arrays.described();
         detail::check_hdf5_names(list);
         return list;
       },
       [&](const detail::posix_file& file) {
-        const auto begins = detail::find_in_hdf5(file, arrays.described());
+        const auto begins = detail::find_in_hdf5(file, arrays.described(), may_open);
         return std::string(reinterpret_cast<const char*>(begins.data()), begins.size() * sizeof begins[0]);
       },
-      [](const std::vector<detail::stored_array>& list, const std::string& begins, std::int64_t) {
-        std::vector<detail::hdf5_place> places(list.size());
+      [&](const std::vector<detail::stored_array>& list, const std::string& begins, std::int64_t) {
+        std::vector<detail::hdf5_place> places(list.size(), {-1, may_open});
         for (std::size_t k = 0; k < places.size(); ++k)
           std::memcpy(&places[k].begin, begins.data() + k * sizeof(std::int64_t), sizeof(std::int64_t));
         return places;
       });
 }
 
-/// The datasets of a file, their types and shapes, and the attributes of the file that are strings. No communication. Throws gspmd::error: as load_hdf5.
+struct hdf5_header_options {
+  /// Also reads the attributes of the file that are strings.
+  bool attributes = false;
+};
+
+/// Returns the datasets of a file, their types and shapes, and the attributes of the file if the options ask for them. Datasets that are links to
+/// other files are left out. No communication. Throws gspmd::error: as load_hdf5.
 ///
-///     for (const auto& d : read_hdf5_header("state.h5").datasets) std::cout << d.name << ' ' << d.type << '\n';     // fields/u f64
-[[nodiscard]] inline hdf5_header read_hdf5_header(const std::string& path) {
+///     for (const auto& d : read_hdf5_header("state.h5").datasets) std::cout << printable(d.name) << ' ' << d.type << '\n';     // fields/u f64
+///     const auto program = read_hdf5_header("state.h5", {.attributes = true}).attributes.at("program");
+[[nodiscard]] inline hdf5_header read_hdf5_header(const std::string& path, const hdf5_header_options& options = {}) {
   try {
     const auto source = detail::posix_file::read(path);
     static_cast<void>(detail::plain_size(source));
     const detail::hdf5_reader reader(source);
-    hdf5_header header{detail::hdf5_attributes(reader), {}};
+    hdf5_header header;
+    if (options.attributes) header.attributes = detail::hdf5_attributes(reader);
     for (const auto& name : reader.names())
       header.datasets.push_back(detail::look_at_dataset(reader, reader.dataset(name), name));
     return header;

@@ -12,9 +12,11 @@
 /// schedule in `rate`.
 ///
 /// They are made of the operators of any program, for whole tensors, so shardings are completed through them: moments lie as their
-/// parameters do, a gradient that is partial is reduced, or reduce_scattered, once, and norms and means are those of the whole tensor. What
-/// is annotated among parameters and state, inputs with a sharding say, is given back as it lay, so that the next step finds it there. What
-/// corrects moments for their beginning is computed in double, all else in the type of the parameter.
+/// parameters do, a gradient that is partial is reduced, or reduce_scattered, once, and norms and means are those of the whole tensor. Parameters
+/// and state that are annotated, such as inputs with a sharding, are returned with the same sharding for the next step.
+///
+/// Rates and the corrections of moments are computed in double, and updates in the type of the parameter. bf16 and f16 are computed as float:
+/// new parameters and state are rounded once, when they are stored.
 ///
 /// Errors, of one sentence when compiling and a gspmd::error at run time: a parameter that is no float; gradients or a state of another
 /// form, shape or type than the parameters.

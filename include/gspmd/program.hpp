@@ -8,6 +8,10 @@
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/support/foreign_names.hpp"
 
+#define GSPMD_NO_TRUTH                                                                                         \
+  "gspmd: if, while, ?:, &&, || and ! do not work on a value, which has no data while the program is traced; " \
+  "choose elements with select, a branch with cond, and combine with logical_and, logical_or, logical_not"
+
 namespace gspmd {
 
 /// The line of the program that calls an operator; every operator takes it as its last, defaulted argument.
@@ -23,23 +27,26 @@ class value : public detail::foreign_names {
   constexpr value() = default;
   constexpr value(detail::graph* g, int id) : graph_(g), id_(id) {}
 
-  /// The global extents. The reference lasts until another operator is traced: `auto s = x.shape()` is a copy, which lasts.
-  [[nodiscard]] constexpr const detail::extents& shape() const { return is_valid() ? node().shape : nothing; }
-  [[nodiscard]] constexpr int rank() const { return shape().size(); }
-  [[nodiscard]] constexpr dtype type() const { return is_valid() ? node().type : dtype::f32; }
+  /// Returns the global extents, as a copy: each operator that is traced may move the graph's nodes.
+  [[nodiscard]] constexpr detail::extents shape() const { return is_valid() ? made_by().shape : detail::extents{}; }
+  [[nodiscard]] constexpr int rank() const { return is_valid() ? made_by().shape.count : 0; }
+  [[nodiscard]] constexpr dtype type() const { return is_valid() ? made_by().type : dtype::f32; }
 
   [[nodiscard]] constexpr detail::graph* graph() const { return graph_; }
   [[nodiscard]] constexpr int id() const { return id_; }
   /// False for a value that no operator has made. A refused operator makes one of the type and shape that its result would
   /// have; the first mistake of a program is the one that is reported.
   [[nodiscard]] constexpr bool is_valid() const { return graph_ != nullptr && id_ >= 0; }
-  [[nodiscard]] constexpr const detail::node& node() const { return graph_->nodes[static_cast<std::size_t>(id_)]; }
+  /// Returns a copy, for the same reason.
+  [[nodiscard]] constexpr detail::node node() const { return made_by(); }
 
   template <std::same_as<bool> Truth>
+#ifdef __clang__
   constexpr explicit operator Truth() const {
-    static_assert(detail::written_so<Truth>,
-                  "gspmd: if, while, ?:, &&, || and ! do not work on a value, which has no data while the program is traced; "
-                  "choose elements with select, a branch with cond, and combine with logical_and, logical_or, logical_not");
+    static_assert(detail::written_so<Truth>, GSPMD_NO_TRUTH);
+#else  // GCC instantiates an exception specification at the line of the `if`, a body when it evaluates the program
+  constexpr explicit operator Truth() const noexcept(reports_truth<Truth>()) {
+#endif
     note_refused();
     return false;
   }
@@ -58,7 +65,12 @@ class value : public detail::foreign_names {
   }
 
  private:
-  static constexpr detail::extents nothing{};
+  template <class Truth>
+  static consteval bool reports_truth() {
+    static_assert(detail::written_so<Truth>, GSPMD_NO_TRUTH);
+    return false;
+  }
+  [[nodiscard]] constexpr const detail::node& made_by() const { return graph_->nodes[static_cast<std::size_t>(id_)]; }
   detail::graph* graph_ = nullptr;
   int id_ = -1;
 };
@@ -84,3 +96,5 @@ constexpr int counted_dim(std::int64_t dim, int rank) {
 
 }  // namespace detail
 }  // namespace gspmd
+
+#undef GSPMD_NO_TRUTH

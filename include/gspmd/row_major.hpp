@@ -68,6 +68,11 @@ inline constexpr bool is_row_major = detail::finds_row_major<Container>();
 
 namespace detail {
 
+/// False for std::vector<bool> and its like: elements are bits, and a bit has no address.
+template <class C>
+inline constexpr bool has_addresses =
+    !requires { requires std::is_same_v<typename C::value_type, bool> && !std::is_reference_v<typename C::reference>; };
+
 template <class Leaf>
 consteval bool accept_container() {
   using plain = std::remove_cvref_t<Leaf>;
@@ -75,14 +80,18 @@ consteval bool accept_container() {
                 "gspmd: a strided_view is not taken here; give it to run(program, ...) or to a strided_session "
                 "(gspmd/strided/session.hpp), or of a compiled step to run<step>, scatter<step, K> or strided_step "
                 "(gspmd/strided.hpp)");
-  static_assert(is_strided_view<plain> || is_row_major<plain>,
+  static_assert(has_addresses<plain>,
+                "gspmd: std::vector<bool> stores bits, and a tensor of bool has a byte for each element; pass a "
+                "gspmd::array<bool>, or a pointer to or a span of bools");
+  static_assert(!has_addresses<plain> || is_strided_view<plain> || is_row_major<plain>,
                 "gspmd: a container of several dims must say that it is row-major; give a strided_view of it "
                 "(gspmd/strided.hpp), a pointer "
                 "or a span of its elements in that order, or specialise gspmd::is_row_major for it");
   return true;
 }
-/// The same for all leaves of a group, those in vectors too. Asked where the user's line is still known, before what stands on it is
-/// compiled.
+
+/// Reports a container that is not accepted. The same for all leaves of a group, those in vectors too. Checked first, so that the error
+/// names the user's line.
 template <class Tree>
 consteval bool accept_containers() {
   if constexpr (is_list<Tree>) {
@@ -91,7 +100,7 @@ consteval bool accept_containers() {
     return accept_container<Tree>();
   } else {
     return []<std::size_t... P>(std::index_sequence<P...>) {
-      return (accept_containers<std::remove_cvref_t<decltype(part<P>(std::declval<Tree&>()))>>() && ...);
+      return (accept_containers<part_type<P, Tree>>() && ...);
     }(std::make_index_sequence<part_count<Tree>()>{});
   }
 }

@@ -12,6 +12,7 @@
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
 #include "gspmd/compile.hpp"
+#include "gspmd/detail/driver/given_arguments.hpp"
 #include "gspmd/detail/edge/scatter.hpp"
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/row_major.hpp"
@@ -60,8 +61,7 @@ class whole_inputs {
   explicit whole_inputs(const plan_view& plan, const Arguments&... arguments) : plan_(plan) {
     (for_each_leaf(arguments, [&](const auto& leaf) { add(leaf); }), ...);
     if (pointers.size() != plan.inputs.size())
-      throw error("run: the program has " + counted(static_cast<int>(plan.inputs.size()), "input") + " and the call gives " +
-                  std::to_string(pointers.size()));
+      throw error(std::string(count_problem(plan, "run", 0, plan.inputs.size(), pointers.size()).view()));
   }
   std::vector<const void*> pointers;
 
@@ -76,11 +76,11 @@ class whole_inputs {
                       " and the array given is " + std::string(shape_text(extents_of_array<Leaf>()).view()));
       add(flat_array<Leaf>{leaf});
     } else if constexpr (requires {
-                           std::data(leaf);
+                           *std::data(leaf);
                            std::size(leaf);
                          }) {
       require_dense(leaf);
-      check_type<std::remove_cvref_t<decltype(*std::data(leaf))>>(k);
+      check_type<leaf_element_t<Leaf>>(k);
       if (k < plan_.inputs.size()) {
         const auto& shape = plan_.value(plan_.inputs[k]).global;
         if constexpr (requires { leaf.shape().count; })
@@ -92,10 +92,12 @@ class whole_inputs {
                       std::to_string(elements(shape)) + " elements and the array given has " + std::to_string(std::size(leaf)));
       }
       add_pointer(std::data(leaf));
-    } else if constexpr (!is_strided_view<Leaf>) {  // of which accept_container has said it
-      static_assert(std::is_pointer_v<Leaf>, "gspmd: run: give arrays, contiguous ranges, pointers, or structs of them");
-      check_type<std::remove_cvref_t<decltype(*leaf)>>(k);
+    } else if constexpr (std::is_pointer_v<Leaf>) {
+      check_type<leaf_element_t<Leaf>>(k);
       add_pointer(leaf);
+    } else {
+      static_assert(is_strided_view<Leaf> || !has_addresses<Leaf>,  // both are reported by accept_container
+                    "gspmd: run: give arrays, contiguous ranges, pointers, or structs of them");
     }
   }
   template <class Array>
@@ -115,8 +117,7 @@ class whole_inputs {
   template <class T>
   void check_type(std::size_t k) const {
     if (k < plan_.inputs.size() && plan_.value(plan_.inputs[k]).type != dtype_of<T>())
-      throw error("run: input " + std::to_string(k) + " is " + name_of(plan_.value(plan_.inputs[k]).type) +
-                  " and the array given is " + name_of(dtype_of<T>()));
+      throw error(std::string(type_problem(plan_, "run", k, dtype_of<T>()).view()));
   }
 
   const plan_view& plan_;
@@ -184,9 +185,11 @@ template <class Backend> concept can_launch = requires(const Backend& backend) {
 /// outputs. Arguments are arrays, vectors, spans or pointers of the inputs' element types (`double x[4][6]` too), or structs of them;
 /// containers of several dims must be row-major (is_row_major). An input that
 /// is partial is given to the first device along its axes; the others get the identity; of an output that is partial the terms are reduced.
-/// Throws gspmd::error: a wrong
-/// number of elements, a wrong number of devices, whatever fails on a device. With mpi, what is wrong with the arguments of one
-/// rank is thrown on all, with the number of that rank.
+///
+/// **Errors.** Compile error: a missing or superfluous argument, or an argument of the wrong element type. Throws gspmd::error: a wrong
+/// shape or number of elements, a wrong number of devices, any failure on a device. After a std::vector of arrays, whose length is a
+/// run-time value, the number of arguments and their element types are checked at run time too. With mpi, a wrong argument on one rank
+/// throws on all ranks, and the text has the number of that rank.
 ///
 ///     auto y = run<step>(threads{}, x, w1, w2);
 template <class Step, class Backend, class... Arguments>
@@ -197,6 +200,7 @@ auto run(const Backend& backend, const Arguments&... arguments) {
       "gspmd: run: the first argument says where: self{}, threads{}, simulated{}, or with gspmd/comm/mpi.hpp mpi{comm} or "
       "mpi{comm, options}");
   static_assert((detail::accept_containers<Arguments>() && ...));
+  static_assert(detail::call_arguments<Step, "run", 0, Step::input_count, Arguments...>::accept());
   auto [inputs, arrays] = detail::before_launch(backend, [&] {
     return [&]<std::size_t... K>(std::index_sequence<K...>) {
       return std::pair(detail::whole_inputs(Step::view, arguments...),
@@ -212,11 +216,12 @@ auto run(const Backend& backend, const Arguments&... arguments) {
         ((outputs[k++] = a.data()), ...);
       },
       arrays);
-  const auto on_devices = [&](auto& comm) {
-    Step held;  // users like to call theirs `step`: no shadowing
+  // GCC's -Wshadow compares the names in a template with the user's globals: no name here is one that a program has (step, comm, devices, f).
+  const auto on_devices = [&](auto& group) {
+    Step held;
     detail::run_whole<detail::has_partial_outputs(Step::view)>(
-        Step::view, comm, given, outputs,
-        [&held](auto& devices, const void* const* in, void* const* out) { held.run(devices, in, out); });
+        Step::view, group, given, outputs,
+        [&held](auto& members, const void* const* in, void* const* out) { held.run(members, in, out); });
   };
   if constexpr (detail::can_launch<Backend>) launch(backend, Step::device_count, on_devices);
   if constexpr (Step::is_form_known) return detail::like_result<result, 0>(arrays);

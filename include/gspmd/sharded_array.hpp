@@ -10,6 +10,7 @@
 
 #include "gspmd/array.hpp"
 #include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/driver/given_arguments.hpp"
 #include "gspmd/detail/edge/scatter.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 #include "gspmd/row_major.hpp"
@@ -173,12 +174,12 @@ template <class Tree>
   return tree;
 }
 
-/// Elements of one type that C++ knows as two, complex numbers of two libraries.
+/// Returns elements of another C++ type with the same layout: complex numbers of two libraries.
 template <class T, class Given>
 const T* as_elements(const Given* data) {
-  if constexpr (!std::is_same_v<T, Given> && std::is_same_v<listed_element_t<T>, listed_element_t<Given>>)
-    return reinterpret_cast<const T*>(data);
-  else return data;
+  static_assert(std::is_same_v<listed_element_t<T>, listed_element_t<Given>>,
+                "gspmd: the array passed has another element type than the tensor; pass an array of the tensor's element type");
+  return reinterpret_cast<const T*>(data);
 }
 template <class T, class Whole>
 void scatter_leaf(const held_devices& devices, const Whole& whole, sharded_array<T>& shards) {
@@ -214,7 +215,10 @@ template <class Tree, class Whole>
 
 /// Argument `K` of a step, cut from whole arrays: `whole` is an array, a contiguous range or a pointer, or for a `record` the
 /// struct of them; the result is a sharded_array, or the struct of sharded_arrays. No communication: every process gives
-/// the whole, or at least what its devices hold of it. Throws gspmd::error: a wrong number of elements or devices.
+/// the whole, or at least the elements of its devices.
+///
+/// **Errors.** Compile error: an array of another element type than the input's. Throws gspmd::error: a wrong number of elements or
+/// devices.
 ///
 ///     auto x = scatter<step, 0>(comm, pixels);   auto w = scatter<step, 1>(comm, weights);
 template <class Step, std::size_t K, communicator Comm, class Whole>
@@ -223,9 +227,13 @@ auto scatter(const Comm& comm, const Whole& whole) {
   static_assert(detail::leaf_count<Whole>() == Step::template first_input<K + 1> - first,
                 "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
   static_assert(detail::accept_containers<Whole>());
+  using arguments = detail::call_arguments<Step, "scatter", first, Step::template first_input<K + 1> - first, Whole>;
+  static_assert(arguments::accept());
   using tree = typename detail::sharded_tree<Whole, Step::template input_element, first>::type;
-  return detail::scatter_leaves<tree>(detail::held_devices(comm, Step::device_count), Step::view,
-                                      Step::view.inputs.data() + first, whole);
+  if constexpr (!arguments::facts.fit() || !arguments::facts.are_arrays) return tree{};
+  else
+    return detail::scatter_leaves<tree>(detail::held_devices(comm, Step::device_count), Step::view,
+                                        Step::view.inputs.data() + first, whole);
 }
 
 /// Zeroed memory for result `K` of a step, counting the parts of the tuple that the program returns: a sharded_array, or

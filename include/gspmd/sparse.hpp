@@ -49,11 +49,11 @@ constexpr value exchanged(value sent, const sparse_layout& l, bool back, locatio
 
 /// The parts of a matrix and a vector, as one device has them.
 struct own_parts {
-  value starts, columns, entries, halo_rows, sends, x;
+  value starts, cols, entries, halo_rows, sends, x;
 
   constexpr own_parts(const sparse_layout& l, const value* parts, location at)
       : starts(reshape(parts[0], {l.local_rows() + 1}, at)),
-        columns(reshape(parts[1], {l.entries}, at)),
+        cols(reshape(parts[1], {l.entries}, at)),
         entries(reshape(parts[2], {l.entries, l.block, l.block}, at)),
         halo_rows(reshape(parts[3], {l.halo_rows, 2}, at)),
         sends(reshape(parts[4], {l.halo()}, at)),
@@ -63,14 +63,14 @@ template <class T, dim_spec Axis>
 constexpr value product_on_device(const sparse_layout& l, const value* parts, location at) {
   const own_parts a(l, parts, at);
   const value halo = exchanged<Axis>(take(a.x, a.sends, 0, out_of_range::clip, 0, at), l, false, at);
-  return product<T>(operand(a.starts, at), a.columns, a.entries, a.halo_rows, a.x, halo);
+  return product<T>(operand(a.starts, at), a.cols, a.entries, a.halo_rows, a.x, halo);
 }
 template <class T, dim_spec Axis>
 constexpr value transposed_on_device(const sparse_layout& l, const value* parts, location at) {
   const own_parts a(l, parts, at);
   const value like = as_many(a.x, l.local_columns(), at);
-  const value sent = transposed_halo<T>(operand(a.starts, at), a.columns, a.entries, a.halo_rows, a.x, like, a.sends);
-  return transposed_own<T>(operand(a.starts, at), a.columns, a.entries, a.halo_rows, a.x, like, a.sends,
+  const value sent = transposed_halo<T>(operand(a.starts, at), a.cols, a.entries, a.halo_rows, a.x, like, a.sends);
+  return transposed_own<T>(operand(a.starts, at), a.cols, a.entries, a.halo_rows, a.x, like, a.sends,
                            exchanged<Axis>(sent, l, true, at));
 }
 
@@ -93,7 +93,7 @@ constexpr value multiplied(const sparse_value<Axis>& a, value x, location at) {
   auto& g = *x.graph();
   const char* const op = IsTransposed ? "multiply_transposed" : "multiply";
   const sparse_layout& l = a.layout;
-  const auto from = IsTransposed ? l.rows : l.columns, to = IsTransposed ? l.columns : l.rows;
+  const auto from = IsTransposed ? l.rows : l.cols, to = IsTransposed ? l.cols : l.rows;
   const auto each = IsTransposed ? l.local_rows() : l.local_columns();
   const auto refused = [&](mistake kind, const text& what) {
     extents shape;
@@ -109,15 +109,15 @@ constexpr value multiplied(const sparse_value<Axis>& a, value x, location at) {
   needed.push_back(from);
   if (l.block > 1) needed.push_back(l.block);
   if (!(x.shape() == needed))
-    return refused(mistake::extent, text("x is ") << shape_text(x.shape()) << "; a matrix of " << l.rows << " x " << l.columns
+    return refused(mistake::extent, text("x is ") << shape_text(x.shape()) << "; a matrix of " << l.rows << " x " << l.cols
                                                   << (l.block > 1 ? " blocks" : "") << " takes " << shape_text(needed));
   const dtype type = a.entries.type();
   if (x.type() != type || (type != dtype::f32 && type != dtype::f64))
     return refused(mistake::type, text("the matrix is ") << name_of(type) << " and x is " << name_of(x.type())
                                                          << "; both are float, or both double");
   const auto region = manual<Axis>(
-      [&l, at, type](value starts, value columns, value entries, value halo_rows, value sends, value own) {
-        const value parts[] = {starts, columns, entries, halo_rows, sends, own};
+      [&l, at, type](value starts, value cols, value entries, value halo_rows, value sends, value own) {
+        const value parts[] = {starts, cols, entries, halo_rows, sends, own};
         value y;
         if constexpr (IsTransposed)
           y = type == dtype::f32 ? transposed_on_device<float, Axis>(l, parts, at)
@@ -130,7 +130,7 @@ constexpr value multiplied(const sparse_value<Axis>& a, value x, location at) {
       gives<split<Axis, _>>{}, at);
   // Along other axes x is whole: else completion would bring their splits into the region.
   const value whole = reshard(reshape(with_room(x, each * devices, at), {each * devices, l.block}, at), split<Axis, _>{}, at);
-  const value y = region(a.starts, a.columns, a.entries, a.halo_rows, a.sends, whole);
+  const value y = region(a.starts, a.cols, a.entries, a.halo_rows, a.sends, whole);
   return without_room(l.block > 1 ? y : reshape(y, {y.shape()[0]}, at), to, at);
 }
 

@@ -14,13 +14,17 @@
 #include "gspmd/detail/run/parts/shared_run.hpp"
 #include "gspmd/run.hpp"
 
-/// Several threads for each device: of `mpi` or `threads`, and of one device alone. A program that does not ask for them has nothing of it.
+/// Several threads for each device, with the backends `mpi`, `threads` and `self`. Costs nothing in programs that do not use it.
 namespace gspmd {
 
 template <communicator Comm>
 class teamed_communicator;
 
-/// The threads of a device: the one that makes this object, and `count` - 1 others, which wait for its steps and end with it.
+/// The threads of a device: the thread that makes this object, and `count` - 1 helpers, which wait for its steps and end with it.
+///
+/// Helpers compute each step in the floating-point environment that the caller has when it runs the step: rounding mode, flush-to-zero and
+/// trapped exceptions. The flags of exceptions that helpers raise stay in the helpers (fetestexcept does not see them). A BLAS that starts
+/// threads of its own keeps their environment; gspmd cannot set it.
 ///
 ///     launch(mpi{MPI_COMM_WORLD}, 4, [&](auto& comm) {
 ///       device_threads own(comm, 2);

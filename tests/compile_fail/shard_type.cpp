@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: step: this is not the shard that the step takes here
 // expect: output 0 is f32 [64,256]
-// expect: range of its elements
+// expect: and the elements passed
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -31,7 +31,7 @@ TEST_CASE("block_cyclic over MPI: factors and solutions") {
   for (std::size_t i = 0; i < b.size(); ++i) b[i] = std::sin(static_cast<double>(i));
   const auto p = dynamic::compile(
       [](value x, value y) {
-        const matrix_grid grid{.rows = "x", .columns = "y", .block = 3};
+        const matrix_grid grid{.rows = "x", .cols = "y", .block = 3};
         return std::tuple{cholesky(x, grid), solve_positive(x, y, grid), solve(x, y, grid)};
       },
       dynamic::mesh({{"x", 2}, {"y", ranks / 2}}), dynamic::in<double>({n, n}, {"x", "y"}), dynamic::in<double>({n, k}));

@@ -3,6 +3,7 @@
 // group: run
 #include <doctest/doctest.h>
 
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -43,16 +44,18 @@ int mapped(const char* name) {
 TEST_CASE("memory of a node, from either source: each process finds that of the others") {
   const int n = count_of_ranks(), me = rank_in_world();
   const std::vector<int> one_node(static_cast<std::size_t>(n), 0);
-  for (const auto source : {page_source::anonymous, page_source::file}) {
+  const int before = mapped("memfd:gspmd");
+  for (const auto source : {page_source::opened, page_source::sent}) {
     const node_memory memory(MPI_COMM_WORLD, me, one_node, 5000, {source});
     REQUIRE(memory.failure() == 0);
     std::memset(memory.mine(), 1 + me, 5000);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int j = 0; j < n; ++j) CHECK(memory.of(j)[4999] == static_cast<std::byte>(1 + j));
     CHECK(memory.of(me) == memory.mine());
+    CHECK(mapped("memfd:gspmd") == before + n);
     MPI_Barrier(MPI_COMM_WORLD);
   }
-  CHECK(mapped("/dev/shm/gspmd") == 0);  // and freed
+  CHECK(mapped("memfd:gspmd") == before);  // and freed
 }
 
 TEST_CASE("memory of a node: processes on others are not found, and without a source it is private") {
@@ -82,6 +85,34 @@ TEST_CASE("shared memory is given out again when all ranks have let go of it") {
   for (std::size_t i = 0; i < 100; ++i) static_cast<void>(comm.allocate(20'000 + 5'000 * i));
   CHECK(mapped("gspmd") == before);
   CHECK(kept.get()[9'999] == std::byte{7});
+}
+
+TEST_CASE("memory that is sent, on nodes of two sizes") {
+  const int n = count_of_ranks(), me = rank_in_world();
+  std::vector<int> nodes(static_cast<std::size_t>(n), 0);
+  nodes.back() = n - 1;
+  const node_memory memory(MPI_COMM_WORLD, me, nodes, 100, {page_source::sent});
+  REQUIRE(memory.failure() == 0);
+  for (int j = 0; j < n; ++j) CHECK((memory.of(j) != nullptr) == ((j == n - 1) == (me == n - 1)));
+}
+
+TEST_CASE("pages of another size, file or user are not mapped") {
+  using namespace gspmd::detail;
+  const offered_pages mine(page_source::opened, 5000), other(page_source::opened, 5000);
+  REQUIRE((mine.offer().failure == 0 && other.offer().failure == 0));
+  CHECK(open_pages(mine.offer(), 5000));
+  CHECK(!open_pages(mine.offer(), 50'000));
+  auto mixed = mine.offer();
+  mixed.file = other.offer().file;
+  CHECK(!open_pages(mixed, 5000));
+  const offered_pages from(page_source::sent, 5000), to(page_source::sent, 5000);
+  CHECK(!to.receive_from(from.offer(), 5000));  // nothing was sent
+  REQUIRE(mine.send_to(to.offer()) != 0);       // has no socket
+  REQUIRE(from.send_to(to.offer()) == 0);
+  CHECK(!to.receive_from(mine.offer(), 5000));  // the pages of another process
+  REQUIRE(from.send_to(to.offer()) == 0);
+  CHECK(to.receive_from(from.offer(), 5000));
+  CHECK(from.send_to(mine.offer()) == ECONNREFUSED);
 }
 
 TEST_CASE("shared memory that one rank holds on to is not given out again, and may outlive its communicator") {

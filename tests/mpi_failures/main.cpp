@@ -3,6 +3,7 @@
 // nothing hangs.
 //
 //   mpi_failures NAME
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -14,8 +15,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -180,6 +183,48 @@ void take_much(rlim_t limit) {
   if (comm.device(0) == 0) std::puts("summed, and ended well");
 }
 
+/// A user namespace of its own, with the same user. Must come before MPI starts threads. Returns false if the system refuses.
+bool enter_own_namespace() {
+  const auto user = std::to_string(getuid()), group = std::to_string(getgid());
+  if (unshare(CLONE_NEWUSER) != 0) return false;
+  std::ofstream("/proc/self/setgroups") << "deny";
+  return static_cast<bool>(std::ofstream("/proc/self/uid_map") << user + ' ' + user + " 1" << std::flush) &&
+         static_cast<bool>(std::ofstream("/proc/self/gid_map") << group + ' ' + group + " 1" << std::flush);
+}
+
+/// Ranks that may not open each other's memory share it all the same, without a file in /dev/shm.
+void share_between_namespaces() {
+  mpi_communicator comm(MPI_COMM_WORLD);
+  const auto memory = comm.allocate(100'000);
+  int without_name = 0, named = 0;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    without_name += line.find("/memfd:gspmd") != std::string::npos ? 1 : 0;
+    named += line.find("/dev/shm/gspmd") != std::string::npos ? 1 : 0;
+  }
+  if (without_name != 2 || named != 0) throw error("maps " + std::to_string(without_name) + " and " + std::to_string(named));
+  std::puts("shared, and ended well");
+}
+
+/// Rank 1 leaves the program before the others call run. `again`: after a first run on all.
+void leave_before_run(const mpi& world, bool again) {
+  if (again) run<step_of_two>(world, array<double>({8}));
+  else launch(world, 4, [](auto&) {});  // as docs/mpi.md says
+  if (rank_of_process() == 1) return say_when();
+  if (again) run<step_of_two>(world, array<double>({8}));
+  else launch(world, 4, [](auto&) { std::puts("a rank went on"); });
+}
+
+/// Rank 1 comes late to the first run, which gets a note, and to the second one. Nobody is ended.
+void come_late(const mpi& world) {
+  detail::arrival_note_seconds = 0.5;
+  for (int k = 0; k < 2; ++k) {
+    if (rank_of_process() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    run<step_of_two>(world, array<double>({8}));
+  }
+  std::puts("ran twice, and ended well");
+}
+
 /// Rank 1 can neither share memory nor get any: it has the address space that it has, and little more.
 void be_short_of_memory() {
   if (rank_of_process() != 1) return;
@@ -292,6 +337,18 @@ void run_case(std::string_view what) {
       step(comm, p, x, y);
       std::puts("a rank went on");
     });
+  } else if (what == "finalizes" || what == "finalizes_of_four") {
+    leave_before_run(world, what == "finalizes");
+  } else if (what == "exits") {
+    if (rank_of_process() == 1) {
+      say_when();
+      std::exit(0);
+    }
+    run<step_of_two>(world, array<double>({8}));
+  } else if (what == "late") {
+    come_late(world);
+  } else if (what == "own_users") {
+    share_between_namespaces();
   } else if (what == "count") {
     run<step_of_two>(world, array<double>({8}));
   } else if (what == "input") {
@@ -343,10 +400,12 @@ void run_case(std::string_view what) {
 int main(int argc, char** argv) {
   const std::string_view what = argc > 1 ? argv[1] : "";
   int provided = MPI_THREAD_SINGLE;
+  const bool is_possible = what != "own_users" || enter_own_namespace();
   MPI_Init_thread(&argc, &argv, what == "two_threads" ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
-  if (what == "two_threads" && provided != MPI_THREAD_MULTIPLE) return MPI_Finalize(), 77;
+  if (!is_possible || (what == "two_threads" && provided != MPI_THREAD_MULTIPLE)) return MPI_Finalize(), 77;
   // As users have it where it is measured, and else no longer than it takes.
-  if (!what.starts_with("leaves") && what != "computes") detail::mpi_watch::patience_seconds = 0.2;
+  if (!what.starts_with("leaves") && !what.starts_with("finalizes") && what != "computes")
+    detail::mpi_watch::patience_seconds = 0.2;
   int status = 0;
   std::unique_ptr<mpi_communicator> kept;
   two_steps steps;

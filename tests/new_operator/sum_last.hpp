@@ -10,7 +10,9 @@
 // An operator that the library does not have: the sum over the last dim. This header is all that adds it.
 namespace gspmd::detail {
 
-constexpr int add_sum_last(graph& g, int operand, location at);
+/// Adds an operator that reduces the last dim.
+template <class Op>
+constexpr int add_last(graph& g, int operand, location at);
 
 /// `ab->a`
 struct sum_last_op {
@@ -36,6 +38,7 @@ struct sum_last_op {
     }
     rule.maps.push_back(operand);
     rule.maps.push_back(result);
+    rule.reduced_by = monoid::add;
   }
   static constexpr operator_class meets(const node&, monoid kind) {
     return {kind == monoid::add ? partial_class::all : partial_class::none};
@@ -73,12 +76,13 @@ struct sum_last_op {
   }
 };
 
-constexpr int add_sum_last(graph& g, int operand, location at) {
+template <class Op>
+constexpr int add_last(graph& g, int operand, location at) {
   if (operand < 0) return -1;
   const node& x = g.nodes[static_cast<std::size_t>(operand)];
-  if (x.shape.count == 0) return g.fail(at, "sum_last", mistake::rank, "a tensor of rank 0 has no last dim; give it one");
+  if (x.shape.count == 0) return g.fail(at, Op::name, mistake::rank, "a tensor of rank 0 has no last dim; give it one");
   node n;
-  n.op = code_of<sum_last_op>;
+  n.op = code_of<Op>;
   n.type = x.type;
   n.at = at;
   n.operands.push_back(operand);

@@ -49,6 +49,14 @@ foreach(other IN LISTS others)
   endforeach()
 endforeach()
 
+# Random numbers are in the range of the document, and numbers of u64 beyond 2^63 are exact.
+file(MAKE_DIRECTORY "${SCRATCH}/none")
+plan(0 run/inside.json --run "${SCRATCH}/none" --out "${SCRATCH}/inside")
+execute_process(COMMAND "${CMAKE_COMMAND}" -E compare_files "${SCRATCH}/inside/all.npy" "${SCRATCH}/inside/true.npy" RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+  message(SEND_ERROR "run/inside.json: not all is true")
+endif()
+
 # Files that are wrong.
 plan(1 run/program.json --run "${SCRATCH}/nowhere" --out "${SCRATCH}/out")
 has("${err}" "nowhere/x.npy: is not there")
@@ -173,6 +181,31 @@ foreach(name a.svg y.npy)
     message(SEND_ERROR "the user's link ${name}.part is one no more")
   endif()
 endforeach()
+# A link in the directory of --out is not followed, and a pipe there does not block. A pipe or a link of the user's own is written to.
+foreach(kind link pipe)
+  file(REMOVE "${beside}/y.npy")
+  if(kind STREQUAL "link")
+    file(CREATE_LINK "${SCRATCH}/notes" "${beside}/y.npy" SYMBOLIC)
+    set(reason "it is a link, which is not followed; remove it")
+  else()
+    execute_process(COMMAND mkfifo "${beside}/y.npy")
+    set(reason "it is no file; remove it")
+  endif()
+  execute_process(COMMAND timeout 20 "${PROGRAM}" run/program.json --run "${SCRATCH}/in" --out "${beside}" WORKING_DIRECTORY "${here}"
+                  RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE err)
+  file(READ "${SCRATCH}/notes" text)
+  if(NOT status EQUAL 1 OR NOT text STREQUAL "mine")
+    message(SEND_ERROR "a ${kind} at y.npy: status ${status}, notes ${text}")
+  endif()
+  has("${err}" "y.npy: cannot be written: ${reason}")
+endforeach()
+file(CREATE_LINK "${SCRATCH}/linked.dot" "${beside}/linked.dot" SYMBOLIC)
+execute_process(COMMAND timeout 20 sh -c "'${PROGRAM}' run/program.json --svg '${beside}/y.npy' --dot '${beside}/linked.dot' >'${SCRATCH}/table' & cat '${beside}/y.npy'; wait"
+                WORKING_DIRECTORY "${here}" OUTPUT_VARIABLE out)
+has("${out}" "</svg>")
+file(READ "${SCRATCH}/linked.dot" text)
+has("${text}" "digraph")
+
 execute_process(COMMAND sh -c "umask 027; exec '${PROGRAM}' run/program.json --dot '${beside}/b.dot'" WORKING_DIRECTORY "${here}"
                 RESULT_VARIABLE status OUTPUT_QUIET TIMEOUT 60)
 execute_process(COMMAND stat -c %a "${beside}/b.dot" OUTPUT_VARIABLE mode OUTPUT_STRIP_TRAILING_WHITESPACE)
@@ -184,7 +217,8 @@ endif()
 plan(2)
 has("${err}" "usage: gspmd-plan FILE")
 foreach(arguments "run/program.json;--nonsense" "a.json;b.json" "a.json;--run;in" "a.json;--out;o" "a.json;--backend" "a.json;--backend;gpu"
-                  "a.json;--value;x" "a.json;--json;--run;" "a.json;--seconds;0" "a.json;--seconds;many")
+                  "a.json;--value;x" "a.json;--json;--run;" "a.json;--seconds;0" "a.json;--seconds;many"
+                  "a.json;--work;0" "a.json;--work;1000000000000")
   plan(2 ${arguments})
 endforeach()
 plan(0 --help)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# valid/NAME.json: its table, its JSON, why its values lie as they do, and its run on every backend against one device.
+# valid/NAME.json: its table, its JSON, the reasons for its shardings, its drawings, and its run on every backend against one device.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
 plan(0 valid/${NAME}.json)
@@ -17,10 +17,13 @@ foreach(k RANGE 1 ${last})
 endforeach()
 golden(${NAME}.why "${why}")
 plan(0 valid/${NAME}.json --dot "${SCRATCH}/plan.dot" --svg "${SCRATCH}/plan.svg")
-foreach(kind dot svg)
-  file(READ "${SCRATCH}/plan.${kind}" text)
-  golden(${NAME}.${kind} "${text}")
-endforeach()
+if(PYTHON)
+  execute_process(COMMAND "${PYTHON}" "${here}/drawings.py" "${here}/golden/${NAME}.json" "${SCRATCH}/plan.svg" "${SCRATCH}/plan.dot"
+                  RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  if(NOT status EQUAL 0)
+    message(SEND_ERROR "the drawings do not show the plan:\n${out}${err}")
+  endif()
+endif()
 if(NOT document MATCHES "1024")  # devices
   plan(0 valid/${NAME}.json --check)
   plan(0 valid/${NAME}.json --check --backend threads)

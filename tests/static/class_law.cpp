@@ -118,6 +118,7 @@ constexpr bool keeps_law(opcode op) {
     node n;
     n.op = op;
     n.type = kind == monoid::and_ || kind == monoid::or_ ? dtype::s32 : dtype::f64;
+    n.integer = op == opcode::convert && n.type == dtype::f64 ? 1 : 0;  // from a float
     if (!is_sound(op, n.type, kind, elementwise_op::meets(n, kind))) return false;
   }
   return true;

@@ -27,4 +27,14 @@ constexpr auto both = [](auto x, auto b) {
   return std::tuple{x + wide, wide};
 };
 static_assert(compile<both, pod, rows, everywhere>::collectives == collectives{});
+
+// A conversion between floats takes partial sums: the gradient of f16 weights, and the mean of f16, which is rounded where it is reduced.
+using chain = mesh<axis<"data", 4>>;
+using batch = tensor<f16, dims<64, 6>, place<chain, split<"data", _>>>;
+using weights = tensor<f16, dims<6>, place<chain, replica<"data">>>;
+constexpr auto descend = [](auto x, auto w) {
+  const auto y = convert<float>(x) * convert<float>(w);
+  return std::tuple{reshard<replica<"data">>(grad(sum(y * y), w)), reshard<replica<"data">>(mean(x, 0))};
+};
+static_assert(compile<descend, chain, batch, weights>::traffic.in(collective_kind::all_reduce).bytes == 2 * 2 * 3 * 6 * 2 / 4);
 }  // namespace

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdarg>
 #include <cstddef>
+#include <string>
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -47,6 +48,23 @@ bool with(fault what, int n, F f) {
   return count >= n;
 }
 
+/// Ends the program by SIGALRM if this lives for too long: a test that waits for a pipe fails and does not hang.
+struct time_limit {
+  explicit time_limit(unsigned seconds) { alarm(seconds); }
+  ~time_limit() { alarm(0); }
+  time_limit(const time_limit&) = delete;
+  time_limit& operator=(const time_limit&) = delete;
+};
+
+/// Puts something that is no file at a path: a pipe, a link to `target`, or a directory.
+enum class obstacle { pipe, link, directory };
+void put(obstacle what, const std::string& path, const std::string& target) {
+  const int done = what == obstacle::pipe   ? mkfifo(path.c_str(), 0666)
+                   : what == obstacle::link ? symlink(target.c_str(), path.c_str())
+                                            : mkdir(path.c_str(), 0777);
+  REQUIRE(done == 0);
+}
+
 template <class F>
 pid_t begin_process(F f) {
   const auto child = fork();
@@ -76,6 +94,9 @@ int rename(const char* from, const char* to) noexcept {
 }
 int unlink(const char* path) noexcept {
   return faults::is_due() ? -1 : static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, path, 0));
+}
+int unlinkat(int folder, const char* path, int flags) noexcept {
+  return faults::is_due() ? -1 : static_cast<int>(syscall(SYS_unlinkat, folder, path, flags));
 }
 int rmdir(const char* path) noexcept {
   return faults::is_due() ? -1 : static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR));

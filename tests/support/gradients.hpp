@@ -11,7 +11,8 @@ namespace reference {
 
 /// sum(y * w) with fixed weights of both signs, so that no two elements of y count alike.
 inline value weighted_sum(traced& program, value y) {
-  const value w = program.input(reals({y.shape().begin(), y.shape().end()}, -1.3, 1.7, 5));
+  const auto shape = y.shape();
+  const value w = program.input(reals({shape.begin(), shape.end()}, -1.3, 1.7, 5));
   return gspmd::sum((y.type() == dtype::f64 ? y : gspmd::convert<double>(y)) * w);
 }
 

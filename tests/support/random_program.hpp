@@ -944,7 +944,7 @@ class random_program {
     sizes[static_cast<std::size_t>(dim)] = 1;
     ir::index_dims dims;
     dims.window = window;
-    dims.collapsed = dims.columns = row;
+    dims.collapsed = dims.cols = row;
     dims.vector_dim = at_index.count;
     const auto beyond = random_.chance(50) ? gspmd::out_of_range::clip : gspmd::out_of_range::fill;
     if (what == 2) return void(commit(ir::add_gather(g, x, i, dims, sizes, beyond, 1, here)));

@@ -73,7 +73,8 @@ value in_operators(const setting& s, const std::vector<value>& x) {
 std::vector<value> outputs(traced& p, value y, const std::vector<value>& x, bool has_gradients) {
   std::vector<value> all{y};
   if (!has_gradients) return all;
-  const value w = p.input(reference::reals({y.shape().begin(), y.shape().end()}, -1.3, 1.7, 5, y.type()));
+  const auto shape = y.shape();
+  const value w = p.input(reference::reals({shape.begin(), shape.end()}, -1.3, 1.7, 5, y.type()));
   for (const value g : reference::gradients_of(sum(y * w), x)) all.push_back(g);
   return all;
 }

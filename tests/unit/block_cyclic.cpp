@@ -99,7 +99,7 @@ struct setting {
 
   [[nodiscard]] std::string text() const {
     std::string t = "mesh " + std::to_string(mesh[0]) + " x " + std::to_string(mesh[1]) + ", rows " +
-                    std::string(grid.rows.view()) + ", columns " + std::string(grid.columns.view()) + ", block " +
+                    std::string(grid.rows.view()) + ", columns " + std::string(grid.cols.view()) + ", block " +
                     std::to_string(grid.block) + ", strips " + std::to_string(grid.strips) + ", n " + std::to_string(n) + ", k " +
                     std::to_string(k);
     for (const auto* split : {&a_split, &b_split})
@@ -154,7 +154,7 @@ TEST_CASE("block_cyclic: random grids, extents, blocks and shardings, beside a l
     s.mesh = random.one_of(meshes);
     const auto& names = random.one_of(axes);
     s.grid = {.rows = dim_spec(std::string_view(names[0])),
-              .columns = dim_spec(std::string_view(names[1])),
+              .cols = dim_spec(std::string_view(names[1])),
               .block = random.one_of(std::vector<int64_t>{1, 2, 3, 5, 64}),
               .strips = random.between(0, 9)};
     s.n = random.chance(20) ? random.between(40, 70) : random.between(1, 24);
@@ -179,7 +179,7 @@ TEST_CASE("block_cyclic: where elements lie is ScaLAPACK's rule, and collecting 
   using namespace dealt;
   for (const auto& [rows, columns, block, m, n] : std::vector<std::array<int64_t, 5>>{
            {1, 1, 2, 4, 6}, {2, 2, 3, 12, 18}, {2, 3, 2, 20, 12}, {3, 1, 1, 6, 5}, {4, 2, 2, 24, 8}, {2, 2, 2, 0, 4}}) {
-    const matrix_grid grid{.rows = "x", .columns = "y", .block = block};
+    const matrix_grid grid{.rows = "x", .cols = "y", .block = block};
     const auto p = dynamic::compile(
         [&](value a) {
           const value t = deal_matrix(a, grid);
@@ -207,7 +207,7 @@ TEST_CASE("block_cyclic: what is sent and held falls with the devices, and flops
   constexpr int64_t n = 4096, block = 64, element = sizeof(double);
   for (const auto& [rows, columns] : std::vector<std::array<int64_t, 2>>{{2, 2}, {4, 4}, {2, 4}, {8, 8}}) {
     const int64_t devices = rows * columns;
-    const auto p = dynamic::compile([&](value t) { return dealt_cholesky(t, {.rows = "x", .columns = "y", .block = block}); },
+    const auto p = dynamic::compile([&](value t) { return dealt_cholesky(t, {.rows = "x", .cols = "y", .block = block}); },
                                     dynamic::mesh({{"x", static_cast<int>(rows)}, {"y", static_cast<int>(columns)}}),
                                     dynamic::in<double>({rows, columns, n / rows, n / columns}, {"x", "y", "", ""}));
     // Broadcasts of panels send, for each block column, what is below it along the rows and across the columns of the grid; here squares of strips
@@ -234,7 +234,7 @@ TEST_CASE("block_cyclic: gradients are those of differences") {
   for (const int64_t block : {1, 3}) {
     CAPTURE(block);
     const auto loss = [&](value x, value y) {
-      return sum(y * solve_positive(x, y * y, {.rows = "x", .columns = "y", .block = block}));
+      return sum(y * solve_positive(x, y * y, {.rows = "x", .cols = "y", .block = block}));
     };
     const auto f =
         dynamic::compile(loss, dynamic::mesh({{"x", 1}, {"y", 1}}), dynamic::in<double>({n, n}), dynamic::in<double>({n, 1}));
@@ -273,7 +273,7 @@ TEST_CASE("block_cyclic: what is above the diagonal is not read, be it zeros or 
       CAPTURE(block);
       CAPTURE(above);
       const auto a = lower_of(n, symmetric, above);
-      const auto p = dynamic::compile([&](value m) { return cholesky(m, {.rows = "x", .columns = "y", .block = block}); },
+      const auto p = dynamic::compile([&](value m) { return cholesky(m, {.rows = "x", .cols = "y", .block = block}); },
                                       dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}, {"x", "y"}));
       const auto r = p.run_pointers(simulated{}, pointers(a));
       int wrong = 0;
@@ -284,7 +284,7 @@ TEST_CASE("block_cyclic: what is above the diagonal is not read, be it zeros or 
 
 TEST_CASE("block_cyclic: of no rows") {
   using namespace dealt;
-  const matrix_grid grid{.rows = "x", .columns = "y", .block = 2};
+  const matrix_grid grid{.rows = "x", .cols = "y", .block = 2};
   const auto p = dynamic::compile(
       [&](value a, value b) {
         return std::tuple{solve_positive(a, b, grid), dealt_solve(dealt_cholesky(deal_matrix(a, grid), grid), b, grid)};
@@ -299,9 +299,7 @@ namespace {
 
 using namespace gspmd;
 
-constexpr auto solver = [](auto a, auto b) {
-  return solve_positive(a, b, {.rows = "x", .columns = "y", .block = 4, .strips = 2});
-};
+constexpr auto solver = [](auto a, auto b) { return solve_positive(a, b, {.rows = "x", .cols = "y", .block = 4, .strips = 2}); };
 using on_grid =
     compile<solver, mesh<axis<"x", 2>, axis<"y", 2>>, in<double, dims<32, 32>, split<"x", "y">>, in<double, dims<32, 2>>>;
 
@@ -324,7 +322,7 @@ TEST_CASE("block_cyclic: compiled on threads; a matrix that is not positive defi
   reference::random_numbers random(3);
   auto bad = matrix_of<double>(n, random);
   bad[5 * n + 5] = -1;
-  const auto p = dynamic::compile([](value m) { return cholesky(m, {.rows = "x", .columns = "y", .block = 2}); },
+  const auto p = dynamic::compile([](value m) { return cholesky(m, {.rows = "x", .cols = "y", .block = 2}); },
                                   dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}, {"x", "y"}));
   const auto r = p.run_pointers(simulated{}, pointers(bad));
   const auto wanted = factor(n, bad);
@@ -342,7 +340,7 @@ TEST_CASE("block_cyclic: no number below the square of a strip stays in its row 
   reference::random_numbers random(6);
   const auto a = matrix_of<double>(n, random);
   const auto wanted = factor(n, a);
-  const auto p = dynamic::compile([](value m) { return cholesky(m, {.rows = "x", .columns = "y", .block = 2, .strips = 2}); },
+  const auto p = dynamic::compile([](value m) { return cholesky(m, {.rows = "x", .cols = "y", .block = 2, .strips = 2}); },
                                   dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}, {"x", "y"}));
   for (const double none : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     auto bad = a;
@@ -367,7 +365,7 @@ TEST_CASE("block_cyclic: several matrices by vmap") {
   const auto first_l = factor(n, a), second_l = factor(n, second);
   a.insert(a.end(), second.begin(), second.end());
   const auto p = dynamic::compile(
-      [](value both) { return vmap([](value m) { return cholesky(m, {.rows = "x", .columns = "y", .block = 2}); })(both); },
+      [](value both) { return vmap([](value m) { return cholesky(m, {.rows = "x", .cols = "y", .block = 2}); })(both); },
       dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({2, n, n}, {"", "x", "y"}));
   const auto r = p.run_pointers(simulated{}, pointers(a));
   for (std::size_t i = 0; i < n * n; ++i) {
@@ -385,10 +383,10 @@ TEST_CASE("block_cyclic: mistakes have words") {
     CHECK((got.rfind(op + " at ", 0) == 0 && got.find(words) != std::string::npos));
   };
   const auto f64 = [](std::vector<std::int64_t> s) { return dynamic::in<double>(s); };
-  const matrix_grid grid{.rows = "x", .columns = "y", .block = 2};
+  const matrix_grid grid{.rows = "x", .cols = "y", .block = 2};
   says(refusal([](value a) { return cholesky(a, {.rows = "z"}); }, f64({8, 8})), "cholesky",
        "`z` is not an axis of the mesh; its axes are x,y");
-  says(refusal([](value a) { return cholesky(a, {.rows = "x", .columns = "x"}); }, f64({8, 8})), "cholesky",
+  says(refusal([](value a) { return cholesky(a, {.rows = "x", .cols = "x"}); }, f64({8, 8})), "cholesky",
        "axis `x` is used twice");
   says(refusal([](value a) { return deal_matrix(a, {.rows = "x", .block = 0}); }, f64({8, 8})), "deal_matrix",
        "deals blocks of 0 in 0 strips; there is at least one of each, or 0 strips for the default");

@@ -87,7 +87,7 @@ struct setting {
 
   [[nodiscard]] std::string text() const {
     std::string t = "mesh " + std::to_string(mesh[0]) + " x " + std::to_string(mesh[1]) + ", rows " +
-                    std::string(grid.rows.view()) + ", columns " + std::string(grid.columns.view()) + ", block " +
+                    std::string(grid.rows.view()) + ", columns " + std::string(grid.cols.view()) + ", block " +
                     std::to_string(grid.block) + ", strips " + std::to_string(grid.strips) + ", kind " +
                     std::to_string(static_cast<int>(is)) + ", n " + std::to_string(n) + ", k " + std::to_string(k);
     for (const auto* split : {&a_split, &b_split})
@@ -153,7 +153,7 @@ TEST_CASE("block_cyclic: general and complex systems on random grids, extents, b
     s.mesh = random.one_of(meshes);
     const auto& names = random.chance(50) ? axes[0] : random.one_of(axes);
     s.grid = {.rows = dim_spec(std::string_view(names[0])),
-              .columns = dim_spec(std::string_view(names[1])),
+              .cols = dim_spec(std::string_view(names[1])),
               .block = random.one_of(std::vector<int64_t>{1, 2, 3, 5, 64}),
               .strips = random.between(1, 5)};
     s.is = static_cast<kind>(random.between(0, static_cast<int>(kind::count) - 1));
@@ -179,7 +179,7 @@ TEST_CASE("block_cyclic: what elimination sends and holds falls with the devices
   for (const auto& [rows, columns] : std::vector<std::array<int64_t, 2>>{{2, 2}, {2, 4}, {4, 4}}) {
     const int64_t devices = rows * columns;
     const auto p = dynamic::compile(
-        [&](value a, value b) { return solve(a, b, {.rows = "x", .columns = "y", .block = block, .strips = strips}); },
+        [&](value a, value b) { return solve(a, b, {.rows = "x", .cols = "y", .block = block, .strips = strips}); },
         dynamic::mesh({{"x", static_cast<int>(rows)}, {"y", static_cast<int>(columns)}}), dynamic::in<double>({n, n}, {"x", "y"}),
         dynamic::in<double>({n, 1}));
     const double all = static_cast<double>(n * n * element), share = all / static_cast<double>(devices);
@@ -204,7 +204,7 @@ TEST_CASE("block_cyclic: gradients of solve are those of differences") {
   for (const int64_t block : {1, 3}) {
     CAPTURE(block);
     const auto loss = [&](value x, value y) {
-      return sum(y * solve(x, y * y, {.rows = "x", .columns = "y", .block = block, .strips = 2}));
+      return sum(y * solve(x, y * y, {.rows = "x", .cols = "y", .block = block, .strips = 2}));
     };
     const auto f =
         dynamic::compile(loss, dynamic::mesh({{"x", 1}, {"y", 1}}), dynamic::in<double>({n, n}), dynamic::in<double>({n, 1}));
@@ -231,7 +231,7 @@ namespace {
 
 using namespace gspmd;
 
-constexpr auto general = [](auto a, auto b) { return solve(a, b, {.rows = "x", .columns = "y", .block = 4, .strips = 2}); };
+constexpr auto general = [](auto a, auto b) { return solve(a, b, {.rows = "x", .cols = "y", .block = 4, .strips = 2}); };
 using general_on_grid =
     compile<general, mesh<axis<"x", 2>, axis<"y", 2>>, in<double, dims<30, 30>, split<"x", "y">>, in<double, dims<30, 2>>>;
 
@@ -262,7 +262,7 @@ TEST_CASE("block_cyclic: solve compiled on threads; a singular matrix gives no n
   // A row, or a column, of zeros: where the last rows have no pivot, none of those that are done stands for it.
   for (const std::int64_t n : {2, 7, 12}) {
     const auto q =
-        dynamic::compile([](value m, value s) { return solve(m, s, {.rows = "x", .columns = "y", .block = 2, .strips = 2}); },
+        dynamic::compile([](value m, value s) { return solve(m, s, {.rows = "x", .cols = "y", .block = 2, .strips = 2}); },
                          dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}), dynamic::in<double>({n, 1}));
     for (std::int64_t line = 0; line < 2 * n; ++line) {
       auto c = matrix_of<double>(kind::random, n, random);
@@ -289,7 +289,7 @@ TEST_CASE("block_cyclic: mistakes of solve have words") {
     CHECK((got.rfind("solve at ", 0) == 0 && got.find(words) != std::string::npos));
   };
   const auto f64 = [](std::vector<std::int64_t> s) { return dynamic::in<double>(s); };
-  const auto f = [](value a, value b) { return solve(a, b, {.rows = "x", .columns = "y", .block = 2}); };
+  const auto f = [](value a, value b) { return solve(a, b, {.rows = "x", .cols = "y", .block = 2}); };
   says(refusal([](value a, value b) { return solve(a, b, {.rows = "z"}); }, f64({8, 8}), f64({8, 1})),
        "`z` is not an axis of the mesh; its axes are x,y");
   says(refusal([](value a, value b) { return solve(a, b, {.rows = "x", .strips = -1}); }, f64({8, 8}), f64({8, 1})),

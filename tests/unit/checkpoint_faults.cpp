@@ -8,7 +8,9 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -236,6 +238,52 @@ TEST_CASE("any bit that changes in any file, and any byte that is missing, is on
   CHECK(state.restore(directory.path) == 1);
 }
 
+TEST_CASE("a manifest that would be too long is refused before anything is written") {
+  const test_directory directory("long");
+  simulated_communicator one(1);
+  array<std::int8_t> large({(std::int64_t{1} << 30) / 12 + 1});
+  checkpoint state;
+  state.add("large", large);
+  CHECK(error_of([&] { state.save(one, directory.path, 1, {.block_bytes = 1}); }) ==
+        "gspmd: checkpoint: the manifest would have 1073741832 bytes, and at most 1073741824 are allowed; set block_bytes to a "
+        "larger "
+        "number, or save fewer arrays to one checkpoint");
+  CHECK(!fs::exists(directory.path));
+}
+
+TEST_CASE("links and pipes with names of a checkpoint are not followed, waited for or removed with their target") {
+  const faults::time_limit seconds(60);
+  for (const auto kind : {faults::obstacle::pipe, faults::obstacle::link, faults::obstacle::directory}) {
+    const test_directory directory("way"), other("way-other");
+    fs::create_directories(directory.path);
+    fs::create_directories(other.path);
+    const auto mine = other.path + "/mine", lock = directory.path + "/lock";
+    faults::put(kind, lock, mine);
+    const bool is_link = kind == faults::obstacle::link;
+    CHECK(error_of([&] { save_simulated(directory.path, 1); }) ==
+          "gspmd: checkpoint: `" + lock +
+              (is_link ? "` is a link, which is not followed; remove it" : "` is no file; remove it"));
+    CHECK(!fs::exists(mine));
+    fs::remove(lock);
+    write_file(mine, "mine");
+    if (kind == faults::obstacle::directory) continue;  // a directory is a dead saver's
+    const auto partial = directory.path + "/step-000000000009.partial";
+    faults::put(kind, partial, other.path);
+    CHECK(error_of([&] { save_simulated(directory.path, 1); }) ==
+          "gspmd: checkpoint: `" + partial + "` is no directory; remove it");
+    CHECK(text_of_file(mine) == "mine");
+  }
+  // A checkpoint on another disk can be restored. When it is the oldest, the link is removed and the checkpoint stays there.
+  const test_directory directory("way"), other("way-other");
+  save_simulated(other.path, 1);
+  fs::create_directories(directory.path);
+  fs::create_directory_symlink(other.path + "/step-000000000001", directory.path + "/step-000000000001");
+  CHECK(restored_from(directory.path) == 1);
+  save_simulated(directory.path, 2);
+  CHECK(files_of(directory.path) == std::vector<std::string>{"lock", "step-000000000002"});
+  CHECK(restored_from(other.path) == 1);
+}
+
 TEST_CASE("manifests that nobody should have written") {
   const test_directory directory("manifests");
   save_simulated(directory.path, 1);
@@ -270,11 +318,16 @@ TEST_CASE("manifests that nobody should have written") {
   CHECK(contains(with("\"bytes\": 72", "\"bytes\": 73"), "has what does not belong there at byte "));
   CHECK(contains(with("\"crc32c\": [\"", "\"crc32c\": [\"0"), "has what does not belong there at byte "));
   CHECK(contains(with("\"x\"", "\"y\""), "has no array `x`; it has `y`, `r`"));
-  // Of any size, and no file: what is not there is not allocated, and nobody is waited for.
-  for (const auto& [text, refused] : {std::pair(right, "is cut off, or goes on behind its end"),
-                                      std::pair(std::string("x"), "is no manifest of a checkpoint")}) {
+  // A file of any size, which is not read whole, and no file, which is not waited for.
+  const faults::time_limit seconds(60);
+  const std::string limit = " bytes, and a manifest has at most 1073741824; gspmd did not write it";
+  for (const auto& [text, size, refused] :
+       {std::tuple(right, std::int64_t{1} << 20, std::string("is cut off, or goes on behind its end")),
+        std::tuple(right, (std::int64_t{1} << 30) + 1, "has 1073741825" + limit),
+        std::tuple(right, std::int64_t{6} << 30, "has 6442450944" + limit),
+        std::tuple(std::string("x"), std::int64_t{6} << 30, std::string("is no manifest of a checkpoint"))}) {
     write_file(file, text);
-    fs::resize_file(file, std::uintmax_t{1} << 32);
+    fs::resize_file(file, static_cast<std::uintmax_t>(size));
     CHECK(contains(error_of([&] { state.restore(directory.path); }), refused));
   }
   fs::remove(file);

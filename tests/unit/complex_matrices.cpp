@@ -89,10 +89,10 @@ number determinant(const matrix& a) {
 
 /// a with a larger diagonal; its triangles differ, as only their mean counts.
 value positive(value a) {
-  const std::vector<int64_t> s(a.shape().begin(), a.shape().end());
+  const auto s = a.shape();
   const auto rank = static_cast<int>(s.size());
   const value ones = convert<double>(equal(iota<int64_t>(a, s, rank - 2), iota<int64_t>(a, s, rank - 1)));
-  const value wide = 2.0 * static_cast<double>(s.back()) * ones;
+  const value wide = 2.0 * static_cast<double>(s[rank - 1]) * ones;
   return a + (a.type() == dtype::c64 ? convert<c64>(complex(wide, 0.0 * wide)) : complex(wide, 0.0 * wide));
 }
 const auto all_of = [](value a, value b) {
@@ -275,7 +275,8 @@ TEST_CASE("complex matrices: gradients by both parts are those of differences, o
   const auto a = drawn<double>(count * n * n, random), b = drawn<double>(count * n * 2, random);
   // Weights that make every part of every element count differently.
   const auto weighted = [](value x) {
-    std::vector<int64_t> all(x.shape().begin(), x.shape().end());
+    const auto shape = x.shape();
+    std::vector<int64_t> all(shape.begin(), shape.end());
     value w = iota<int64_t>(x, all, 0) * int64_t{3};
     for (int d = 1; d < x.rank(); ++d) w = w * int64_t{3} + iota<int64_t>(x, all, d);
     const value one = convert<double>(w % int64_t{5}) - 1.5, other = convert<double>((w * w) % int64_t{7}) - 2.5;

@@ -184,7 +184,9 @@ TEST_CASE("complex tensors: bytes are those of two parts, and what has no meanin
   refused([](value z) { return maximum(z, z); }, "is not defined for c64; take real(x), imag(x) or abs(x)");
   refused([](value z) { return z < z; }, "compare_lt");
   refused([](value z) { return reduce(z, monoid::maximum, {0}); }, "kind maximum is not defined for c64; take real(x)");
+  refused([](value z) { return reduce(z, monoid::multiply, {0}); }, "kind multiply is not defined for c64");
   refused([](value z) { return top_k(z, 1).first; }, "is not defined for c64");
+  refused([](value z) { return sort(z, 0); }, "elements of c64 have no order");
   refused([](value z) { return convert<float>(z); }, "of c64 to f32 would lose a part; take real(x), imag(x) or abs(x)");
   refused([](value z) { return grad(sum(z), z); }, "is c64[]; it must be a float of rank 0, a loss: take real(x) or abs(x)");
   refused([](value z) { return einsum("(x+w)b,wb->xb", z, z); }, "einsum at complex_numbers.cpp");

@@ -156,3 +156,22 @@ TEST_CASE("Eigen's row-major matrices are read as they are written") {
   CHECK(contains(refusal([&] { static_cast<void>(run<step>(simulated{}, part)); }), no_gaps));
 }
 #endif
+
+#ifdef GSPMD_TEST_MOVE_LISTS
+TEST_CASE("containers: with GSPMD_TEST_MOVE_LISTS each element that is added moves a list") {
+  detail::vec<int> list;
+  list.reserve(8);
+  for (int i = 0; i < 8; ++i) {
+    const int* const before = list.data();
+    list.push_back(i);
+    CHECK(list.data() != before);
+  }
+  detail::graph g;
+  const value x(&g, detail::add_constant(g, dtype::f64, {2, 3}, 0, 0, {}));
+  const auto& shape = x.shape();  // a copy, whose life the reference extends
+  const auto* const before = g.nodes.data();
+  const value y = x + 1.0;
+  CHECK(g.nodes.data() != before);
+  CHECK(shape == y.shape());
+}
+#endif

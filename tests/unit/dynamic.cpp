@@ -135,7 +135,7 @@ TEST_CASE("bad meshes, shapes and data are refused") {
   CHECK(contains(error_of([&] { static_cast<void>(program.run(threads{}, std::vector<float>(3))); }),
                  "4 elements and the array given has 3"));
   CHECK(contains(error_of([&] { static_cast<void>(program.run(threads{}, std::vector<double>(4))); }),
-                 "is f32 and the array given is f64"));
+                 "input 0 is float [4] and the array passed for it is of double; pass an array of float"));
   CHECK(contains(error_of([&] { static_cast<void>(program.run(self{}, std::vector<float>(4))); }), "the mesh has 2 devices"));
 }
 

@@ -54,20 +54,32 @@ TEST_CASE("run: a wrong number of elements") {
         "gspmd: run: input 0 is [8,3] with 24 elements and the array given has 5");
 }
 
-TEST_CASE("run: a wrong element type") {
+// The element types and the number of arrays are compile errors (tests/compile_fail), except after a vector of arrays.
+TEST_CASE("run: a wrong element type in or after a vector of arrays") {
   array<float> x({8, 3});
   array<double> w({3, 2});
-  array<std::int64_t> integers({8, 3});
-  CHECK(error_of([&] { run<step>(threads{}, x, w); }) == "gspmd: run: input 1 is f32 and the array given is f64");
-  CHECK(error_of([&] { run<step>(threads{}, integers, w); }) == "gspmd: run: input 0 is f32 and the array given is s64");
+  CHECK(
+      error_of([&] { run<step>(threads{}, std::vector{x}, w); }) ==
+      "gspmd: run: input 1 is float [3,2] and the array passed for it is of double; pass an array of float, or declare the input "
+      "with elements of double");
+  CHECK(
+      error_of([&] {
+        run<step>(threads{}, std::vector{array<std::int64_t>({8, 3}), array<std::int64_t>({3, 2})});
+      }) ==
+      "gspmd: run: input 0 is float [8,3] and the array passed for it is of std::int64_t; pass an array of float, or declare the "
+      "input with elements of std::int64_t");
 }
 
-TEST_CASE("run: a wrong number of inputs") {
+TEST_CASE("run: a wrong number of arrays in a vector") {
   array<float> x({8, 3}), w({3, 2});
-  CHECK(error_of([&] { run<step>(simulated{}, x); }) == "gspmd: run: the program has 2 inputs and the call gives 1");
-  CHECK(error_of([&] { run<step>(simulated{}, x, w, w); }) == "gspmd: run: the program has 2 inputs and the call gives 3");
-  CHECK(error_of([&] { run<summed>(simulated{}, array<float>({8}), w); }) ==
-        "gspmd: run: the program has 1 input and the call gives 2");
+  CHECK(error_of([&] { run<step>(simulated{}, std::vector{x}); }) ==
+        "gspmd: run: the program has 2 inputs and the call passes 1 array; also pass input 1, float [3,2]");
+  CHECK(error_of([&] {
+          run<step>(simulated{}, std::vector{x, w}, w);
+        }) == "gspmd: run: the program has 2 inputs and the call passes 3 arrays; leave out the last one");
+  CHECK(error_of([&] {
+          run<summed>(simulated{}, std::vector{array<float>({8}), w, w});
+        }) == "gspmd: run: the program has 1 input and the call passes 3 arrays; leave out the last 2");
 }
 
 TEST_CASE("a wrong number of devices") {

@@ -54,10 +54,10 @@ struct setting {
 
 /// The product by the matrix, along one dim.
 value by_matrix(value x, int dim, bool is_inverse) {
-  const std::vector<int64_t> s(x.shape().begin(), x.shape().end());  // a graph that grows moves its nodes
+  const auto s = x.shape();
   int64_t outer = 1, inner = 1;
-  for (int d = 0; d < x.rank(); ++d) (d < dim ? outer : inner) *= d == dim ? 1 : s[static_cast<std::size_t>(d)];
-  const int64_t n = s[static_cast<std::size_t>(dim)];
+  for (int d = 0; d < x.rank(); ++d) (d < dim ? outer : inner) *= d == dim ? 1 : s[d];
+  const int64_t n = s[dim];
   const value jk = (iota<int64_t>(x, {n, n}, 0) * iota<int64_t>(x, {n, n}, 1)) % n;
   const value turn = convert<double>(jk) * ((is_inverse ? 2 : -2) * std::numbers::pi / static_cast<double>(n));
   value matrix = complex(cosine(turn), sine(turn)) * (is_inverse ? 1.0 / static_cast<double>(n) : 1.0);
@@ -72,7 +72,8 @@ value in_operators(const setting& s, value x, int64_t n) {
   const int last = static_cast<int>(*std::max_element(s.dims.begin(), s.dims.end()));
   for (const auto d : s.dims)
     if (s.what != 3 || d != last) x = by_matrix(x, static_cast<int>(d), s.what % 2 == 1);
-  std::vector<int64_t> from(s.shape.size(), 0), to(x.shape().begin(), x.shape().end());
+  const auto all = x.shape();
+  std::vector<int64_t> from(s.shape.size(), 0), to(all.begin(), all.end());
   const auto at = static_cast<std::size_t>(last);
   if (s.what == 2) {
     to[at] = to[at] / 2 + 1;
@@ -99,8 +100,8 @@ std::vector<value> outputs(traced& p, value y, const std::vector<value>& parts) 
   if (detail::is_complex(y.type())) all = {real(y), imag(y)};
   value loss;
   for (std::size_t k = 0; k < all.size(); ++k) {
-    const auto weights =
-        reference::reals({y.shape().begin(), y.shape().end()}, -1.3, 1.7, 5 + static_cast<int>(k), all[k].type());
+    const auto shape = y.shape();
+    const auto weights = reference::reals({shape.begin(), shape.end()}, -1.3, 1.7, 5 + static_cast<int>(k), all[k].type());
     const value term = sum(all[k] * p.input(weights));
     loss = k == 0 ? term : loss + term;
   }

@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/planning_limit.hpp>
 #include <gspmd/dynamic/written_program.hpp>
 #include <gspmd/find_annotations.hpp>
 #include <gspmd/gspmd.hpp>
@@ -212,8 +214,8 @@ TEST_CASE("find_annotations: a value is annotated where that makes the step fast
   CHECK(found.values[0].sharding[1] == "x");
   CHECK(found.compared.front().name == "found, with annotations of values");
   CHECK(found.values[0].seconds_without > found.compared.front().seconds);
-  CHECK_MESSAGE(has(found.lines(), "reshard<split<\"y\", \"x\", _"), found.lines());
-  CHECK_MESSAGE(has(found.lines(), ">>(relu at find_annotations.cpp:"), found.lines());
+  CHECK_MESSAGE(has(found.run_time_lines(), "reshard<split<\"y\", \"x\", _"), found.run_time_lines());
+  CHECK_MESSAGE(has(found.run_time_lines(), ">>(relu at find_annotations.cpp:"), found.run_time_lines());
 }
 
 TEST_CASE("find_annotations: the same is found again, within the plans that were allowed") {
@@ -230,7 +232,7 @@ TEST_CASE("find_annotations: the same is found again, within the plans that were
   CHECK(!one.is_complete);
   CHECK(has(one.text(), "the search ended there"));
   CHECK(dynamic::find_annotations(training(4096, 1024), asked).text() == one.text());
-  CHECK(has(one.lines(), "dynamic::in<float>({4096, 1024}, {\"x"));
+  CHECK(has(one.run_time_lines(), "dynamic::in<float>({4096, 1024}, {\"x"));
   CHECK(has(one.compiled_lines(), "in<float, dims<4096, 1024>, split<\"x"));
 }
 
@@ -259,6 +261,18 @@ TEST_CASE("meshes_of: products of one, two and three factors") {
                        error);
 }
 
+TEST_CASE("find_annotations: a batch of 33 is split over 8 devices, with padding") {
+  const auto layers = [](const dynamic::mesh& m) {
+    dynamic::builder b(m);
+    const value x = f32(b, {33, 2048}), w = f32(b, {2048, 2048}), v = f32(b, {2048, 2048});
+    b.output(relu(einsum<"bd,df->bf">(relu(einsum<"bd,df->bf">(x, w)), v)));
+    return b;
+  };
+  const auto found = dynamic::find_annotations(layers, {.meshes = {dynamic::mesh({{"x", 8}})}, .connected = cluster});
+  CHECK(found.inputs[0].sharding == lies_so{"x", ""});  // five rows each, and nothing is sent
+  CHECK(found.compared.front().bytes == 0);
+}
+
 TEST_CASE("find_annotations: scalars, one device, and an axis that divides nothing") {
   const auto scaled = [](const dynamic::mesh& m) {
     dynamic::builder b(m);
@@ -271,13 +285,34 @@ TEST_CASE("find_annotations: scalars, one device, and an axis that divides nothi
   CHECK(alone.is_complete);
   const auto seven = dynamic::find_annotations(scaled, {.meshes = {dynamic::mesh({{"x", 7}, {"one", 1}})}});
   REQUIRE(seven.inputs.size() == 2);
-  CHECK(seven.inputs[0].sharding == lies_so{"", ""});  // of [6, 10] seven devices would hold more padding than an eighth
+  CHECK(seven.inputs[0].sharding == lies_so{"x", ""});  // one row of six each, and the last device none; of columns two
   CHECK(seven.inputs[1].sharding.empty());
-  CHECK(has(seven.lines(), "dynamic::in<float>({}, {})  // input 1"));
+  CHECK(has(seven.run_time_lines(), "dynamic::in<float>({}, {})  // input 1"));
   // One plan is all that it makes where no more are allowed.
   const auto one = dynamic::find_annotations(scaled, {.meshes = {dynamic::mesh({{"x", 2}})}, .most_plans = 1});
   CHECK(one.plans == 1);
   CHECK(!one.is_complete);
+}
+
+TEST_CASE("a limit of planning counts work, and the same program takes the same") {
+  const dynamic::mesh m({{"x", 8}});
+  std::int64_t used = 0;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const dynamic::planning_limit limit(100'000);
+    static_cast<void>(product(m).compile());
+    CHECK((repeat == 0 || limit.used() == used));
+    CHECK(!limit.is_exceeded());
+    used = limit.used();
+  }
+  const auto b = product(m);
+  const dynamic::planning_limit outer(used - 1);
+  const dynamic::planning_limit inner(used);  // ends later, so the outer one holds
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(b.compile()),
+      ("gspmd: planning takes more work than the " + std::to_string(used - 1) + " prices and nodes that a planning_limit allows")
+          .c_str(),
+      error);
+  CHECK(inner.is_exceeded());
 }
 
 TEST_CASE("find_annotations: what it refuses") {
@@ -295,8 +330,10 @@ TEST_CASE("find_annotations: what it refuses") {
   CHECK_MESSAGE(has(little, "inputs "), little);
   CHECK_MESSAGE(has(little, "(most of them input "), little);
   CHECK_MESSAGE(has(little, "use more devices"), little);
+  CHECK(dynamic::find_annotations(product, {.meshes = {m}, .most_work = 1}).plans == 1);
+  CHECK(dynamic::find_annotations(product, {.meshes = {m}, .most_work = std::numeric_limits<std::int64_t>::max()}).is_complete);
   CHECK(has(refused(product, {.meshes = {m}, .most_seconds = 1e-12}),
-            "find_annotations: the time was over before the first plan was made"));
+            "find_annotations: most_seconds ended the search before its first plan"));
   const auto written = [](const dynamic::mesh& on) {
     dynamic::builder b(on);
     const dynamic::written_program typed(b);

@@ -190,18 +190,28 @@ TEST_CASE("files of others: high bytes first, in chunks, in another file, compac
   auto x = on.array(four);
   named_arrays in;
   in.add("x", x);
-  const auto check = [&](std::uint64_t seed, hid_t type, auto set) {
+  const auto check = [&](std::uint64_t seed, hid_t type, auto set, const hdf5_load_options& options = {}) {
     CAPTURE(seed);
     write_whole(file, {9, 10}, filled(90, seed), type, set);
     on.fill(four, x, 100);
-    load_hdf5(four, file, in);
+    load_hdf5(four, file, in, options);
     CHECK(on.wrong(four, x, seed) == 0);
   };
   check(1, H5T_IEEE_F64LE, [](hid_t) {});
   check(2, H5T_IEEE_F64BE, [](hid_t) {});
   CHECK(read_hdf5_header(file).datasets[0].type == "f64 with high bytes first");
   check(3, H5T_IEEE_F64LE, [](hid_t made) { H5Pset_layout(made, H5D_COMPACT); });
-  check(4, H5T_IEEE_F64LE, [&](hid_t made) { H5Pset_external(made, files.file("elements").c_str(), 16, 720); });
+  const auto elements = files.file("elements");
+  check(4, H5T_IEEE_F64LE, [&](hid_t made) { H5Pset_external(made, elements.c_str(), 16, 720); }, {.may_open_other_files = true});
+  const auto load_x = [&] { load_hdf5(four, file, in); };
+  const auto load_trusted = [&] { load_hdf5(four, file, in, {.may_open_other_files = true}); };
+  CHECK(error_of(load_x) == "gspmd: hdf5: `x` in `" + file + "` is stored in the other file `" + elements +
+                                "`; set may_open_other_files if you trust the file");
+  std::filesystem::resize_file(elements, 735);
+  CHECK(contains(error_of(load_trusted), '`' + elements + "` is cut off: it has 735 bytes"));
+  std::filesystem::remove(elements);
+  faults::put(faults::obstacle::pipe, elements, "");
+  CHECK(contains(error_of(load_trusted), '`' + elements + "` is no file"));
   check(5, H5T_IEEE_F64BE, [](hid_t made) {
     const hsize_t chunk[] = {4, 3};
     H5Pset_chunk(made, 2, chunk);
@@ -212,6 +222,7 @@ TEST_CASE("files of others: high bytes first, in chunks, in another file, compac
     const hid_t opened = H5Fopen(file.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), space = H5Screate(H5S_SCALAR),
                 null = H5Screate(H5S_NULL);
     H5Lcreate_soft("/x", opened, "alias", H5P_DEFAULT, H5P_DEFAULT);
+    H5Lcreate_hard(opened, "/", opened, "round", H5P_DEFAULT, H5P_DEFAULT);
     H5Lcreate_soft("/nowhere", opened, "dangling", H5P_DEFAULT, H5P_DEFAULT);
     H5Dclose(H5Dcreate2(opened, "nothing", H5T_IEEE_F64LE, null, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
     const hid_t fixed = H5Tcopy(H5T_C_S1), attribute_of = H5Screate(H5S_SCALAR);
@@ -244,11 +255,68 @@ TEST_CASE("files of others: high bytes first, in chunks, in another file, compac
     linked.add("linked", z);
     linked.add("x", v);
     lost.add("lost", z);
-    load_hdf5(four, other, linked);
+    const hdf5_load_options trusted{.may_open_other_files = true};
+    load_hdf5(four, other, linked, trusted);
     CHECK(on.wrong(four, z, 5) == 0);
     CHECK(on.wrong(four, v, 5) == 0);
-    CHECK(contains(error_of([&] { load_hdf5(four, other, lost); }),
+    CHECK(contains(error_of([&] { load_hdf5(four, other, lost, trusted); }),
                    "hdf5: `" + other + "` has no array `lost`; it has `linked`, `x`"));
+    const auto refused = [&](const std::string& what) {
+      return "gspmd: hdf5: " + what + "`; set may_open_other_files if you trust the file";
+    };
+    CHECK(error_of([&] { load_hdf5(four, other, linked); }) ==
+          refused("`linked` in `" + other + "` is a link to the other file `" + file));
+    named_arrays virtual_one;
+    virtual_one.add("x", v);
+    CHECK(error_of([&] { load_hdf5(four, other, virtual_one); }) ==
+          refused("`x` in `" + other + "` is a virtual dataset, of the file `" + file));
+    const auto header = read_hdf5_header(other);
+    CHECK((header.datasets.size() == 1 && header.datasets[0].name == "x"));
+    // A source that is missing is no array of zeros.
+    const auto moved = files.file("moved.h5");
+    std::filesystem::rename(file, moved);
+    CHECK(
+        contains(error_of([&] { load_hdf5(four, other, virtual_one, trusted); }), "its source `" + file + "` cannot be opened"));
+    write_whole(file, {9, 10}, {}, H5T_IEEE_F64LE, [](hid_t) {});
+    {
+      const hid_t emptied = H5Fopen(file.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+      H5Ldelete(emptied, "x", H5P_DEFAULT);
+      H5Fclose(emptied);
+    }
+    CHECK(contains(error_of([&] { load_hdf5(four, other, virtual_one, trusted); }),
+                   "its source `" + file + "` has no dataset `x`"));
+    std::filesystem::rename(moved, file);
+  }
+  {  // sources with one name in two folders are two files
+    const auto other = files.file("two_sources.h5"), folder = other.substr(0, other.rfind('/'));
+    for (const std::string part : {"/a", "/b"}) {
+      std::filesystem::create_directory(folder + part);
+      write_whole(folder + part + "/s.h5", {9, 10}, filled(90, 5), H5T_IEEE_F64LE, [](hid_t) {});
+    }
+    const hid_t second = H5Fopen((folder + "/b/s.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    H5Lmove(second, "x", second, "y", H5P_DEFAULT, H5P_DEFAULT);
+    H5Fclose(second);
+    const hsize_t sizes[] = {9, 10};
+    const hid_t made = H5Fcreate(other.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hid_t space = H5Screate_simple(2, sizes, nullptr), properties = H5Pcreate(H5P_DATASET_CREATE);
+    for (const hsize_t row : {0, 4}) {
+      const hsize_t begin[] = {row, 0}, rows[] = {row == 0 ? hsize_t{4} : hsize_t{5}, 10};
+      H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, nullptr, rows, nullptr);
+      H5Pset_virtual(properties, space, row == 0 ? "a/s.h5" : "b/s.h5", row == 0 ? "x" : "y", space);
+    }
+    H5Sselect_all(space);
+    H5Dclose(H5Dcreate2(made, "x", H5T_IEEE_F64LE, space, H5P_DEFAULT, properties, H5P_DEFAULT));
+    H5Pclose(properties);
+    H5Sclose(space);
+    H5Fclose(made);
+    auto z = on.array(four);
+    named_arrays both;
+    both.add("x", z);
+    const hdf5_load_options trusted{.may_open_other_files = true};
+    load_hdf5(four, other, both, trusted);
+    CHECK(on.wrong(four, z, 5) == 0);
+    std::filesystem::remove(folder + "/b/s.h5");
+    CHECK(contains(error_of([&] { load_hdf5(four, other, both, trusted); }), "its source `b/s.h5` cannot be opened"));
   }
   {  // contiguous, in another file
     const auto other = files.file("other.h5"), plain = files.file("plain.h5");
@@ -259,7 +327,7 @@ TEST_CASE("files of others: high bytes first, in chunks, in another file, compac
     auto z = on.array(four);
     named_arrays linked;
     linked.add("x", z);
-    load_hdf5(four, other, linked);
+    load_hdf5(four, other, linked, {.may_open_other_files = true});
     CHECK(on.wrong(four, z, 8) == 0);
   }
   auto y = on.array(four);
@@ -269,7 +337,8 @@ TEST_CASE("files of others: high bytes first, in chunks, in another file, compac
   load_hdf5(four, file, alias);
   CHECK(on.wrong(four, y, 5) == 0);
   CHECK(contains(error_of([&] { load_hdf5(four, file, nothing); }), "hdf5: `nothing` is [0] in `" + file + "` and the array"));
-  const auto header = read_hdf5_header(file);
+  const auto header = read_hdf5_header(file, {.attributes = true});
+  CHECK(read_hdf5_header(file).attributes.empty());
   std::string names;
   for (const auto& d : header.datasets) names += d.name + ' ';
   CHECK(names == "alias nothing x ");
@@ -284,6 +353,97 @@ TEST_CASE("files of others: high bytes first, in chunks, in another file, compac
   for (int i = 0; i < 4; ++i)
     on.for_each(x, i, i, [&](double found, std::int64_t k) { wrong += found == (k < 0 ? 0 : 7) ? 0 : 1; });
   CHECK(wrong == 0);
+}
+
+/// Makes a file with `x`, doubles of shape [2, 3], in chunks of so many elements, and its groups and links by `add`.
+template <class Add>
+void write_chunked(const std::string& path, const std::vector<hsize_t>& chunk, bool is_packed, Add add) {
+  const hid_t made = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), properties = H5Pcreate(H5P_DATASET_CREATE);
+  const hsize_t sizes[] = {2, 3}, most[] = {H5S_UNLIMITED, H5S_UNLIMITED};
+  const hid_t space = H5Screate_simple(2, sizes, most);
+  H5Pset_chunk(properties, 2, chunk.data());
+  H5Pset_alloc_time(properties, H5D_ALLOC_TIME_INCR);
+  if (is_packed) H5Pset_shuffle(properties);
+  H5Dclose(H5Dcreate2(made, "x", H5T_IEEE_F64LE, space, H5P_DEFAULT, properties, H5P_DEFAULT));
+  add(made);
+  H5Sclose(space);
+  H5Pclose(properties);
+  H5Fclose(made);
+}
+
+TEST_CASE(
+    "hostile files: every link that leaves the file, every size beyond the request, ends in an error or right data, and soon") {
+  const faults::time_limit seconds(120);
+  const test_files files("hdf5-hostile");
+  const auto file = files.file("x.h5");
+  simulated_communicator two(2);
+  const laid_out<double> on(layouts::mesh_of({2}), layouts::shape_of({2, 3}), layouts::split({{0}}));
+  auto x = on.array(two);
+  const auto load = [&](const std::string& name, const hdf5_load_options& options = {}) {
+    named_arrays in;
+    in.add(name, x);
+    return error_of([&] { load_hdf5(two, file, in, options); });
+  };
+  // A chunk of 1 GiB for 48 bytes: packed it would be unpacked whole. Without filters the library reads a part of it.
+  write_chunked(file, {8192, 16384}, true, [](hid_t) {});
+  CHECK(contains(load("x"), "`x` in `" + file +
+                                "` has 48 bytes in packed chunks of more than 67108864, which need as much memory; write "
+                                "it in smaller chunks (h5repack -l)"));
+  write_chunked(file, {2048, 4096}, true, [](hid_t) {});
+  CHECK(load("x") == "no error");
+  write_chunked(file, {8192, 16384}, false, [](hid_t) {});
+  CHECK(load("x") == "no error");
+
+  const auto pipe = files.file("pipe"), secret = files.file("secret");
+  faults::put(faults::obstacle::pipe, pipe, "");
+  write_file(secret, std::string(1000, 's'));
+  constexpr int depth = 2000;
+  write_chunked(file, {2, 3}, false, [&](hid_t made) {
+    int number = 0;
+    for (const auto& target : {pipe, secret, std::string("/dev/zero"), std::string("/proc/self/mem"), file}) {
+      H5Lcreate_external(target.c_str(), "x", made, ("link" + std::to_string(number)).c_str(), H5P_DEFAULT, H5P_DEFAULT);
+      const hsize_t sizes[] = {2, 3};
+      const hid_t space = H5Screate_simple(2, sizes, nullptr), stored = H5Pcreate(H5P_DATASET_CREATE),
+                  seen = H5Pcreate(H5P_DATASET_CREATE);
+      H5Pset_external(stored, target.c_str(), 0, 48);
+      H5Dclose(
+          H5Dcreate2(made, ("stored" + std::to_string(number)).c_str(), H5T_IEEE_F64LE, space, H5P_DEFAULT, stored, H5P_DEFAULT));
+      H5Pset_virtual(seen, space, target.c_str(), "x", space);
+      H5Dclose(
+          H5Dcreate2(made, ("virtual" + std::to_string(number)).c_str(), H5T_IEEE_F64LE, space, H5P_DEFAULT, seen, H5P_DEFAULT));
+      H5Pclose(stored);
+      H5Pclose(seen);
+      H5Sclose(space);
+      ++number;
+    }
+    H5Lcreate_soft("/link0/x", made, "soft", H5P_DEFAULT, H5P_DEFAULT);
+    H5Lcreate_soft("/loop", made, "loop", H5P_DEFAULT, H5P_DEFAULT);
+    hid_t group = H5Gcreate2(made, "\x1b[2Jdeep", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    for (int k = 0; k < depth; ++k) {
+      const hid_t next = H5Gcreate2(group, "g", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+      if (k % 100 == 0) H5Lcreate_hard(made, "/", next, "up", H5P_DEFAULT, H5P_DEFAULT);
+      H5Gclose(group);
+      group = next;
+    }
+    H5Lcreate_hard(made, "x", group, "x", H5P_DEFAULT, H5P_DEFAULT);
+    H5Gclose(group);
+  });
+  for (const std::string kind : {"link", "stored", "virtual"})
+    for (int number = 0; number < 5; ++number) {
+      CAPTURE(kind);
+      CHECK(contains(load(kind + std::to_string(number)), "; set may_open_other_files if you trust the file"));
+      const auto trusted = load(kind + std::to_string(number), {.may_open_other_files = true});
+      if (number == 4 || (kind == "stored" && number == 1)) CHECK(trusted == "no error");  // plain files, long enough
+      else CHECK(contains(trusted, "hdf5: `"));
+    }
+  CHECK(contains(load("soft"), "set may_open_other_files if you trust the file"));
+  const auto text = load("loop");
+  CHECK(contains(text, "` has no array `loop`; it has `\\x1B[2Jdeep/g/g/"));
+  CHECK(printable(text) == text);
+  const auto header = read_hdf5_header(file);
+  CHECK(header.datasets.size() == 12);
+  CHECK(header.datasets[0].name.size() == 2 * depth + 10);
+  CHECK(load("x") == "no error");
 }
 
 TEST_CASE("attributes of fixed length end where their convention says") {
@@ -308,12 +468,13 @@ TEST_CASE("attributes of fixed length end where their convention says") {
   add("full", H5T_STR_NULLPAD, "heat", '!');
   H5Sclose(scalar);
   H5Fclose(made);
-  CHECK(read_hdf5_header(file).attributes == std::map<std::string, std::string>{{"c", "heat"},
-                                                                                {"filled", "heat"},
-                                                                                {"fortran", "heat of it"},
-                                                                                {"spaces", ""},
-                                                                                {"h5py", "heat "},
-                                                                                {"full", "heat!!!!!!!!!!!!"}});
+  CHECK(read_hdf5_header(file, {.attributes = true}).attributes ==
+        std::map<std::string, std::string>{{"c", "heat"},
+                                           {"filled", "heat"},
+                                           {"fortran", "heat of it"},
+                                           {"spaces", ""},
+                                           {"h5py", "heat "},
+                                           {"full", "heat!!!!!!!!!!!!"}});
 }
 
 TEST_CASE("on threads: a tree with groups, attributes, numbers and memory of one's own") {
@@ -349,7 +510,7 @@ TEST_CASE("on threads: a tree with groups, attributes, numbers and memory of one
     }
   });
   CHECK(wrong == 0);
-  const auto header = read_hdf5_header(file);
+  const auto header = read_hdf5_header(file, {.attributes = true});
   CHECK(header.attributes == std::map<std::string, std::string>{{"program", "wärme"}, {"empty", ""}});
   std::string names;
   for (const auto& d : header.datasets) names += d.name + ' ';

@@ -76,6 +76,35 @@ TEST_CASE("more than 32 dims are refused where they are written") {
   CHECK(contains(refused(stack, wide), "stacks rows of 32 dims"));
 }
 
+TEST_CASE("a mesh with several views has at most 16 parts of axes") {
+  std::vector<dynamic::mesh::axis> axes;
+  for (char name = 'a'; name < 'a' + 16; ++name) axes.push_back({std::string(1, name), 1});
+  CHECK(refusal([&] { static_cast<void>(dynamic::views({dynamic::mesh(axes), dynamic::mesh({{"a", 1}})})); }) == "accepted");
+  CHECK(contains(refusal([&] {
+                   static_cast<void>(dynamic::views({dynamic::mesh(axes), dynamic::mesh({{"z", 1}})}));
+                 }),
+                 "at most 16 parts of axes"));
+}
+
+TEST_CASE("a complex tensor has at most 31 dims") {
+  const auto itself = [](value z) { return z * 2.0; };
+  CHECK(refused(itself, dynamic::in<c64>(std::vector<std::int64_t>(31, 1))) == "accepted");
+  CHECK(contains(refused(itself, dynamic::in<c64>(std::vector<std::int64_t>(32, 1))), "a complex tensor has at most 31 dims"));
+}
+
+TEST_CASE("a differentiated loop stores its carried value in every iteration, a loop by itself does not") {
+  const auto arena_of = [](std::int64_t iterations, bool is_differentiated) {
+    const auto f = [&](value x) {
+      const value y = sum(fori_loop(
+          iterations, [](value, value h) { return tanh(h) * h; }, x));
+      return is_differentiated ? grad(y, x) : y;
+    };
+    return dynamic::compile(f, two, dynamic::in<float>({2048}, {"x"})).view().arena_bytes;
+  };
+  CHECK(arena_of(40, true) - arena_of(20, true) >= 20 * 4096);
+  CHECK(arena_of(40, false) == arena_of(20, false));
+}
+
 TEST_CASE("a reshape of 32 dims to 32 that do not line up") {
   // [6,2,2,...,5] -> [10,2,2,...,3]: the first dims share a factor and leave a rest on both sides, one factor more than there are dims
   const auto rule_of = [](int twos) {

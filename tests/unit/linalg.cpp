@@ -132,7 +132,8 @@ dynamic::program program_of(const setting& s, const dynamic::mesh& m, bool split
   return dynamic::compile(
       [&s](value a, value b) {
         const value y = s.call(a, b);
-        std::vector<int64_t> all(y.shape().begin(), y.shape().end());
+        const auto shape = y.shape();
+        std::vector<int64_t> all(shape.begin(), shape.end());
         value weights = iota<int64_t>(y, all, 0) * int64_t{0};
         for (int d = 0; d < y.rank(); ++d) weights = weights * int64_t{7} + iota<int64_t>(y, all, d);
         const value w = convert<T>(weights % int64_t{5}) - 1.5;

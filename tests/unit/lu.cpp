@@ -188,7 +188,8 @@ TEST_CASE("lu: gradients are those of differences, on two devices, also of a det
   reference::random_numbers random(8);
   const auto a = drawn<double>(48, random);
   const auto weighted = [](value x) {
-    std::vector<int64_t> all(x.shape().begin(), x.shape().end());
+    const auto own = x.shape();
+    std::vector<int64_t> all(own.begin(), own.end());
     value w = iota<int64_t>(x, all, 0) * int64_t{3};
     for (int d = 1; d < x.rank(); ++d) w = w * int64_t{3} + iota<int64_t>(x, all, d);
     return sum(x * (convert<double>(w % int64_t{5}) - 1.5));

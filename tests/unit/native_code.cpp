@@ -2,10 +2,16 @@
 // group: dynamic
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/auxv.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -23,6 +29,7 @@
 
 #include "support/ghosted_blocks.hpp"
 #include "support/golden_folder.hpp"
+#include "support/sanitized.hpp"
 
 // The loops of programs of run time, compiled by the system's compiler: the results are the interpreter's, and without a compiler
 // programs run as before.
@@ -44,6 +51,13 @@ struct own_directory {
     for (const auto& file : fs::directory_iterator(path)) count += file.path().extension() == ".so" ? 1 : 0;
     return count;
   }
+  /// The name of the last file in the cache of `scripted` that ends so.
+  [[nodiscard]] std::string only_file_like(const std::string& end) const {
+    std::string found;
+    for (const auto& file : fs::directory_iterator(path + "/cache"))
+      if (file.path().extension() == end) found = file.path().filename().string();
+    return found;
+  }
   [[nodiscard]] int sources() const {
     int count = 0;
     for (const auto& file : fs::directory_iterator(path)) count += file.path().extension() == ".cpp" ? 1 : 0;
@@ -62,6 +76,29 @@ dynamic::native_options into(const std::string& cache) {
   o.cache = cache;
   o.include = test::golden_folder() + "../../include";
   return o;
+}
+
+/// The options of a compiler that is a shell script in `place`, with its cache there. Its version has no number of its own.
+dynamic::native_options scripted(const own_directory& place, const std::string& script) {
+  const auto path = place.path + "/compiler";
+  std::ofstream(path, std::ios::trunc) << "#!/bin/sh\ncase $1 in --version) echo 1; exit 0;; esac\n"
+                                       << script << '\n'
+                                       << std::flush;
+  REQUIRE(chmod(path.c_str(), 0700) == 0);
+  auto o = into(place.path + "/cache");
+  o.flags = "-O0";
+  o.compiler = path;
+  return o;
+}
+
+/// Whether the process whose number is in this file is there; then `ends` ends it.
+bool is_alive(const std::string& file, bool ends = false) {
+  std::string number, state;
+  std::ifstream(file) >> number;
+  std::ifstream status("/proc/" + number + "/stat");
+  status >> state >> state >> state;
+  if (ends) kill(std::stoi(number), SIGKILL);
+  return status && state != "Z";
 }
 
 /// Random fused loops, of several types and shapes, as the outputs of one program: so the compiler runs once.
@@ -300,20 +337,161 @@ TEST_CASE("a directory that others can replace is no cache") {
   CHECK(detail::require_own_directory(place.path + "/mine//") == fs::canonical(place.path).string() + "/mine");
   REQUIRE(chmod((place.path + "/shared").c_str(), 01777) == 0);
   CHECK(detail::require_own_directory(place.path + "/way/cache") == fs::canonical(place.path).string() + "/shared/below/cache");
+  if (chown((place.path + "/shared").c_str(), geteuid() + 1, getegid()) == 0)  // by root only
+    check_refused(into(place.path + "/shared/below/cache"), "/shared` belongs to another user, who can replace `");
 }
 
-TEST_CASE("a compiler that is killed, or fails in silence, is named as such") {
+TEST_CASE("a compiler that is killed, or fails without output, is named as such") {
   const own_directory place;
-  const auto compiler = [&](const std::string& name, const std::string& end) {
-    const auto path = place.path + '/' + name;
-    std::ofstream(path) << "#!/bin/sh\ncase $1 in --version) echo 1; exit 0;; esac\n" << end << '\n';
-    REQUIRE(chmod(path.c_str(), 0700) == 0);
-    auto o = into(place.path + "/cache");
-    o.compiler = path;
-    return o;
+  check_refused(scripted(place, "kill -9 $$"), "compiler` does not compile the loops: killed by signal 9");
+  check_refused(scripted(place, "exit 3"), "compiler` does not compile the loops: it ended with status 3");
+  check_refused(scripted(place, ":"), "compiler` has written no `");
+}
+
+TEST_CASE("a compiler that does not end is ended with all its processes; other processes do not wait for it longer") {
+  const own_directory place;
+  auto o = scripted(place, "trap '' TERM; sleep 1000 & echo $! >" + place.path + "/child; wait");
+  o.most_seconds = 0.5;
+  const auto begin = std::chrono::steady_clock::now();
+  check_refused(o, "compiler` does not compile the loops: it was ended because it took too long (native_options::most_seconds)");
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
+  CHECK(!is_alive(place.path + "/child"));
+
+  o = scripted(place, "exit 3");
+  o.most_seconds = 0.1;
+  const int lock = open((place.path + "/cache/" + place.only_file_like(".lock")).c_str(), O_RDWR);
+  REQUIRE(flock(lock, LOCK_EX) == 0);
+  check_refused(o, "another process still compiles the same loops");
+  close(lock);
+  check_refused(scripted(place, "sleep 1000 & echo $! >" + place.path + "/child; exit 3"), "it ended with status 3");
+  CHECK(is_alive(place.path + "/child", true));  // a server, say, which keeps the compiler's output open
+}
+
+TEST_CASE("a long output of the compiler is cut between characters, and control characters are not shown") {
+  const own_directory place;
+  auto o = scripted(place, "for k in 1 2 3 4 5; do printf '\\033[2Jx%.0s' $(seq 10000); done; exit 1");
+  const dynamic::native_code code(few_on(2), o);
+  CHECK(code.why_not().find("?[2Jx?[2J") != std::string::npos);
+  CHECK(code.why_not().find('\033') == std::string::npos);
+  CHECK(code.why_not().size() < 2200);
+  CHECK(detail::shown_output(std::string(1999, 'a') + "\xe2\x80\x98z") == std::string(1999, 'a'));
+  CHECK(detail::shown_output("a\tb\n\x7f") == "a\tb\n?");
+}
+
+TEST_CASE("an object of the cache that is cut, changed, of another key, a link or a FIFO is compiled again and never loaded") {
+  const own_directory place;
+  // Compiles once, and counts.
+  const auto o =
+      scripted(place, "for word; do [ \"$before\" = -o ] && out=$word; before=$word; done; echo >>" + place.path +
+                          "/calls; [ -e " + place.path + "/kept ] || { ${GSPMD_CXX:-${CXX:-c++}} \"$@\" && cp \"$out\" " +
+                          place.path + "/kept; }; cp " + place.path + "/kept \"$out\"");
+  const auto program = few_on(2);
+  array<float> x({13, 3});
+  for (std::int64_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  const auto right = program.run(simulated{}, x, x);
+  const auto calls = [&] { return fs::file_size(place.path + "/calls"); };
+  const auto check = [&](const dynamic::native_options& with, std::uintmax_t compilations) {
+    const auto before = fs::exists(place.path + "/calls") ? calls() : 0;
+    const dynamic::native_code code(program, with);
+    INFO(code.why_not());
+    REQUIRE(code.is_used());
+    CHECK(code.was_cached() == (compilations == 0));
+    CHECK(calls() - before == compilations);
+    CHECK(equal(code.run(simulated{}, x, x), right));
   };
-  check_refused(compiler("killed", "kill -9 $$"), "killed` does not compile the loops: killed by signal 9");
-  check_refused(compiler("silent", "exit 3"), "silent` does not compile the loops: it ended with status 3");
+  check(o, 1);
+  check(o, 0);
+  const auto path = place.path + "/cache/" + place.only_file_like(".so");
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  const auto whole = text.str();
+  const auto with_file = [&](const std::string& bytes) {
+    std::ofstream(path, std::ios::trunc) << bytes << std::flush;
+    check(o, 1);
+  };
+  for (std::size_t k = 0; k < 8; ++k) with_file(whole.substr(0, whole.size() * k / 8));
+  with_file(whole.substr(0, whole.size() - 1));
+  with_file(whole + '\n');
+  std::mt19937 random(5);
+  for (int k = 0; k < 24; ++k) {
+    auto changed = whole;
+    const auto at = k == 0 ? whole.size() - 2 : random() % whole.size();
+    changed[at] = static_cast<char>(changed[at] ^ 1 << random() % 8);
+    with_file(changed);
+  }
+  auto other = o;
+  other.flags += " -DOTHER";
+  check(other, 1);
+  for (const auto& entry : fs::directory_iterator(place.path + "/cache"))
+    if (entry.path().extension() == ".so" && entry.path() != path)
+      fs::copy_file(entry.path(), path, fs::copy_options::overwrite_existing);
+  check(o, 1);
+  check(o, 0);
+  fs::rename(path, place.path + "/elsewhere");
+  fs::create_symlink(place.path + "/elsewhere", path);
+  check(o, 1);
+  check(o, 0);
+  for (const std::string end : {".so", ".lock"}) {
+    const auto fifo = path.substr(0, path.size() - 3) + end;
+    for (const auto& there : {path, fifo}) fs::remove(there);
+    REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+    check(o, 1);
+  }
+  fs::remove(path);
+  fs::create_directory(path);  // cannot be replaced: compiled each time
+  check(o, 1);
+  check(o, 1);
+  CHECK(place.only_file_like(".cpp").empty());
+}
+
+TEST_CASE("old temporary files of writers that are dead are removed") {
+  const own_directory place;
+  const auto file = [&](const std::string& name, bool is_old) {
+    const auto path = place.path + "/cache/" + name;
+    std::ofstream(path) << "x" << std::flush;
+    if (is_old) fs::last_write_time(path, fs::last_write_time(path) - std::chrono::hours(2));
+    return path;
+  };
+  const auto o = scripted(place, "exit 1");
+  check_refused(o, "status 1");  // makes the directory
+  const std::string dead(32, 'a'), alive(32, 'b'), own = place.only_file_like(".lock").substr(0, 32);
+  const auto lock = file(alive + ".lock", true);
+  file(dead + ".lock", true);
+  const int held = open(lock.c_str(), O_RDWR);
+  REQUIRE(flock(held, LOCK_EX) == 0);
+  const std::vector<std::string> removed{file(dead + ".x1Y2z3.cpp", true), file(dead + ".x1Y2z3.so", true),
+                                         file(own + ".x1Y2z3.so", true)},
+      kept{file(dead + ".y1Y2z3.cpp", false), file(alive + ".x1Y2z3.cpp", true), file(dead + ".so", true),
+           file("of_mine.x1Y2z3.cpp", true)};
+  check_refused(o, "status 1");
+  close(held);
+  for (const auto& path : removed) CHECK(!fs::exists(path));
+  for (const auto& path : kept) CHECK(fs::exists(path));
+}
+
+TEST_CASE("a program with more rights than its user has no native code") {
+  if (getauxval(AT_SECURE) == 0) {                          // starts itself as such a program
+    if (geteuid() != 0 || reference::is_sanitized) return;  // sanitizers do not run with such rights
+    const own_directory place;
+    REQUIRE(chmod(place.path.c_str(), 0755) == 0);
+    const auto path = place.path + "/program";
+    fs::copy_file("/proc/self/exe", path);
+    REQUIRE(chmod(path.c_str(), 04755) == 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      if (setgroups(0, nullptr) == 0 && setresgid(1000, 1000, 1000) == 0 && setresuid(1000, 1000, 1000) == 0)
+        execl(path.c_str(), path.c_str(), "-tc=a program with more rights than its user has no native code", nullptr);
+      _exit(2);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    return;
+  }
+  const own_directory place;
+  auto o = scripted(place, "exit 1");
+  check_refused(o, "the program has more rights than the user who started it");
+  CHECK(!fs::exists(place.path + "/cache"));
 }
 
 TEST_CASE("another include path, or another Boost, is another key") {

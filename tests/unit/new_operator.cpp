@@ -16,9 +16,11 @@ TEST_CASE("an operator of the tests' own runs on both paths") {
   CHECK(new_operator::wrong_elements(threads{}) == 0);
   using alone = compile<new_operator::program, mesh<axis<"x", 1>>, in<double, dims<5, 7>>, in<double, dims<5, 7>>>;
   const new_operator::data d;
-  const auto [sums, gradient] = run<alone>(self{}, d.x, d.w);
+  const auto [sums, gradient, largest, by_largest] = run<alone>(self{}, d.x, d.w);
   for (std::size_t i = 0; i < 5; ++i) CHECK(sums.data()[i] == d.sums[i]);
   for (std::size_t i = 0; i < 35; ++i) CHECK(gradient.data()[i] == d.gradient[i]);
+  for (std::size_t i = 0; i < 5; ++i) CHECK(largest.data()[i] == d.largest[i]);
+  for (std::size_t i = 0; i < 35; ++i) CHECK(by_largest.data()[i] == d.by_largest[i]);
 }
 
 TEST_CASE("it is explained, counted and refused") {

@@ -95,7 +95,8 @@ dynamic::program built(const placed_on& on, const Optimizer& opt, double clip) {
   const auto p = dynamic::inputs(b, network<dynamic::input>{in(0), {{in(1)}, {in(2)}}});
   const auto state = optimizer::state_inputs(b, opt, p);
   const auto term = [&](value w) {
-    const value a = b.input(dynamic::in<T>({w.shape().begin(), w.shape().end()}));
+    const auto extents = w.shape();
+    const value a = b.input(dynamic::in<T>({extents.begin(), extents.end()}));
     return sum(w * a) + 0.125 * sum(w * w);
   };
   value loss = term(p.matrix);
@@ -323,4 +324,18 @@ TEST_CASE("tensors of zeros are left: the ratio of lengths is 1 where there is n
   const auto p = b.compile();
   CHECK(p.run_pointers(simulated{}, {zero.data(), one.data(), zero.data(), &count})[0].data<float>()[2] == -0.5F);
   CHECK(p.run_pointers(simulated{}, {zero.data(), zero.data(), zero.data(), &count})[0].data<float>()[2] == 0.0F);
+}
+
+TEST_CASE("adafactor: the number of parameters does not matter") {
+  for (std::size_t n = 1; n <= 24; ++n) {  // of some of which a list of nodes has room, and of others none
+    CAPTURE(n);
+    dynamic::builder b(dynamic::mesh({{"data", 2}}));
+    std::vector<value> w;
+    for (std::size_t i = 0; i < n; ++i) w.push_back(b.input(dynamic::in<double>({3, 12, 7}, {"", "", ""})));
+    const auto state = optimizer::state_inputs(b, optimizer::adafactor{}, w);
+    value loss = sum(w[0]);
+    for (std::size_t i = 1; i < n; ++i) loss = loss + sum(w[i]);
+    static_cast<void>(optimizer::adafactor{}.update(w, grad(loss, w), state));
+    CHECK(b.graph().error.view() == "");
+  }
 }

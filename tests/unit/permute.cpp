@@ -133,6 +133,6 @@ TEST_CASE("permute: dims that stay neighbours are one, and rows that stay whole 
   CHECK(rows.loops.count == 2);
   const auto pair = plan_permutation(make({3, 1, 4, 5}, {2, 3, 1, 0}));
   CHECK(pair.rows == 3);
-  CHECK(pair.columns == 20);
+  CHECK(pair.cols == 20);
   CHECK(pair.loops.empty());
 }

@@ -5,9 +5,11 @@
 #include <doctest/doctest.h>
 
 #include <cstdio>
+#include <string>
 
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/detail/passes/order/hide_collectives.hpp"
+#include "gspmd/detail/passes/refuse/try_operators.hpp"
 #include "gspmd/detail/passes/rewrite/canonical.hpp"
 #include "support/equal_plans.hpp"
 #include "support/run_random_on_threads.hpp"
@@ -37,6 +39,11 @@ TEST_CASE("random programs on simulated devices equal the naive reference") {
     bool has_narrow = false;  // or unsigned
     for (const auto& n : program.g.nodes) has_narrow = has_narrow || n.type > gspmd::dtype::pred;
     narrow += has_narrow ? 1 : 0;
+    for (int i = 0; i < static_cast<int>(program.g.nodes.size()); ++i) {
+      if (program.g.nodes[i].op.code != gspmd::detail::opcode::listed) continue;
+      const auto facts = gspmd::detail::operator_trial(program.g, i).contradiction();
+      if (!facts.empty()) FAIL_CHECK(gspmd::detail::name_of(program.g.nodes[i].op), ": ", std::string(facts.view()));
+    }
     gspmd::simulated_communicator comm(program.device_count());
     const auto wrong = reference::run_and_check(comm, program, view);
     if (!wrong.empty()) FAIL_CHECK(wrong);

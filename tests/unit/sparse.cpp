@@ -411,7 +411,7 @@ TEST_CASE("sparse_matrix: a device has at most 2^31 - 1 of everything, and each 
   const int64_t huge = 0x7fffffffffffffff;
   CHECK(contains(layout_of(1, huge, 2), "9223372036854775807 columns over 2 devices are 4611686018427387904 on each"));
   CHECK(contains(layout_of(huge, 1, 2), "9223372036854775807 rows over 2 devices are 4611686018427387904 on each"));
-  CHECK(sparse_layout{.rows = huge, .columns = huge, .devices = 2}.local_columns() == huge / 2 + 1);
+  CHECK(sparse_layout{.rows = huge, .cols = huge, .devices = 2}.local_columns() == huge / 2 + 1);
 
   // So it is of the room that a layout has, before any of it is taken.
   const auto in_room = [&](const sparse_layout& room) {

@@ -263,13 +263,9 @@ TEST_CASE("whole arrays by strides, on every mesh") {
   };
   CHECK_EQ(refused(u, u.reversed()),
            "run: input 1 is [7,4] and the view given is [4,7]; reversed() of it has the dims in the other order");
-  CHECK(contains(refused(u), "the program has 2 inputs and the call gives 1"));
-  const std::vector<float> floats(28);
-  CHECK(contains(refused(u, strided_view(floats.data(), {7, 4})), "input 1 is f64 and the array given is f32"));
   std::vector<double> y(100);
   const strided_view to(y.data(), {7, 4}), sums_to(y.data() + 50, {7});
   const auto refused_into = [&](auto&& results) { return refusal([&] { run_into<step>(simulated{}, results, u, v); }); };
-  CHECK(contains(refused_into(to), "the program has 2 results and the call gives memory for 1"));
   CHECK(
       contains(refused_into(std::tuple{to, strided_view(y.data() + 27, {7})}), "results 0 and 1 are given memory that overlaps"));
   CHECK(contains(refused_into(std::tuple{to, strided_view(y.data(), {7}, {0})}),

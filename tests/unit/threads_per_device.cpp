@@ -3,6 +3,7 @@
 // Devices of several threads: results have the bits of one thread.
 #include <doctest/doctest.h>
 
+#include <cfenv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -178,7 +179,75 @@ TEST_CASE("threads of a device: a step object goes from one team to another, and
       }
     step(comm, x, w, y, z);
     CHECK(are_same(y, expected));
+
+    // The helpers of `more` have run already. They round as the caller does from now on.
+    array<float> upward({64, 640});
+    auto teamed = more.of(comm);
+    std::fesetround(FE_UPWARD);
+    step(comm, x, w, upward, of_sum);
+    step(teamed, x, w, y, z);
+    std::fesetround(FE_TONEAREST);
+    CHECK(!are_same(upward, expected));
+    CHECK(are_same(y, upward));
+    step(teamed, x, w, y, z);
+    CHECK(are_same(y, expected));
   });
+}
+
+namespace {
+
+/// The floating-point environment of the calling thread, by its effects.
+struct float_effects {
+  int rounding = std::fegetround();
+  bool keeps_small = true, rounds_up = false;  // of float arithmetic: keeps subnormal results; rounds to nearest, or up
+
+  float_effects() {
+    volatile float small = 1e-38F, half = 0.5F, one = 1, little = 1e-10F;
+    keeps_small = small * half != 0.0F;
+    rounds_up = one + little > 1.0F;
+  }
+  friend bool operator==(const float_effects&, const float_effects&) = default;
+};
+
+}  // namespace
+
+TEST_CASE("threads of a device: helpers work in the floating-point environment of the caller, not in that of their creation") {
+  detail::thread_team team(3, false);
+  float_effects found[3];
+  const auto check_all = [&](const float_effects& wanted) {
+    team.run([&](int k) {
+      found[k] = {};
+      if (k == 1) std::fesetround(FE_TOWARDZERO);  // of one job: the next one begins with the caller's mode again
+    });
+    for (const auto& one : found) CHECK(one == wanted);
+  };
+  const float_effects usual;
+  CHECK((usual.rounding == FE_TONEAREST && usual.keeps_small && !usual.rounds_up));
+  check_all(usual);
+  std::fesetround(FE_UPWARD);
+  const float_effects upward;
+  CHECK((upward.rounding == FE_UPWARD && upward.rounds_up));
+  check_all(upward);
+  std::fesetround(FE_TONEAREST);
+  check_all(usual);
+#if defined(__SSE__)
+  const auto before = _mm_getcsr();
+  _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
+  const float_effects flushed;
+  CHECK(!flushed.keeps_small);
+  check_all(flushed);
+  _mm_setcsr(before);
+  check_all(usual);
+#endif
+}
+
+TEST_CASE("threads: the threads of a launch begin in the floating-point environment of the caller") {
+  float_effects found[3];
+  std::fesetround(FE_UPWARD);
+  const float_effects upward;
+  launch(threads{}, 3, [&](auto& comm) { found[comm.device(0)] = {}; });
+  std::fesetround(FE_TONEAREST);
+  for (const auto& one : found) CHECK(one == upward);
 }
 
 TEST_CASE("threads of a device: what one of them throws reaches the caller as one error") {

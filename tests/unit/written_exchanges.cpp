@@ -56,7 +56,8 @@ struct moved {
       case rolled: return roll(x, a, dim);
       case sliced: {
         const auto extent = x.shape()[dim], begin = std::min<std::int64_t>(std::abs(a), extent - 1);
-        std::vector<std::int64_t> last(x.shape().begin(), x.shape().end()), stride = ones;
+        const auto shape = x.shape();
+        std::vector<std::int64_t> last(shape.begin(), shape.end()), stride = ones;
         low_of[d] = begin;
         last[d] = std::max(begin + 1, extent - std::abs(b));
         stride[d] = 1 + c;
@@ -133,7 +134,7 @@ struct random_exchanges {
   }
   [[nodiscard]] value chain(value x, value kernel) const {
     for (const auto& op : ops) {
-      if (x.shape().count == 0 || *std::max_element(x.shape().begin(), x.shape().end()) > 60) break;
+      if (const auto now = x.shape(); now.count == 0 || *std::max_element(now.begin(), now.end()) > 60) break;
       x = op.of(x, kernel);
     }
     return x;

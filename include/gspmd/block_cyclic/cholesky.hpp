@@ -58,31 +58,31 @@ class cholesky_on_grid {
     const std::int64_t n = s[2] * grid_.rows(), rounds = n / grid_.round();
     // Each device factors all squares, n^3 / (3 strips^2) flops beside the n^3 / (3 P) of its own.
     std::int64_t by_default = 8;
-    while (by_default * by_default < 4 * grid_.rows() * grid_.columns()) ++by_default;
+    while (by_default * by_default < 4 * grid_.rows() * grid_.cols()) ++by_default;
     const std::int64_t count = grid_.strips(rounds, by_default);
     if (count == 0) return t;
     value known;  // columns to the left of a strip, and its rows and those below
-    std::vector<value> all;
+    detail::constant_vector<value> all;
     for (std::int64_t k = 0; k < count; ++k) {
       const std::int64_t begin = rounds * k / count * grid_.round(), end = rounds * (k + 1) / count * grid_.round();
-      const std::int64_t top = begin / grid_.rows(), left = begin / grid_.columns(), right = end / grid_.columns();
-      value strip = slice(t, {0, 0, top, left}, {grid_.rows(), grid_.columns(), s[2], right}, {}, at_);
+      const std::int64_t top = begin / grid_.rows(), left = begin / grid_.cols(), right = end / grid_.cols();
+      value strip = slice(t, {0, 0, top, left}, {grid_.rows(), grid_.cols(), s[2], right}, {}, at_);
       if (k > 0) {
         const value across =
-            slice(known, {0, 0, 0, 0}, {grid_.rows(), grid_.columns(), (end - begin) / grid_.rows(), left}, {}, at_);
+            slice(known, {0, 0, 0, 0}, {grid_.rows(), grid_.cols(), (end - begin) / grid_.rows(), left}, {}, at_);
         strip = strip - product(known, across);
       }
       const value factored = factor_strip(strip);
       all.push_back(top == 0 ? factored : pad(factored, {0, 0, top, 0}, {0, 0, 0, 0}, 0, {}, at_));
       if (k + 1 == count) break;
       const value both = known.is_valid() ? concatenate({known, factored}, 3, at_) : factored;
-      known = slice(both, {0, 0, (end - begin) / grid_.rows(), 0}, {grid_.rows(), grid_.columns(), s[2] - top, right}, {}, at_);
+      known = slice(both, {0, 0, (end - begin) / grid_.rows(), 0}, {grid_.rows(), grid_.cols(), s[2] - top, right}, {}, at_);
     }
     return all.size() == 1 ? all[0] : concatenate(span<const value>(all.data(), all.size()), 3, at_);
   }
   [[nodiscard]] constexpr value solve_both(value l, value b) const {
     if (b.shape()[0] == 0) return b;
-    const value x = grid_.collect_rows(solve_forward(l, grid_.deal_rows(b, grid_.columns(), false)), false);
+    const value x = grid_.collect_rows(solve_forward(l, grid_.deal_rows(b, grid_.cols(), false)), false);
     return grid_.collect_rows(solve_backward(l, grid_.deal_rows(x, grid_.rows(), false)), false);
   }
 
@@ -92,14 +92,14 @@ class cholesky_on_grid {
     const extents s = b.shape();
     const value rows_of_b = reshape(einsum<"rcjk->rjck">(grid_.conjugated(b)), {s[0], s[2], s[1] * s[3]}, at_);
     const value as_columns =
-        grid_.rows() == grid_.columns() ? rows_of_b : grid_.deal_rows(grid_.collect_rows(rows_of_b, true), grid_.columns(), true);
-    const value cut = reshape(as_columns, {grid_.columns(), s[0] * s[2] / grid_.columns(), s[1], s[3]}, at_);
+        grid_.rows() == grid_.cols() ? rows_of_b : grid_.deal_rows(grid_.collect_rows(rows_of_b, true), grid_.cols(), true);
+    const value cut = reshape(as_columns, {grid_.cols(), s[0] * s[2] / grid_.cols(), s[1], s[3]}, at_);
     return einsum<"rxik,cjxk->rcij">(a, cut);
   }
   /// Columns of l, of all rows from the strip's first one on: every device factors the square on top, and solves for some of the rows below it.
   [[nodiscard]] constexpr value factor_strip(value strip) const {
     const extents s = strip.shape();
-    const std::int64_t r = grid_.rows(), c = grid_.columns(), width = s[3] * c, top = width / r, rest = s[2] - top;
+    const std::int64_t r = grid_.rows(), c = grid_.cols(), width = s[3] * c, top = width / r, rest = s[2] - top;
     const value square = in_order(rest == 0 ? strip : slice(strip, {0, 0, 0, 0}, {r, c, top, s[3]}, {}, at_));
     // cholesky takes (a + a^H) / 2: of the lower triangle and its mirror image that is the triangle.
     const value is_upper =
@@ -125,7 +125,7 @@ class cholesky_on_grid {
     return grid_.split_as(reshape(einsum<"rcqtsu->qrtscu">(cut), {width, width}, at_), -1, -1);
   }
   [[nodiscard]] constexpr value dealt(value a) const {
-    const std::int64_t b = grid_.block(), r = grid_.rows(), c = grid_.columns(), width = a.shape()[0];
+    const std::int64_t b = grid_.block(), r = grid_.rows(), c = grid_.cols(), width = a.shape()[0];
     const value cut = grid_.split_as(reshape(a, {width / (r * b), r, b, width / (c * b), c, b}, at_), 1, 4);
     return grid_.on_grid(reshape(einsum<"qrtscu->rcqtsu">(cut), {r, c, width / r, width / c}, at_));
   }
@@ -135,14 +135,14 @@ class cholesky_on_grid {
     const std::int64_t width = s[1], size = grid_.block();
     const auto body = [&](value k, value x) {
       const value zero = k * std::int64_t{0};
-      const dealt_blocks_of::place row = grid_.place_of(k, grid_.rows()), column = grid_.place_of(k, grid_.columns());
+      const dealt_blocks_of::place row = grid_.place_of(k, grid_.rows()), column = grid_.place_of(k, grid_.cols());
       const value across =
-          reshape(dynamic_slice(l, std::array{row.part, zero, row.first, zero}, {1, grid_.columns(), size, width}, at_),
-                  {grid_.columns(), size, width}, at_);
-      const value known = select(grid_.global_index({grid_.columns(), size, width}, 0, 2) < k * size, across, 0.0);
+          reshape(dynamic_slice(l, std::array{row.part, zero, row.first, zero}, {1, grid_.cols(), size, width}, at_),
+                  {grid_.cols(), size, width}, at_);
+      const value known = select(grid_.global_index({grid_.cols(), size, width}, 0, 2) < k * size, across, 0.0);
       return solved_block(l, x, einsum<"cjk,ckn->jn">(known, x), row, column, column, false);
     };
-    return fori_loop(trip_count(width * grid_.columns() / size, at_), body, b);
+    return fori_loop(trip_count(width * grid_.cols() / size, at_), body, b);
   }
   /// l^H x = b, x and b dealt as the rows of l, from the last block on.
   [[nodiscard]] constexpr value solve_backward(value l, value b) const {
@@ -150,7 +150,7 @@ class cholesky_on_grid {
     const std::int64_t height = s[1], size = grid_.block(), count = height * grid_.rows() / size;
     const auto body = [&](value trip, value x) {
       const value k = (count - 1) - trip, zero = trip * std::int64_t{0};
-      const dealt_blocks_of::place row = grid_.place_of(k, grid_.rows()), column = grid_.place_of(k, grid_.columns());
+      const dealt_blocks_of::place row = grid_.place_of(k, grid_.rows()), column = grid_.place_of(k, grid_.cols());
       const value below =
           reshape(dynamic_slice(l, std::array{zero, column.part, zero, column.first}, {grid_.rows(), 1, height, size}, at_),
                   {grid_.rows(), height, size}, at_);

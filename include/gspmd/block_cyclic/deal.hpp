@@ -17,7 +17,7 @@ namespace gspmd {
 /// How a matrix is dealt: blocks of `block` x `block` elements in turn to the devices along the axes `rows`, and along `columns` (ScaLAPACK's
 /// layout). The names are those of a sharding: one axis, several ("x,y"), or none ("") for a dim that is not split.
 struct matrix_grid {
-  dim_spec rows = _, columns = _;
+  dim_spec rows = _, cols = _;
   std::int64_t block = 64;
   std::int64_t strips =
       0;  // of columns: more take fewer flops and bytes, in more operators; 0: 8 of cholesky, or 2 sqrt(P) from 17 devices on, 4 of solve
@@ -44,7 +44,7 @@ class dealt_blocks_of {
   constexpr dealt_blocks_of(value x, const matrix_grid& grid, location at)
       : like_(x), block_(grid.block), strips_(grid.strips), at_(at) {
     const mesh_info& mesh = *x.graph()->mesh;
-    const dim_spec dims[] = {grid.rows, grid.columns, _, _};
+    const dim_spec dims[] = {grid.rows, grid.cols, _, _};
     sharding_ = resolve(mesh, dims, 4, 4);
     for (const auto& use : sharding_.value.layout.splits) (use.dim == 0 ? rows_ : columns_) *= mesh.shape.sizes[use.axis];
     round_ = std::lcm(rows_, columns_);
@@ -84,7 +84,7 @@ class dealt_blocks_of {
   }
 
   [[nodiscard]] constexpr std::int64_t rows() const { return rows_; }
-  [[nodiscard]] constexpr std::int64_t columns() const { return columns_; }
+  [[nodiscard]] constexpr std::int64_t cols() const { return columns_; }
   [[nodiscard]] constexpr std::int64_t block() const { return block_; }
   /// At most `most`, which are whole rounds of blocks.
   [[nodiscard]] constexpr std::int64_t strips(std::int64_t most, std::int64_t by_default) const {
@@ -187,12 +187,11 @@ constexpr value deal_matrix(value a, matrix_grid grid, location at) {
   const detail::dealt_blocks_of blocks(a, grid, at);
   if (!blocks.is_sound(op)) return detail::made(-1, a);
   const detail::extents s = a.shape();
-  if (s.count == 2 && s[0] % (blocks.rows() * grid.block) == 0 && s[1] % (blocks.columns() * grid.block) == 0)
-    return blocks.deal(a);
+  if (s.count == 2 && s[0] % (blocks.rows() * grid.block) == 0 && s[1] % (blocks.cols() * grid.block) == 0) return blocks.deal(a);
   return detail::made(
       g.fail(at, op, detail::mistake::extent,
              detail::text("is given ") << detail::shape_text(s) << "; it takes a matrix whose extents are multiples of "
-                                       << blocks.rows() << " x " << blocks.columns() << " blocks of " << grid.block
+                                       << blocks.rows() << " x " << blocks.cols() << " blocks of " << grid.block
                                        << ": pad it, or call what takes whole matrices"),
       a);
 }

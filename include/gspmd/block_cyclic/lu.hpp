@@ -45,13 +45,13 @@ namespace detail {
 class lu_on_grid {
  public:
   constexpr lu_on_grid(const dealt_blocks_of& grid, location at)
-      : grid_(grid), at_(at), rows_(grid.rows()), columns_(grid.columns()), block_(grid.block()) {}
+      : grid_(grid), at_(at), rows_(grid.rows()), columns_(grid.cols()), block_(grid.block()) {}
 
   /// x for dealt blocks of a and of b, whose columns may be dealt in other blocks: [n, C, columns of b / C].
   [[nodiscard]] constexpr value solve(value a, value b) const {
     const std::int64_t rounds = a.shape()[2] * rows_ / grid_.round(), count = grid_.strips(rounds, 4);
     value left = grid_.on_grid(a), sides = by_places(grid_.on_grid(b));  // what is not eliminated
-    std::vector<strip_of_rows> all;
+    detail::constant_vector<strip_of_rows> all;
     for (std::int64_t k = 0; k < count; ++k) {
       const std::int64_t width = rounds * (k + 1) / count * grid_.round() - rounds * k / count * grid_.round();
       // The matrix as it was given is cut before it is transposed: a copy of the whole would be held beside it.
@@ -82,10 +82,10 @@ class lu_on_grid {
   };
 
   /// Takes the rows of a strip's pivots away from what is right of the strip, [R, p, C, ...], if there is something, and from the right-hand sides.
-  [[nodiscard]] constexpr strip_of_rows eliminate(value columns, value& left, value& sides) const {
-    const extents s = columns.shape();
+  [[nodiscard]] constexpr strip_of_rows eliminate(value cols, value& left, value& sides) const {
+    const extents s = cols.shape();
     const std::int64_t p = s[1], wide = s[3], n = rows_ * p, width = wide * columns_, top = width / rows_;
-    const auto factored = factor_strip(by_rows(reshape(columns, {n, columns_, wide}, at_)));
+    const auto factored = factor_strip(by_rows(reshape(cols, {n, columns_, wide}, at_)));
     const value strip = std::get<0>(factored), pivots = std::get<1>(factored), done = std::get<2>(factored);
     const value square = in_order(take(strip, pivots, 0, out_of_range::clip, 0, at_));
     const auto of_pivots = [&](value x) {
@@ -239,10 +239,10 @@ constexpr value solve_dealt(value t, value b, matrix_grid grid, location at) {
   const std::int64_t n = b.shape()[0], k = b.shape()[1];
   if (n == 0 || k == 0) return b;
   // Few columns are dealt in blocks of fewer.
-  const std::int64_t each = (k + blocks.columns() - 1) / blocks.columns(), width = each < grid.block ? each : grid.block;
-  const std::int64_t round = blocks.columns() * width, wide = (k + round - 1) / round * round;
+  const std::int64_t each = (k + blocks.cols() - 1) / blocks.cols(), width = each < grid.block ? each : grid.block;
+  const std::int64_t round = blocks.cols() * width, wide = (k + round - 1) / round * round;
   const value sides = blocks.deal(pad(b, {0, 0}, {0, wide - k}, 0, {}, at), width);
-  const value x = reshape(detail::lu_on_grid(blocks, at).solve(t, sides), {n, blocks.columns(), wide / round, width}, at);
+  const value x = reshape(detail::lu_on_grid(blocks, at).solve(t, sides), {n, blocks.cols(), wide / round, width}, at);
   return slice(reshape(einsum<"ncqt->nqct">(blocks.split_as(x, -1, -1)), {n, wide}, at), {0, 0}, {n, k}, {}, at);
 }
 constexpr value solve(value a, value b, matrix_grid grid, location at) {

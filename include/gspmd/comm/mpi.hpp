@@ -22,6 +22,7 @@
 #include "gspmd/detail/transport/descriptor_cache.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
+#include "gspmd/detail/transport/mpi/arrival.hpp"
 #include "gspmd/detail/transport/mpi/exchange.hpp"
 #include "gspmd/detail/transport/mpi/group.hpp"
 #include "gspmd/detail/transport/mpi/kept.hpp"
@@ -34,7 +35,8 @@ namespace gspmd {
 
 namespace detail {
 class kept_communicators;
-}
+inline mpi_watch* watch_of(MPI_Comm comm);
+}  // namespace detail
 
 /// Alike on all ranks.
 struct mpi_options {
@@ -59,19 +61,19 @@ struct mpi_options {
 /// one that MPI may be called from. With MPI_THREAD_MULTIPLE several threads may each use one, made of a communicator of their own. One communicator per group of axes is made when that
 /// group first communicates, and kept; nothing is allocated after the first collective of a kind and size.
 ///
-/// The processes of a node share 1 MiB each for every group of axes, until the communicator is gone, and the arenas of steps (allocate). It
-/// is memory without a name, which needs no room in /dev/shm; where processes may not open each other's (containers with user namespaces of
-/// their own) it is a file there, which is removed as soon as all have it. All of it is reserved at once; if there is none, a note on
-/// stderr says so and everything goes by messages.
+/// The processes of a node share 1 MiB each for every group of axes, until the communicator is gone, and the arenas of steps (allocate).
+/// This memory has no name and needs no space in /dev/shm, so nothing is left there when a job is killed. Processes open the memory of
+/// another one in /proc. If they may not (containers with separate user namespaces), they send it over UNIX sockets, which requires one
+/// network namespace. All of it is reserved at once. If it cannot be shared, a note on stderr says so and everything goes by messages.
 ///
 /// Ranks that come to different collectives are told so, with both, and where their program asks for them: at once where they meet in
 /// shared memory, else when all ranks have waited for about one and a half seconds or are about to destroy this object. So is a rank that
 /// waits for one that comes to nothing any more. A rank that computes is waited for, however long. Who was told so cannot go on with this
 /// communicator.
 ///
-/// Where a rank may fail alone, use launch, which tells why and ends all ranks. An exception that passes this object waits 2.5 s until all
-/// others are about to destroy theirs; if they are not, they may wait for this rank in MPI, and MPI_Abort ends all. So all hear within 5 s of
-/// a rank that fails; of one that is killed the launcher hears, mpirun or mpiexec, and ends the others.
+/// If a rank may fail alone, use launch, which prints the text and ends all ranks. An exception that passes this object waits 2.5 s until all
+/// other ranks are about to destroy theirs. If they are not, they may wait for this rank in MPI, so MPI_Abort ends all. So all ranks end
+/// within 5 s of an exception. If a rank is killed or exits, the launcher (mpirun, mpiexec) ends the others.
 class mpi_communicator {
  public:
   /// Collective over `comm`, after MPI_Init. Throws gspmd::error, alike on all: options that differ or are out of range; an
@@ -195,6 +197,7 @@ class mpi_communicator {
   /// Whatever is thrown after this frees the duplicates.
   mpi_communicator(MPI_Comm comm, duplicate) {
     detail::require_communicator(comm);
+    detail::wait_for_all_ranks(comm, detail::watch_of(comm));
     const auto duplicate_of = [](MPI_Comm from) {
       MPI_Comm made = MPI_COMM_NULL;
       detail::check_mpi(MPI_Comm_dup(from, &made), "MPI_Comm_dup", -1);
@@ -313,7 +316,7 @@ inline void agree(const mpi& backend, const error* failure) {
     MPI_Comm_rank(backend.comm, &rank);
     MPI_Comm_size(backend.comm, &count);
     int lowest[2] = {failure != nullptr ? rank : count, failure == nullptr ? rank : count};  // at fault, not at fault
-    detail::check_mpi(MPI_Allreduce(MPI_IN_PLACE, lowest, 2, MPI_INT, MPI_MIN, backend.comm), "MPI_Allreduce", rank);
+    detail::minimum_of_all_ranks(lowest, 2, backend.comm, detail::watch_of(backend.comm));
     const auto [at_fault, innocent] = lowest;
     if (at_fault < count && innocent < count) {
       std::string text = failure != nullptr ? failure->text() : std::string();
@@ -337,13 +340,31 @@ class kept_communicators {
     const auto found = std::find_if(all_.begin(), all_.end(), [&](const entry& e) { return e.options == backend.options; });
     const int number = found != all_.end() ? static_cast<int>(found - all_.begin()) : -1;
     int least[2] = {number, -number};
-    check_mpi(MPI_Allreduce(MPI_IN_PLACE, least, 2, MPI_INT, MPI_MIN, backend.comm), "MPI_Allreduce", -1);
+    minimum_of_all_ranks(least, 2, backend.comm, watch());
     if (least[0] >= 0 && least[0] == -least[1]) return *found->comm;
     all_.push_back({backend.options, std::make_unique<mpi_communicator>(backend.comm, backend.options)});
     all_.back().comm->is_kept_ = true;
     return *all_.back().comm;
   }
   static void rest(mpi_communicator& comm) { comm.rest(); }
+  /// Of the ranks of the user's communicator; null before the first launch.
+  [[nodiscard]] mpi_watch* watch() const { return all_.empty() ? nullptr : &all_.front().comm->work_.watch; }
+  /// Announces that this process comes to no launch any more, on any communicator. Returns when all ranks of all these
+  /// communicators have announced it, in any order.
+  static void leave(const std::vector<std::unique_ptr<kept_communicators>>& all) {
+    std::vector<mpi_watch*> waiting;
+    for (const auto& kept : all)
+      for (const auto& e : kept->all_)
+        if (e.comm->count_ > 1 && !e.comm->work_.watch.has_failed()) waiting.push_back(&e.comm->work_.watch);
+    try {
+      for (int turns = 0; !waiting.empty(); ++turns) {
+        waiting.erase(std::remove_if(waiting.begin(), waiting.end(), [](mpi_watch* w) { return w->has_left(); }), waiting.end());
+        if (turns > 100) ::usleep(100);
+      }
+    } catch (const error& failure) {
+      abort_mpi(failure, MPI_COMM_WORLD);
+    }
+  }
 
  private:
   struct entry {
@@ -353,10 +374,17 @@ class kept_communicators {
   std::vector<entry> all_;
 };
 
+/// Returns the watch of an earlier launch on `comm`, or null.
+inline mpi_watch* watch_of(MPI_Comm comm) {
+  const auto* const kept = mpi_kept<kept_communicators>::find(comm);
+  return kept != nullptr ? kept->watch() : nullptr;
+}
+
 }  // namespace detail
 
 /// Calls `f(comm)` once on every process; collective over `backend.comm`. What it makes in MPI it keeps for the next launch on this
-/// communicator, until MPI_Comm_free of it or MPI_Finalize; of shared memory, no more than 64 MiB for each process. Throws
+/// communicator, until MPI_Comm_free of it or MPI_Finalize; of shared memory, no more than 64 MiB for each process. MPI_Comm_free of it must
+/// come on all ranks, and MPI_Finalize then waits for all ranks: if one waits in run or launch, it prints which rank leaves, and ends all. Throws
 /// gspmd::error, alike on all processes, unless there are `devices` of them with the same options. The BLAS keeps its threads: where
 /// ranks share cores, bind them to cores or set OPENBLAS_NUM_THREADS. What `f` throws on one process cannot reach those that wait for
 /// it: its text goes to stderr and MPI_Abort ends them all. Alone, a process just throws it.

@@ -64,7 +64,7 @@ struct found_annotations {
   bool is_complete = false;             // no single change that was left to try would have helped; else the budget ended it
 
   /// The lines to write in a program that is planned at run time: mesh, inputs, and reshards of values.
-  [[nodiscard]] std::string lines() const {
+  [[nodiscard]] std::string run_time_lines() const {
     std::string t = "dynamic::mesh({";
     const char* comma = "";
     for (const auto& a : mesh.axes())
@@ -98,7 +98,7 @@ struct found_annotations {
            (is_complete ? "; no other annotation of one input, or of two along one axis, is better\n"
                         : "; the search ended there, and more of them may find a better one\n");
   }
-  [[nodiscard]] std::string text() const { return lines() + '\n' + comparison(); }
+  [[nodiscard]] std::string text() const { return run_time_lines() + '\n' + comparison(); }
 
  private:
   [[nodiscard]] static std::string joined(const std::vector<std::int64_t>& numbers) {

@@ -33,6 +33,9 @@ struct native_options {
   /// The directory that has gspmd/core.hpp; else GSPMD_INCLUDE, else the one from which the program was compiled, where that was
   /// named by an absolute path. With headers that differ from the program's in what both know, no code is made.
   std::string include;
+  /// The most seconds of waiting for the compiler, or for another process that compiles the same loops. Then the compiler and all its
+  /// processes are ended, and there is no native code.
+  double most_seconds = 300;
 };
 
 }  // namespace dynamic
@@ -75,7 +78,7 @@ struct native_loops {
                 !o.compiler.empty()                       ? o.compiler
                 : first_set({"GSPMD_CXX", "CXX"}).empty() ? std::string("c++")
                                                           : first_set({"GSPMD_CXX", "CXX"}),
-                o.flags, o.cache.empty() ? native_cache() : o.cache),
+                o.flags, o.cache.empty() ? native_cache() : o.cache, o.most_seconds),
         functions(static_cast<const fused_rows_function*>(library.symbol("gspmd_loops"))),
         has_own_lanes(*static_cast<const int*>(library.symbol("gspmd_simd_bytes")) == simd_bytes) {}
 };
@@ -149,8 +152,9 @@ namespace dynamic {
 ///     const auto y = code.run(threads{}, x, w);         // as program.run
 ///     dynamic::session steps = code.make_session();     // as session(program)
 ///
-/// A local object: nothing is communicated; processes of one node that construct it at once wait for the one that compiles. Maps of
-/// functions of the user's, and products, sorts and the like, run as they do without. Threads: any number may use one object.
+/// A local object: nothing is communicated. If processes of one node construct it at once, one compiles and the others wait, for at most
+/// native_options::most_seconds. Maps of functions of the user's, and products, sorts and the like, run as they do without. Threads: any
+/// number may use one object. A program with more rights than the user who starts it (set-user-ID) has no native code.
 class native_code {
  public:
   explicit native_code(const program& p, const native_options& options = {}) : program_(p) {

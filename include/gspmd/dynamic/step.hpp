@@ -107,28 +107,14 @@ struct given_tensor {
   throw error("step: " + words_of_leaf(plan, leaf) + ' ' + problem);
 }
 
-/// The element type of an array, a range or a pointer, whether they are const or their elements are.
-template <class Leaf>
-constexpr auto find_element() {
-  if constexpr (std::is_array_v<Leaf>) return std::type_identity<std::remove_all_extents_t<Leaf>>{};
-  else if constexpr (std::is_pointer_v<Leaf>) return std::type_identity<std::remove_pointer_t<Leaf>>{};
-  else return std::type_identity<std::remove_pointer_t<decltype(std::data(std::declval<Leaf&>()))>>{};
-}
-template <class Leaf>
-using element_given = std::remove_cv_t<typename decltype(find_element<Leaf>())::type>;
-
-template <class Leaf>
-concept holds_elements = std::is_array_v<Leaf> || std::is_pointer_v<Leaf> || requires(Leaf& leaf) {
-  std::data(leaf);
-  std::size(leaf);
-};
+template <class Leaf> concept holds_elements = !std::is_void_v<leaf_element_t<Leaf>>;
 
 /// A whole array of `Leaf` cut to the shards of an input.
 template <class Leaf>
 auto scattered(const held_devices& devices, const std::shared_ptr<const dynamic::program>& p, std::size_t k, const Leaf& leaf) {
   static_assert(holds_elements<Leaf>,
                 "gspmd: scatter: give arrays, contiguous ranges, pointers, or groups of them; of an any_array its data<T>()");
-  using T = element_given<Leaf>;
+  using T = leaf_element_t<Leaf>;
   static_assert(is_element<T> && !own_element<T>,
                 "gspmd: scatter: the elements given are none of a program that is made at run time");
   check_whole(p->view(), k, given_tensor(dtype_of<T>(), leaf));
@@ -140,10 +126,10 @@ auto scattered(const held_devices& devices, const std::shared_ptr<const dynamic:
   return shards;
 }
 
-/// Returns nothing of use: accept_container has refused the view, and there is no second error.
-template <class T>
-sharded_array<std::remove_const_t<T>> scattered(const held_devices&, const std::shared_ptr<const dynamic::program>&, std::size_t,
-                                                const strided_view<T>&) {
+/// Returns an empty array for a view or std::vector<bool>: accept_container has reported it.
+template <class Leaf>
+  requires(is_strided_view<Leaf> || !has_addresses<Leaf>)
+sharded_array<float> scattered(const held_devices&, const std::shared_ptr<const dynamic::program>&, std::size_t, const Leaf&) {
   return {};
 }
 
@@ -198,7 +184,7 @@ auto make_result(const Comm& comm, const program& p, std::size_t first, const Li
       [&]<class Leaf>(const Leaf&) {
         using T = typename decltype([] {
           if constexpr (requires { typename Leaf::element; }) return std::type_identity<typename Leaf::element>{};
-          else return std::type_identity<detail::element_given<Leaf>>{};
+          else return std::type_identity<detail::leaf_element_t<Leaf>>{};
         }())::type;
         const auto leaf = kept->input_count() + first++;
         const auto& v = detail::leaf_of(kept->view(), leaf);
@@ -271,13 +257,15 @@ class step {
                            "is given an empty sharded_array, never filled or moved from; make it with scatter or make_result");
       detail::check_sharded(plan, program_.mesh_info(), leaf, held, given.local_count(), given.planned(), given.mesh());
       for (int d = 0; d < held; ++d) put_at(leaf, static_cast<std::size_t>(d), given.data(d));
+    } else if constexpr (!detail::has_addresses<plain>) {
+      static_assert(detail::accept_container<plain>());
     } else {
       static_assert(detail::holds_elements<plain>,
                     "gspmd: step: give a sharded_array, a contiguous range or a pointer for each tensor, or groups of them");
       static_assert(std::is_pointer_v<plain> || detail::accept_container<plain>());
       if (held != 1) detail::throw_several_devices(static_cast<std::size_t>(held));
       detail::check_buffer(plan, leaf,
-                           detail::given_tensor(detail::dtype_of<detail::element_given<plain>>(), std::as_const(given)));
+                           detail::given_tensor(detail::dtype_of<detail::leaf_element_t<plain>>(), std::as_const(given)));
       if constexpr (std::is_pointer_v<plain>) {
         put_at(leaf, 0, given);
       } else if constexpr (std::rank_v<plain> > 1) {

@@ -204,21 +204,23 @@ inline placed_tables tables_of(const mesh_shape& mesh, const planned_value& v) {
 ///     auto x = scatter(comm, rows, whole);
 template <communicator Comm, placement... P, class Whole>
 auto scatter(const Comm& comm, const placed_layout<P...>& layout, const Whole& whole) {
-  using T = std::remove_cvref_t<decltype(*std::data(whole))>;
   static_assert(detail::accept_container<Whole>());
-  detail::require_dense(whole);
-  if (static_cast<std::int64_t>(std::size(whole)) != detail::elements(layout.shape()))
-    throw error("scatter: the layout is " + std::string(detail::shape_text(layout.shape()).view()) + " and the array given has " +
-                std::to_string(std::size(whole)) + " elements");
+  using T = std::conditional_t<detail::has_addresses<Whole>, detail::leaf_element_t<Whole>, bool>;
   placed_array<T, P...> result(comm, layout);
-  const auto& tables = layout.tables();
-  const detail::placed_tables source = placed_layout<>(tables.mesh, tables.global, {}).tables();  // every device has the whole
-  for (int i = 0; i < comm.local_count(); ++i) {
-    const auto runs = detail::runs_between(source, tables, comm.device(i), comm.device(i));
-    if (runs.empty()) continue;
-    const std::unique_ptr<T[]> buffer(detail::new_elements<T>(detail::elements(runs), "a part of an array"));
-    detail::copy_runs<true>(runs, tables.global, std::data(whole), buffer.get());
-    detail::copy_runs<false>(runs, result.local_shape(), result.shard(i).data(), buffer.get());
+  if constexpr (detail::has_addresses<Whole>) {
+    detail::require_dense(whole);
+    if (static_cast<std::int64_t>(std::size(whole)) != detail::elements(layout.shape()))
+      throw error("scatter: the layout is " + std::string(detail::shape_text(layout.shape()).view()) +
+                  " and the array given has " + std::to_string(std::size(whole)) + " elements");
+    const auto& tables = layout.tables();
+    const detail::placed_tables source = placed_layout<>(tables.mesh, tables.global, {}).tables();  // every device has the whole
+    for (int i = 0; i < comm.local_count(); ++i) {
+      const auto runs = detail::runs_between(source, tables, comm.device(i), comm.device(i));
+      if (runs.empty()) continue;
+      const std::unique_ptr<T[]> buffer(detail::new_elements<T>(detail::elements(runs), "a part of an array"));
+      detail::copy_runs<true>(runs, tables.global, std::data(whole), buffer.get());
+      detail::copy_runs<false>(runs, result.local_shape(), result.shard(i).data(), buffer.get());
+    }
   }
   return result;
 }

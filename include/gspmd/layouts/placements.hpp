@@ -195,8 +195,8 @@ struct split_placements {
     const auto list = to_placements(Mesh::info, r.value.layout);
     return facts{list.at, list.problem.empty(), mistake::placement};
   }();
-  template <std::size_t... I>
-  static auto type_for(std::index_sequence<I...>) -> placements<found.at[static_cast<int>(I)]...>;
+  template <std::size_t... Index>
+  static auto type_for(std::index_sequence<Index...>) -> placements<found.at[static_cast<int>(Index)]...>;
   static constexpr bool check() {
     if constexpr (!found.ok) refuse<found.broken, problem>();
     return true;

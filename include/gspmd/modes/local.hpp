@@ -223,7 +223,7 @@ constexpr value broadcast(value x, std::int64_t root = 0, location at = location
                                                                 << "`, which are 0 to " << axis_size<Axes>(x) - 1),
                         x);
   const value is_root = equal({axis_index<Axes>(x, at), at}, {root, at});
-  const detail::extents& shape = x.shape();
+  const detail::extents shape = x.shape();
   const value here = broadcast_in_dim(is_root, integers(shape.begin(), static_cast<std::size_t>(shape.count)), {}, at);
   return all_reduce<Axes, To>(select({here, at}, {x, at}, {zeros_like(x, at), at}), monoid::add, at);
 }

@@ -129,14 +129,14 @@ struct manual_region {
     graph* const found = graph_of(args...);
     if (found == nullptr) return body(args...);
     graph& g = *found;
-    const manual_border border{g, axes_of(g), at};
+    const manual_border edge{g, axes_of(g), at};
     g.type_local = &type_local;
-    take(border, std::make_index_sequence<(leaf_count<Args>() + ...)>{}, args...);
+    take(edge, std::make_index_sequence<(leaf_count<Args>() + ...)>{}, args...);
     result_type result = [&] {
-      const local_scope inside(g, g.open_local | border.axes);
+      const local_scope inside(g, g.open_local | edge.axes);
       return body(args...);
     }();
-    give(border, std::make_index_sequence<leaf_count<result_type>()>{}, result);
+    give(edge, std::make_index_sequence<leaf_count<result_type>()>{}, result);
     return result;
   }
 
@@ -159,32 +159,31 @@ struct manual_region {
     return axes;
   }
   template <std::size_t... K, class... Args>
-  constexpr void take(const manual_border& border, std::index_sequence<K...>, Args&... args) const {
+  constexpr void take(const manual_border& edge, std::index_sequence<K...>, Args&... args) const {
     std::vector<value*> leaves;
     (for_each_leaf(args, [&](value& v) { leaves.push_back(&v); }), ...);
     constexpr std::size_t written = count_of(static_cast<Takes*>(nullptr));
     if (written != 0 && written != sizeof...(K))
-      border.g.fail(at, "manual", mistake::states,
-                    text("in_spec_mismatch: ")
-                        << static_cast<std::int64_t>(sizeof...(K)) << " arguments are given, and `takes` names "
-                        << static_cast<std::int64_t>(written));
-    ((*leaves[K] = border.enter(
-          *leaves[K], written == 0 ? border.as_it_is(*leaves[K])
-                                   : border.spec<typename spec_at<Takes, K>::type>(*leaves[K], static_cast<int>(K), "argument"))),
+      edge.g.fail(at, "manual", mistake::states,
+                  text("in_spec_mismatch: ") << static_cast<std::int64_t>(sizeof...(K))
+                                             << " arguments are given, and `takes` names " << static_cast<std::int64_t>(written));
+    ((*leaves[K] = edge.enter(
+          *leaves[K], written == 0 ? edge.as_it_is(*leaves[K])
+                                   : edge.spec<typename spec_at<Takes, K>::type>(*leaves[K], static_cast<int>(K), "argument"))),
      ...);
   }
   template <std::size_t... K, class Result>
-  constexpr void give(const manual_border& border, std::index_sequence<K...>, Result& result) const {
+  constexpr void give(const manual_border& edge, std::index_sequence<K...>, Result& result) const {
     std::vector<value*> leaves;
     for_each_leaf(result, [&](value& v) { leaves.push_back(&v); });
     constexpr std::size_t written = count_of(static_cast<Gives*>(nullptr));
     if (written != 0 && written != sizeof...(K))
-      border.g.fail(at, "manual", mistake::states,
-                    text("out_spec_mismatch: ")
-                        << static_cast<std::int64_t>(sizeof...(K)) << " results are returned, and `gives` names "
-                        << static_cast<std::int64_t>(written));
+      edge.g.fail(at, "manual", mistake::states,
+                  text("out_spec_mismatch: ")
+                      << static_cast<std::int64_t>(sizeof...(K)) << " results are returned, and `gives` names "
+                      << static_cast<std::int64_t>(written));
     ((*leaves[K] =
-          border.leave(*leaves[K], border.spec<typename spec_at<Gives, K>::type>(*leaves[K], static_cast<int>(K), "result"))),
+          edge.leave(*leaves[K], edge.spec<typename spec_at<Gives, K>::type>(*leaves[K], static_cast<int>(K), "result"))),
      ...);
   }
   template <template <class...> class List, class... Specs>

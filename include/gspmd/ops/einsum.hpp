@@ -52,7 +52,7 @@ constexpr extents shape_of_refused(const einsum_equation& e, value first, value 
   for (const char c : e.result) {
     std::int64_t extent = 1;
     for (int k = 0; k < e.operands.count; ++k) {
-      const extents& given = (k == 0 ? first : second).shape();
+      const extents given = (k == 0 ? first : second).shape();
       for (int d = 0; d < e.operands[k].count && d < given.count; ++d)
         if (e.operands[k][d] == c) extent = given[d];
     }
@@ -114,7 +114,8 @@ constexpr value einsum_of_values(std::string_view equation, detail::span<const v
 ///
 ///     auto y = einsum<"...ab,...bc->...ac">(x, w);           // [5,2,3], [3,4] -> [5,2,4]
 template <fixed_string Equation>
-constexpr value einsum(value a, value b, location at = location::current()) {
+constexpr auto einsum(value a, value b,
+                      location at = location::current()) {  // a value; `auto`: GCC reports from the line of the call
   constexpr auto parsed = detail::parse_einsum(Equation.view());
   if constexpr (detail::is_einsum_of_many(Equation.view())) {
     const value operands[] = {a, b};
@@ -147,7 +148,7 @@ constexpr value einsum_as(value a, value b, location at = location::current()) {
 
 /// The Einstein sum of one tensor: transposes, and sums over the letters that the result lacks: `einsum<"abc->ca">(x)`.
 template <fixed_string Equation>
-constexpr value einsum(value a, location at = location::current()) {
+constexpr auto einsum(value a, location at = location::current()) {
   constexpr auto parsed = detail::parse_einsum(Equation.view());
   if constexpr (detail::is_einsum_of_many(Equation.view())) {
     return detail::einsum_of_values(Equation.view(), detail::span<const value>(&a, 1), at);

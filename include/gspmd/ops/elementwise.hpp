@@ -32,6 +32,7 @@ class operand {
 
   [[nodiscard]] constexpr bool is_number() const { return is_number_; }
   [[nodiscard]] constexpr value tensor() const { return tensor_; }
+  [[nodiscard]] constexpr const detail::written_number& number() const { return number_; }
   /// Its node, as an operand of `op`.
   [[nodiscard]] constexpr int node_in(detail::graph& g, dtype type, const detail::extents& shape, std::string_view op) const {
     return is_number_ ? detail::add_number(g, number_, type, shape, op, at) : tensor_.id();
@@ -51,7 +52,7 @@ constexpr extents common_shape(std::initializer_list<operand> operands) {
   extents shape;
   for (const auto& o : operands) {
     if (o.is_number()) continue;
-    const extents& other = o.tensor().shape();
+    const extents other = o.tensor().shape();
     while (shape.count < other.count) shape.insert(0, 1);
     for (int d = 0; d < other.count; ++d) {
       auto& e = shape[shape.count - other.count + d];
@@ -213,8 +214,19 @@ constexpr value complex(operand real, operand imag) {
   return detail::elementwise(detail::opcode::complex, {real, imag}, real.at);
 }
 
-/// The elements as another type; floats to integers saturate, NaN becomes 0. A real number becomes a complex one, and no complex one
-/// becomes real: take real(z), imag(z) or abs(z).
+namespace detail {
+
+/// Returns `x` as elements of `type`; `x` itself if it has them.
+constexpr value converted(value x, dtype type, location at) {
+  if (!x.is_valid() || x.type() == type) return x;
+  const int id = x.id();
+  return made(*x.graph(), add_elementwise(*x.graph(), opcode::convert, span<const int>(&id, 1), at, type), type, x.shape());
+}
+
+}  // namespace detail
+
+/// Converts the elements to another type. Floats to integers saturate, and NaN becomes 0. Real numbers become complex ones. Complex numbers
+/// do not become real: use real(z), imag(z) or abs(z).
 template <class T = void>
 constexpr value convert(value x, location at = location::current()) {
   if constexpr (std::is_void_v<T>) {

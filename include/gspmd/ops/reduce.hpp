@@ -7,9 +7,11 @@
 #include <limits>
 #include <type_traits>
 
+#include "gspmd/detail/ops/as_index.hpp"
 #include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/support/span.hpp"
+#include "gspmd/ops/composite.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/integers.hpp"
 #include "gspmd/ops/shape.hpp"
@@ -59,7 +61,7 @@ constexpr value keep_dims(value reduced, value original, dim_mask dims, location
 
 }  // namespace detail
 
-/// Reduces the dims in `dims` (all of them if none is named) by a monoid; the others keep their order. Padding takes no part.
+/// Reduces the dims in `dims` (default: all) by a monoid; the others keep their order. Padding takes no part.
 /// A split dim leaves the result partial; an all_reduce or reduce_scatter follows when somebody needs it.
 ///
 ///     reduce(x, monoid::maximum, {0, 1})      reduce(x, monoid::maximum, -1)   // the last dim
@@ -75,31 +77,42 @@ constexpr value reduce(value x, monoid kind, detail::dim_list dims = {}, locatio
   return detail::made(*x.graph(), id, x.type(), left);
 }
 
-/// The sum over `dims` (all of them if none is named). Of a narrow type it is rounded to it; `sum(convert<float>(x))` is not, nor is what
-/// devices add up: it reads x as it is and stores no wide copy.
+/// Returns the sum over `dims` (default: all). A sum of bf16 or f16 is added up as float on each device and rounded to its
+/// type there. Use `sum(convert<float>(x))` to round nowhere and to add devices' sums as float. It stores no float copy of x.
 constexpr value sum(value x, detail::dim_list dims = {}, location at = location::current()) {
   return reduce(x, monoid::add, dims, at);
 }
 
-/// The mean over `dims` (all of them if none is named) of a float tensor; that of integers is in general none. In a manual region it is
-/// that of what the device has, and refused along a dim of which it is known to have a part: local::to_varying says that this is meant.
+/// Returns the mean over `dims` (default: all): the sum divided by the number of elements. The mean over no elements is NaN.
+///
+/// **Element types.** Floats and complex numbers. The mean of bf16 and f16 is computed as float and rounded once (ops/composite.hpp).
+/// **Communication.** If a dim in `dims` is split, one all_reduce or reduce_scatter, of floats also for bf16 and f16. In the explicit mode the
+/// result is a partial value of the type of x, which you reduce.
+/// **Manual regions.** The mean of the device's own elements. If the device is known to have only a part of a dim in `dims`, the call is
+/// refused; write mean(local::to_varying<Axes, state::varying>(x)) for the mean of the part.
+/// **Errors.** Integers: convert to float first.
+/// **Example.** mean(losses)        mean(x, {0, 1})
 constexpr value mean(value x, detail::dim_list dims = {}, location at = location::current()) {
   const detail::one_call call(x.graph(), "mean", {x.id()});
   if (x.is_valid() && !detail::is_floating(x.type()))
     x.graph()->fail(at, "mean", detail::mistake::number,
                     detail::text("the mean of ") << detail::name_of(x.type()) << " is in general none of "
                                                  << detail::name_of(x.type()) << "; write mean(convert<float>(x))");
-  const value total = sum(x, dims, at);
-  if (!total.is_valid()) return {};
-  const auto count = detail::elements(x.shape()) == 0 ? 0 : detail::elements(x.shape()) / detail::elements(total.shape());
-  return operand(total, at) * operand(1.0 / static_cast<double>(count == 0 ? 1 : count), at);
+  double count = 1;
+  const auto mask = dims.mask(x.rank());
+  for (int d = 0; d < x.rank(); ++d)
+    if ((mask & detail::dim_bit(d)) != 0) count *= static_cast<double>(x.shape()[d]);
+  return detail::rounded_once(
+      at, [&](value wide) { return operand(sum(wide, dims, at), at) / operand(count, at); }, x);
 }
 
-/// The p-norm over `dims` (all of them if none is named) of a float tensor: the p-th root of the sum of |x|^p; the largest |x| for p =
-/// infinity. Of a split dim the sums of powers are partial, and are reduced before the root is taken: one all_reduce or reduce_scatter.
-/// The powers are not scaled: squares of floats above 1.8e19 are infinite. Errors: p < 1, elements that are no floats.
+/// Returns the p-norm over `dims` (default: all): the p-th root of the sum of |x|^p, or the largest |x| if p is infinity.
 ///
-///     norm(gradient)        norm(x, {-1}, 1)
+/// **Element types.** Floats. Norms of bf16 and f16 are computed as float and rounded once (ops/composite.hpp). Powers are not scaled: the
+/// square of a float above 1.8e19 is infinite.
+/// **Communication.** If a dim in `dims` is split, one all_reduce or reduce_scatter before the root, of floats also for bf16 and f16.
+/// **Errors.** p < 1; elements that are not floats.
+/// **Example.** norm(gradient)        norm(x, {-1}, 1)
 constexpr value norm(value x, detail::dim_list dims = {}, double p = 2, location at = location::current()) {
   if (!x.is_valid()) return {};
   const detail::one_call call(x.graph(), "norm", {x.id()});
@@ -110,28 +123,53 @@ constexpr value norm(value x, detail::dim_list dims = {}, double p = 2, location
                         : detail::text("p is less than 1; norms are those of p from 1 to infinity"));
     return sum(x, dims, at);
   }
-  if (p == 1) return sum(abs(x, at), dims, at);
-  if (p == 2) return sqrt(sum(operand(x, at) * operand(x, at), dims, at), at);
-  if (p == std::numeric_limits<double>::infinity()) return reduce(abs(x, at), monoid::maximum, dims, at);
-  return power(operand(sum(power(operand(abs(x, at), at), operand(p, at)), dims, at), at), operand(1 / p, at));
+  if (p == std::numeric_limits<double>::infinity()) return reduce(abs(x, at), monoid::maximum, dims, at);  // which is exact
+  return detail::rounded_once(
+      at,
+      [&](value wide) {
+        if (p == 1) return sum(abs(wide, at), dims, at);
+        if (p == 2) return sqrt(sum(operand(wide, at) * operand(wide, at), dims, at), at);
+        const value powers = power(operand(abs(wide, at), at), operand(p, at));
+        return power(operand(sum(powers, dims, at), at), operand(1 / p, at));
+      },
+      x);
 }
 
-/// exp(x) / sum(exp(x)) along `dim`, computed from x - max(x).
+namespace detail {
+
+/// `of_shifted` for the elements less their maximum along `dim`. It gets a function, too, that sums along `dim` and keeps the dim.
+template <class F>
+constexpr value softmax_by(value x, int dim, location at, F of_shifted) {
+  const auto mask = dim_list(dim).mask(x.rank());
+  const auto keep = [&](value reduced) { return keep_dims(reduced, x, mask, at); };
+  return rounded_once(
+      at,
+      [&](value wide, value largest) {
+        return of_shifted(operand(wide, at) - operand(largest, at),
+                          [&](value terms) { return operand(keep(sum(terms, dim, at)), at); });
+      },
+      x, keep(reduce(x, monoid::maximum, dim, at)));
+}
+
+}  // namespace detail
+
+/// Returns exp(x) / sum(exp(x)) along `dim`, computed from x - max(x). The softmax of bf16 and f16 is computed as float and rounded once
+/// (ops/composite.hpp). If `dim` is split: an all_reduce of the maxima, in the type of x, and one of the sums, which are floats.
 constexpr value softmax(value x, int dim, location at = location::current()) {
   const detail::one_call call(x.graph(), "softmax", {x.id()});
-  const auto mask = detail::dim_list(dim).mask(x.rank());
-  const value shifted = operand(x, at) - operand(detail::keep_dims(reduce(x, monoid::maximum, dim, at), x, mask, at), at);
-  const value e = exponential(shifted, at);
-  return operand(e, at) / operand(detail::keep_dims(sum(e, dim, at), x, mask, at), at);
+  return detail::softmax_by(x, dim, at, [at](value shifted, auto sum_of) {
+    const value e = exponential(shifted, at);
+    return operand(e, at) / sum_of(e);
+  });
 }
 
-/// x - log(sum(exp(x))) along `dim`, computed from x - max(x).
+/// Returns x - log(sum(exp(x))) along `dim`, computed from x - max(x). Types and communication are those of softmax.
 constexpr value log_softmax(value x, int dim, location at = location::current()) {
   const detail::one_call call(x.graph(), "log_softmax", {x.id()});
-  const auto mask = detail::dim_list(dim).mask(x.rank());
-  const value shifted = operand(x, at) - operand(detail::keep_dims(reduce(x, monoid::maximum, dim, at), x, mask, at), at);
-  const value total = detail::keep_dims(sum(exponential(shifted, at), dim, at), x, mask, at);
-  return operand(shifted, at) - operand(log(total, at), at);
+  return detail::softmax_by(x, dim, at, [at](value shifted, auto sum_of) {
+    const operand total = sum_of(exponential(shifted, at));
+    return operand(shifted, at) - operand(log(total.tensor(), at), at);
+  });
 }
 
 template <detail::traced A>
@@ -146,7 +184,7 @@ constexpr auto log_softmax(const A& x) {
   return detail::refused_call(x, x);
 }
 
-/// A new last dim of extent `n` that is 1 at the index that `labels` (integers) names and 0 elsewhere.
+/// Adds a last dim of extent `n` that is 1 at the index that `labels` (integers) name and 0 elsewhere. A label outside gives zeros.
 ///
 ///     one_hot<float>(labels, 10)
 template <class T = void>
@@ -165,6 +203,8 @@ constexpr value one_hot(value labels, std::int64_t n, location at = location::cu
     detail::inline_vec<std::int8_t, detail::max_rank> dims;
     for (int d = 0; d < shape.count; ++d) dims.push_back(static_cast<std::int8_t>(d));
     shape.push_back(n);
+    if (detail::may_be_index(labels.type()) && n - 1 > detail::facts_of(labels.type()).most)
+      labels = detail::made(detail::as_index(g, labels.id(), at), labels);
     const value spread = detail::made(g, detail::add_broadcast(g, labels.id(), shape, dims, at), labels.type(), shape);
     const value index = detail::made(g, detail::add_iota(g, labels.type(), shape, shape.count - 1, at), labels.type(), shape);
     return convert<T>(equal(operand(spread, at), operand(index, at)), at);

@@ -22,11 +22,12 @@ constexpr value zeros_without(value like, int dim, location at) {
   auto& g = *like.graph();
   const extents shape = shape_without(like.shape(), dim);
   const value zeros = made(g, add_constant(g, like.type(), shape, 0, 0, at), like.type(), shape);
-  if (!like.node().annotated) return zeros;
-  annotation left = like.node().annotation;
+  const node parameter = like.node();
+  if (!parameter.annotated) return zeros;
+  annotation left = parameter.annotation;
   left.layout.splits.clear();
   left.layout.partial = 0;
-  for (auto use : like.node().annotation.layout.splits) {
+  for (auto use : parameter.annotation.layout.splits) {
     if (use.dim == dim) continue;
     if (use.dim > dim) --use.dim;
     left.layout.splits.push_back(use);
@@ -44,7 +45,7 @@ namespace gspmd::optimizer {
 /// dims the second moments themselves are `rows`, and `columns` is one 0 that nobody reads.
 template <class Params, class Count = value>
 struct adafactor_state {
-  BOOST_HANA_DEFINE_STRUCT(adafactor_state, (Params, rows), (Params, columns), (Count, step));
+  BOOST_HANA_DEFINE_STRUCT(adafactor_state, (Params, rows), (Params, cols), (Count, step));
 };
 
 /// Adafactor (Shazeer and Stern 2018, Algorithm 4, and 5 for tensors of fewer than two dims): second moments of a matrix by its rows and
@@ -55,7 +56,7 @@ struct adafactor {
   schedule rate = 1e-2;
   double decay = 0.8;
   double clip = 1;
-  double epsilon = 1e-30;                       // added to squares of gradients; the type of the parameters holds it: no f16
+  double epsilon = 1e-30;                       // added to squares of gradients
   double least_scale = 1e-3;                    // the root mean square that a parameter is taken to have at least
   static constexpr int dims_reduced_apart = 2;  // rows and columns: what `reformatted` must not combine
 
@@ -65,7 +66,7 @@ struct adafactor {
     gspmd::detail::for_each_leaf(state.rows, [at](value& v) {
       if (v.is_valid()) v = v.rank() < 2 ? gspmd::detail::zeros_beside(v, at) : gspmd::detail::zeros_without(v, v.rank() - 1, at);
     });
-    gspmd::detail::for_each_leaf(state.columns, [at](value& v) {
+    gspmd::detail::for_each_leaf(state.cols, [at](value& v) {
       if (!v.is_valid()) return;
       if (v.rank() >= 2) v = gspmd::detail::zeros_without(v, v.rank() - 2, at);
       else v = gspmd::detail::made(*v.graph(), gspmd::detail::add_constant(*v.graph(), v.type(), {}, 0, 0, at), v.type(), {});
@@ -84,32 +85,32 @@ struct adafactor {
       const quantity t = count + 1.0, lr = minimum(rsqrt(t), all.rate(rate.of(count), given_rate));
       const quantity fresh = power(t, -decay), kept = 1.0 - fresh;
       const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
-        const auto& shape = p.tensor().shape();
+        const auto shape = p.tensor().shape();
         const int last = p.tensor().rank() - 1;
         const dtype type = p.tensor().type();
         const auto mean_over = [at](const quantity& x, int dim) { return quantity(mean(x.tensor(), dim, at), at); };
         const auto along = [at](const quantity& x, int dim) { return quantity(expand_dims(x.tensor(), dim, at), at); };
         const quantity squares = d * d + epsilon;
-        quantity step = d, rows = s[0], columns = s[1];
+        quantity step = d, rows = s[0], cols = s[1];
         if (last < 1) {
-          if (!all.is_state(rows, p, shape)) return {p, rows, columns};
+          if (!all.is_state(rows, shape)) return {p, rows, cols};
           rows = kept.as(type) * rows + fresh.as(type) * squares;
           step = d * rsqrt(rows);
         } else {
-          if (!all.is_state(rows, p, gspmd::detail::shape_without(shape, last)) ||
-              !all.is_state(columns, p, gspmd::detail::shape_without(shape, last - 1)))
-            return {p, rows, columns};
+          if (!all.is_state(rows, gspmd::detail::shape_without(shape, last)) ||
+              !all.is_state(cols, gspmd::detail::shape_without(shape, last - 1)))
+            return {p, rows, cols};
           rows = kept.as(type) * rows + fresh.as(type) * mean_over(squares, last);
-          columns = kept.as(type) * columns + fresh.as(type) * mean_over(squares, last - 1);
+          cols = kept.as(type) * cols + fresh.as(type) * mean_over(squares, last - 1);
           const quantity relative = rows / along(mean_over(rows, last - 1), last - 1);
-          step = d * along(rsqrt(relative), last) * along(rsqrt(columns), last - 1);
+          step = d * along(rsqrt(relative), last) * along(rsqrt(cols), last - 1);
         }
         const quantity clipped = maximum(gspmd::detail::rms_of(step) * (1 / clip), 1.0);
         const quantity scale = maximum(gspmd::detail::rms_of(p), least_scale);
         const quantity factor = lr * (scale.as(dtype::f64) / clipped.as(dtype::f64));
-        return {p - factor.as(type) * step, rows, columns};
+        return {p - factor.as(type) * step, rows, cols};
       };
-      all.each(each, next.params, grads, next.state.rows, next.state.columns);
+      all.each(each, next.params, grads, next.state.rows, next.state.cols);
     }
     return next;
   }

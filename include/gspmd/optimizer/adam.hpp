@@ -75,7 +75,7 @@ struct adam {
       const quantity count = all.count(next.state.step), lr = all.rate(rate.of(count), given_rate);
       const gspmd::detail::adam_moments moments(beta1, beta2, epsilon, count);
       const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
-        if (!all.is_state(s[0], p, p.tensor().shape()) || !all.is_state(s[1], p, p.tensor().shape())) return {p, s[0], s[1]};
+        if (!all.is_state(s[0], p.tensor().shape()) || !all.is_state(s[1], p.tensor().shape())) return {p, s[0], s[1]};
         const double c = all.decay(weight_decay, decays);
         const auto m = moments.of(c != 0 ? d + c * p : d, s);
         return {p - m.direction_times(lr * moments.first_correction), m.first, m.second};
@@ -110,7 +110,7 @@ struct adamw {
       const quantity count = all.count(next.state.step), lr = all.rate(rate.of(count), given_rate);
       const gspmd::detail::adam_moments moments(beta1, beta2, epsilon, count);
       const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
-        if (!all.is_state(s[0], p, p.tensor().shape()) || !all.is_state(s[1], p, p.tensor().shape())) return {p, s[0], s[1]};
+        if (!all.is_state(s[0], p.tensor().shape()) || !all.is_state(s[1], p.tensor().shape())) return {p, s[0], s[1]};
         const auto m = moments.of(d, s);
         const double c = all.decay(weight_decay, decays);
         const quantity kept = c != 0 ? p * (1.0 - c * lr).as(p.tensor().type()) : p;

@@ -41,7 +41,7 @@ struct lars {
       gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "lars", at);
       const quantity lr = all.rate(rate.of(all.count(next.state.step)), given_rate);
       const auto each = [&](quantity p, quantity d, std::array<quantity, 1> s) -> std::array<quantity, 2> {
-        if (!all.is_state(s[0], p, p.tensor().shape())) return {p, s[0]};
+        if (!all.is_state(s[0], p.tensor().shape())) return {p, s[0]};
         const dtype type = p.tensor().type();
         const quantity weights = gspmd::detail::norm_of(p), gradient = gspmd::detail::norm_of(d);
         const double c = all.decay(weight_decay, decays);
@@ -80,7 +80,7 @@ struct lamb {
       const quantity count = all.count(next.state.step), lr = all.rate(rate.of(count), given_rate);
       const gspmd::detail::adam_moments moments(beta1, beta2, epsilon, count);
       const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
-        if (!all.is_state(s[0], p, p.tensor().shape()) || !all.is_state(s[1], p, p.tensor().shape())) return {p, s[0], s[1]};
+        if (!all.is_state(s[0], p.tensor().shape()) || !all.is_state(s[1], p.tensor().shape())) return {p, s[0], s[1]};
         const auto m = moments.of(d, s);
         const quantity direction = m.direction_times(moments.first_correction);
         const double c = all.decay(weight_decay, decays);

@@ -7,11 +7,10 @@
 namespace gspmd {
 namespace detail {
 
-/// Elements that are summed: those of narrow floats as floats.
-constexpr quantity summable(const quantity& x) { return x.as(bytes_of(x.tensor().type()) < 4 ? dtype::f32 : x.tensor().type()); }
-/// The sum of squares of all elements, and the root of their mean. Of a tensor that is split one number per device is reduced.
+/// The sum of squares of all elements, and the root of their mean, computed as float for bf16 and f16. If x is split, one number per device
+/// is reduced.
 constexpr quantity squares_of(const quantity& x) {
-  const quantity wide = summable(x);
+  const quantity wide = x.wide();
   return {sum((wide * wide).tensor(), {}, x.at()), x.at()};
 }
 constexpr quantity norm_of(const quantity& x) { return sqrt(squares_of(x)); }
@@ -24,8 +23,9 @@ constexpr quantity rms_of(const quantity& x) {
 
 namespace optimizer {
 
-/// The root of the sum of the squares of all elements of a group of floats, of rank 0, in their type; a double if their types differ.
-/// Communication: the sums of tensors that are split alike are added before they are reduced. Errors: an element type that is no float.
+/// Returns the root of the sum of the squares of all elements of a group of floats. The result has rank 0. It has the type of the group, float
+/// for bf16 and f16, and double if the types differ. Communication: the sums of tensors with equal splits are added before they are reduced.
+/// Errors: an element type that is not a float.
 template <class Tree>
 constexpr value global_norm(const Tree& tree, location at = location::current()) {
   using gspmd::detail::quantity;
@@ -65,7 +65,10 @@ constexpr Grads clip_by_global_norm(Grads grads, double limit, location at = loc
   const gspmd::detail::parameter_update all(g, "clip_by_global_norm", at);
   if (g->failed()) return grads;
   const quantity factor = limit / maximum(norm, limit);
-  gspmd::detail::for_each_leaf(grads, [&](value& v) { v = (all.of(v) * factor.as(v.type())).tensor(); });
+  gspmd::detail::for_each_leaf(grads, [&](value& v) {
+    const quantity wide = all.of(v).wide();
+    v = (wide * factor.as(wide.tensor().type())).as(v.type()).tensor();
+  });
   return grads;
 }
 

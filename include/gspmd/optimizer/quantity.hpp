@@ -5,7 +5,7 @@
 
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/sources.hpp"
-#include "gspmd/ops/elementwise.hpp"
+#include "gspmd/ops/composite.hpp"
 #include "gspmd/program.hpp"
 
 /// The arithmetic that optimizers are written in: that of values, where every operator names the line of the user's call.
@@ -74,10 +74,10 @@ class quantity {
   /// The same in another element type; a number is of any.
   [[nodiscard]] constexpr quantity as(dtype type) const {
     if (is_number_ || !value_.is_valid() || value_.type() == type) return *this;
-    const int id = value_.id();
-    auto& g = *value_.graph();
-    return {made(g, add_elementwise(g, opcode::convert, span<const int>(&id, 1), at_, type), type, value_.shape()), at_};
+    return {converted(value_, type, at_), at_};
   }
+  /// The same in the type that a composite computes in.
+  [[nodiscard]] constexpr quantity wide() const { return as(composite_type(value_.type())); }
 
  private:
   static constexpr location line_of(const quantity& a, const quantity& b) { return a.is_number_ ? b.at_ : a.at_; }

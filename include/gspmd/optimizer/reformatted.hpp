@@ -85,7 +85,7 @@ constexpr value reformat(value v, const extents& shape, location at) {
 template <int ReducedApart, bool IsGradient>
 constexpr value reformat(value v, const value& like, std::int64_t devices, location at) {
   if (!v.is_valid() || !like.is_valid() || v.shape() != like.shape()) return v;
-  const node& param = like.node();
+  const node param = like.node();
   dim_mask apart = 0;
   for (int d = 0; d < like.rank(); ++d)
     if (like.rank() - d <= ReducedApart || (param.annotated && param.annotation.layout.axes_of(d) != 0)) apart |= dim_bit(d);

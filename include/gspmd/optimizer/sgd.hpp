@@ -69,7 +69,7 @@ struct momentum {
       gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "momentum", at);
       const quantity lr = all.rate(rate.of(all.count(next.state.step)), given_rate);
       const auto each = [&](quantity p, quantity d, std::array<quantity, 1> s) -> std::array<quantity, 2> {
-        if (!all.is_state(s[0], p, p.tensor().shape())) return {p, s[0]};
+        if (!all.is_state(s[0], p.tensor().shape())) return {p, s[0]};
         if (const double c = all.decay(weight_decay, decays); c != 0) d = d + c * p;
         const quantity v = decay * s[0] + d;
         return {p - lr.as(p.tensor().type()) * (nesterov ? d + decay * v : v), v};

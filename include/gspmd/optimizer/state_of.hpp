@@ -20,7 +20,7 @@ template <class State>
 constexpr State add_state_inputs(graph& g, State made_there, int number) {
   for_each_leaf(made_there, [&](value& leaf) {
     if (!leaf.is_valid()) return;
-    const node& there = leaf.node();
+    const node there = leaf.node();
     const int id = add_parameter(g, there.type, there.shape, location::input(number++));
     node& n = g.nodes[static_cast<std::size_t>(id)];
     n.annotated = there.annotated;

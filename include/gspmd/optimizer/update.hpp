@@ -46,7 +46,7 @@ struct decay_mask {
 
   constexpr decay_mask() = default;
   template <std::convertible_to<function> F>
-  constexpr decay_mask(F f) : decays(f) {}  // NOLINT(google-explicit-constructor)
+  constexpr decay_mask(F mask) : decays(mask) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] constexpr bool operator()(parameter p) const {
     if (stood_for != nullptr && p.number < stood_for->size()) p = (*stood_for)[p.number];
@@ -173,8 +173,8 @@ class parameter_update {
     return of(given).as(dtype::f64);
   }
 
-  /// Replaces each parameter p, and what stands in its place in the groups of the state, by what f(p, gradient, {states...}) gives, which
-  /// lies where they lay.
+  /// Replaces each parameter p and its tensors in the groups of the state by the results of f(p, gradient, {states...}). A new tensor has the
+  /// sharding and the type of the old tensor. f gets bf16 and f16 as float (ops/composite.hpp), and its results are rounded.
   template <class F, class Params, class... States>
   constexpr void each(F f, Params& params, Params grads, States&... states) {
     constexpr std::size_t count = sizeof...(States);
@@ -193,11 +193,17 @@ class parameter_update {
       const value d = *lists[1][k];
       if (g_->failed() || !p.is_valid() || !d.is_valid() || !fits(k, p, d)) return;
       std::array<quantity, count> before;
-      for (std::size_t i = 0; i < count; ++i) before[i] = of(*lists[i + 2][k]);
+      for (std::size_t i = 0; i < count; ++i) {
+        const value s = *lists[i + 2][k];
+        if (s.is_valid() && s.type() != p.type()) return refuse_state(s.type(), s.shape(), p.type(), s.shape());
+        before[i] = of(s).wide();
+      }
       now_ = {k, std::string_view(p.node().at.name()), p.rank()};
-      const std::array<quantity, count + 1> after = f(of(p), of(d), before);
-      p = keep_place(after[0].tensor(), p, at_);
-      for (std::size_t i = 0; i < count; ++i) *lists[i + 2][k] = keep_place(after[i + 1].tensor(), before[i].tensor(), at_);
+      type_ = p.type();
+      const std::array<quantity, count + 1> after = f(of(p).wide(), of(d).wide(), before);
+      const auto replace = [this](value& v, const quantity& next) { v = keep_place(next.as(v.type()).tensor(), v, at_); };
+      replace(p, after[0]);
+      for (std::size_t i = 0; i < count; ++i) replace(*lists[i + 2][k], after[i + 1]);
     }
   }
   /// The weight decay of the parameter that `each` is at.
@@ -212,18 +218,19 @@ class parameter_update {
                                    << ", and an optimizer moves floats; keep it out of the parameters, or "
                                       "convert<float>(x)");
   }
-  /// Whether a tensor of the state is as it must be; the mistake is recorded if not.
-  [[nodiscard]] constexpr bool is_state(const quantity& s, const quantity& p, const extents& shape) const {
+  /// Returns true if a tensor of the state has this shape; records the mistake if not.
+  [[nodiscard]] constexpr bool is_state(const quantity& s, const extents& shape) const {
     const value v = s.tensor();
-    if (!v.is_valid()) return false;
-    return (v.type() == p.tensor().type() && v.shape() == shape) ||
-           fail(mistake::extent, text("a tensor of the state is ")
-                                     << name_of(v.type()) << shape_text(v.shape()) << " and that of its parameter is "
-                                     << name_of(p.tensor().type()) << shape_text(shape)
-                                     << "; give the state that init made of these parameters");
+    if (v.is_valid() && v.shape() != shape) refuse_state(type_, v.shape(), type_, shape);
+    return v.is_valid() && v.shape() == shape;
   }
 
  private:
+  constexpr void refuse_state(dtype own, const extents& own_shape, dtype type, const extents& shape) const {
+    fail(mistake::extent, text("a tensor of the state is ")
+                              << name_of(own) << shape_text(own_shape) << " and that of its parameter is " << name_of(type)
+                              << shape_text(shape) << "; give the state that init made of these parameters");
+  }
   [[nodiscard]] constexpr bool fits(std::size_t k, value p, value d) const {
     if (!is_float(p, k)) return false;
     return (p.type() == d.type() && p.shape() == d.shape()) ||
@@ -237,6 +244,7 @@ class parameter_update {
   location at_;
   open_part part_;
   optimizer::parameter now_{};
+  dtype type_ = dtype::f32;  // of the parameter that `each` is at
 };
 
 }  // namespace detail

@@ -74,15 +74,15 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
   template <class Weights, class Data, class Targets>
   constexpr std::tuple<value, Weights, Data> on_devices(graph& g, axis_mask axes, const sharding& by_stage,
                                                         const Weights& weights, const Data& xs, const Targets& targets) const {
-    const dtype type = type_of_loss(g, xs, targets);
+    const dtype of_loss = type_of_loss(g, xs, targets), type = composite_type(of_loss);
     if (g.failed()) return {leaves_of(xs)[0], weights, xs};
-    const manual_border border{g, axes, this->at};
+    const manual_border edge{g, axes, this->at};
     g.type_local = &type_local;
     sharding everywhere, terms;
     everywhere.replica = axes;
     terms.partial = axes;
     const auto enter = [&](const auto& tree, const sharding& s) {
-      return leaf_by_leaf(tree, [&](value v) { return border.enter(v, s); });
+      return leaf_by_leaf(tree, [&](value v) { return edge.enter(v, s); });
     };
     const Weights own = enter(weights, by_stage);
     const Data all_xs = enter(xs, everywhere);
@@ -91,12 +91,12 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
       const local_scope inside(g, g.open_local | axes);
       auto [sum, dws, dxs] = run(g, type, own, all_xs, all_targets);
       const auto as_terms = [&](value v) { return local::to_partial<Axis>(v, this->at); };
-      return std::tuple<value, Weights, Data>{as_terms(sum), dws, leaf_by_leaf(dxs, as_terms)};
+      return std::tuple<value, Weights, Data>{as_terms(converted(sum, of_loss, this->at)), dws, leaf_by_leaf(dxs, as_terms)};
     }();
     const auto leave = [&](const auto& tree, const sharding& s) {
-      return leaf_by_leaf(tree, [&](value v) { return border.leave(v, s); });
+      return leaf_by_leaf(tree, [&](value v) { return edge.leave(v, s); });
     };
-    return {border.leave(std::get<0>(found), terms), leave(std::get<1>(found), by_stage), leave(std::get<2>(found), terms)};
+    return {edge.leave(std::get<0>(found), terms), leave(std::get<1>(found), by_stage), leave(std::get<2>(found), terms)};
   }
   /// Asked for its type alone; nothing of it is computed.
   template <class Data, class Targets>
@@ -291,7 +291,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     const Data y = this->one_stage(w, x, part);
     graph& g = *leaves_of(x)[0].graph();
     const auto begin = [&](value) {
-      const value own = this->here(loss(y, target)) * this->here(1.0 / static_cast<double>(this->schedule.microbatches));
+      const value own = this->part_of_mean(loss(y, target));
       return std::tuple<value, Data>{own, grad(local::to_partial<Axis>(own, this->at), y)};
     };
     const auto go_on = [&](value) { return std::tuple<value, Data>{this->zeros(g, type, {}), dy}; };
@@ -303,8 +303,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
       const value by_v = stop_gradient(to[k++], this->at);
       if (!is_floating(v.type())) continue;  // it has no gradient
       const value term = sum(this->here(v) * this->here(by_v), {}, this->at);
-      const int same = add_elementwise(g, opcode::convert, {term.id()}, this->at, type);
-      product = this->here(product) + this->here(made(g, same, type, {}));
+      product = this->here(product) + this->here(converted(term, type, this->at));
     }
     const auto [dw, dx] = grad(local::to_partial<Axis>(product, this->at), std::tuple{w, x});
     return {dx, dw, own};
@@ -324,6 +323,9 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
 /// or a process for each device, and stages read no values of the program that are not in weights, xs or targets. The backward pass
 /// computes a stage again from its x. A stage keeps what arrives until it has read it for the last time: of one_forward_one_backward S
 /// microbatches with their gradients, of gpipe M of them and a gradient.
+///
+/// Losses of bf16 and f16 are added up as float and rounded once (ops/composite.hpp). Gradients by the weights are added up in the type of the
+/// weights. For float sums pass float weights and convert them in the stage.
 ///
 /// Communication: a collective_permute of a microbatch in each tick, activations forward and gradients backward: 2 (M + S - 1) for
 /// one_forward_one_backward and gpipe, 2 (RM + S - 1) for interleaved; more for an odd number of stages that are interleaved, whose last one

@@ -115,6 +115,10 @@ struct stages_on {
   constexpr operand here(Number x) const {
     return operand(x, at);
   }
+  /// Returns the part of a microbatch's loss in the mean of all losses, in the type that composites compute in.
+  constexpr value part_of_mean(value loss) const {
+    return here(converted(loss, composite_type(loss.type()), at)) / here(static_cast<double>(schedule.microbatches));
+  }
   constexpr value zeros(graph& g, dtype type, const extents& shape) const {
     return made(g, add_constant(g, type, shape, 0, 0, at), type, shape);
   }

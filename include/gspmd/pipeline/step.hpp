@@ -52,7 +52,7 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
   constexpr auto backward(const Weights& w, const Data& x, const Data& dy, const Targets& target, value is_last, value is_there,
                           value part) const {
     const Data y = this->one_stage(w, x, part);
-    const value own = this->here(loss(y, target)) * this->here(1.0 / static_cast<double>(this->schedule.microbatches));
+    const value own = this->part_of_mean(loss(y, target));
     const auto everywhere = [&](value flag, value like) {
       return this->here(broadcast_in_dim(flag, as_integers(like.shape()), {}, this->at));
     };
@@ -69,7 +69,8 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
     for (const value& v : leaves_of(y)) {
       const value& by_v = to[k++];
       if (!is_floating(v.type())) continue;  // it has no gradient
-      product = this->here(product) + this->here(sum(this->here(v) * this->here(by_v), {}, this->at));
+      const value term = sum(this->here(v) * this->here(by_v), {}, this->at);
+      product = this->here(product) + this->here(converted(term, own.type(), this->at));
     }
     const auto [dw, dx] = grad(product, std::tuple{w, x});
     // A number in the place of a choice: a sum of what devices along other axes have may wait for the end of the loop.
@@ -133,12 +134,13 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
                  << name_of(example.type()) << shape_text(example.shape()) << "; return a float of rank 0: sum or mean it");
       return {leaf_of(xs), weights, xs};
     }
-    const dtype type = example.type();
+    const dtype type = composite_type(example.type());
     const extents by_stage = place.shape();
     const value none = made(g, add_constant(g, type, by_stage, 0, 0, line), type, by_stage);
     const auto [arrived, returned, held, dws, dxs, losses] =
         fori_loop({microbatches + last, line}, body, begin, nothing, stash, sums, this->empty_rows(g, xs), none);
-    return {sum(losses, {}, line), dws, transform_leaves([&](value v) { return this->of_stage(v, place, 0); }, dxs)};
+    return {converted(sum(losses, {}, line), example.type(), line), dws,
+            transform_leaves([&](value v) { return this->of_stage(v, place, 0); }, dxs)};
   }
 };
 
@@ -155,6 +157,9 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
 /// computes again from its x. So a stage keeps 2 stages - 1 microbatches, however many there are, where grad of `pipeline` keeps all; and it is
 /// idle 2 (stages - 1) ticks of both passes, where that is stages - 1. All stages compute the loss of what they make, and that of the last
 /// one counts: it must be a number on each, as the stages and their gradients must on any microbatch (`pipeline`).
+///
+/// Losses of bf16 and f16 are added up as float and rounded once (ops/composite.hpp). Gradients by the weights are added up in the type of the
+/// weights. For float sums pass float weights and convert them in the stage.
 ///
 /// Communication: in each tick a collective_permute to the next stage and one to the stage before, of a microbatch. Besides, once: the
 /// loss, the gradients by weights along the axes that split a microbatch, and those by xs, which the first stage has.

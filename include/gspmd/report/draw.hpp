@@ -58,12 +58,12 @@ struct drawn_direction {
   }
 };
 
-inline std::string without_margin(const std::vector<std::string>& lines, bool keep_margin) {
+inline std::string without_margin(const std::vector<std::string>& text_lines, bool keep_margin) {
   std::size_t margin = std::string::npos;
-  for (const auto& l : lines) margin = std::min(margin, l.find_first_not_of(' '));
+  for (const auto& l : text_lines) margin = std::min(margin, l.find_first_not_of(' '));
   if (margin == std::string::npos || keep_margin) margin = 0;
   std::string result;
-  for (const auto& l : lines) {
+  for (const auto& l : text_lines) {
     const auto end = l.find_last_not_of(' ');
     if (end != std::string::npos) result += l.substr(margin, end + 1 - margin);
     result += '\n';
@@ -90,7 +90,7 @@ inline std::string draw_cells(const extents& shape, const std::vector<std::strin
   const auto middle = [&](std::size_t gap) { return (begin[gap] + width + begin[gap + 1] - 1) / 2; };
   const auto full = begin.back() + width + across.gaps.size() + down.gaps.size() + 3;
 
-  std::vector<std::string> lines;
+  std::vector<std::string> text_lines;
   for (std::int64_t row = 0; row < down.cells; ++row) {
     std::string line(full, ' ');
     for (std::size_t k = 0; k < across.gaps.size(); ++k)
@@ -106,7 +106,7 @@ inline std::string draw_cells(const extents& shape, const std::vector<std::strin
       const auto& cell = cells[static_cast<std::size_t>(index)];
       line.replace(begin[static_cast<std::size_t>(column)] + width - cell.size(), cell.size(), cell);
     }
-    lines.push_back(line);
+    text_lines.push_back(line);
     if (row + 1 == down.cells) break;
     const auto gap = down.gaps[static_cast<std::size_t>(row)];
     if (gap.level == 0 && !gap.is_cut) continue;
@@ -128,9 +128,9 @@ inline std::string draw_cells(const extents& shape, const std::vector<std::strin
       if (g.is_cut) c = c == '-' ? '+' : '|';
       else if (g.level > 1 && c == ' ') c = ':';
     }
-    lines.push_back(between);
+    text_lines.push_back(between);
   }
-  return without_margin(lines, any_cut);
+  return without_margin(text_lines, any_cut);
 }
 
 template <class T>

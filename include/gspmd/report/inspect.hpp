@@ -48,6 +48,7 @@ struct instruction {
   int dim = -1;            // that is gathered or scattered, where it is one
   std::int64_t bytes = 0;  // that one device sends
   int loop = 0;            // operators with the same number are one loop; 0: none
+  std::vector<int> further_results{};  // device values, of an operator with several results (sort, eigh)
 };
 
 /// How a split came to a value: from an annotation, through operators.
@@ -119,15 +120,16 @@ class inspection {
   [[nodiscard]] std::optional<placed_tensor> find(int label) const {
     if (const int i = node_of(label); i >= 0)
       return placed_tensor(mesh_.shared_info(), node(i).type, node(i).shape, sharding_of(i));
-    const auto* const c = composed_of(label);
-    if (c == nullptr) return {};
-    return placed_tensor(mesh_.shared_info(), c->type, c->shape, sharding_of(reader_of(*c)));
+    const auto it = unmade_.find(label);
+    if (it == unmade_.end()) return {};
+    const auto& c = graph_.composed[at(it->second.composed)];
+    return placed_tensor(mesh_.shared_info(), c.type, c.shape, sharding_of(it->second.reader));
   }
   /// Returns the label of a reader of a value that is not made, because its operator and those that read it are one movement; -1: the
   /// value is made.
   [[nodiscard]] int moved_with(int label) const {
-    const auto* const c = composed_of(label);
-    return c == nullptr ? -1 : node(reader_of(*c)).tag;
+    const auto it = unmade_.find(label);
+    return it == unmade_.end() ? -1 : node(it->second.reader).tag;
   }
   /// The sharding that completion gave it, and the planner need not have kept.
   [[nodiscard]] std::optional<placed_tensor> completed(int label) const {
@@ -209,28 +211,34 @@ class inspection {
     }
     nodes_.erase(-1);
     for (const auto& also : graph_.also_tagged) nodes_[also.tag] = also.node;
+    list_unmade();
+    for (std::size_t k = 0; k < graph_.outputs.size(); ++k) output_[node(graph_.outputs[k]).tag] = k;
     local_ = detail::pass_results(graph_, mesh_.info().shape, request(), &origins_).take<detail::emit_pass>();
     for (const auto& v : local_.values)
       values_.push_back({node(v.node).tag, placed_tensor(mesh_.shared_info(), v.type, v.global, v.layout)});
     list_instructions();
   }
-  [[nodiscard]] const detail::graph::composed_value* composed_of(int label) const {
-    for (const auto& c : graph_.composed)
-      if (c.tag == label && node_of(label) < 0) return &c;
-    return nullptr;
-  }
-  /// The node that reads what a value that is not made would be made of.
-  [[nodiscard]] int reader_of(const detail::graph::composed_value& c) const {
-    const auto* last = &c;
-    while (node_of(last->reader) < 0) last = composed_of(last->reader);
-    return node_of(last->reader);
+  /// Finds for each value that is not made the node that reads its operand instead. The reader of a value may be such a value itself.
+  void list_unmade() {
+    std::map<int, int> composed;  // by label
+    for (int k = 0; k < static_cast<int>(graph_.composed.size()); ++k)
+      if (node_of(graph_.composed[at(k)].tag) < 0) composed.emplace(graph_.composed[at(k)].tag, k);
+    std::vector<int> labels;
+    for (const auto& [label, k] : composed) {
+      int last = label;
+      for (; node_of(last) < 0 && unmade_.count(last) == 0; last = graph_.composed[at(composed.at(last))].reader)
+        labels.push_back(last);
+      const int reader = node_of(last) < 0 ? unmade_.at(last).reader : node_of(last);
+      for (const int l : labels) unmade_[l] = {composed.at(l), reader};
+      labels.clear();
+    }
   }
   [[nodiscard]] detail::sharding sharding_of(int i) const {
     const auto& n = node(i);
     detail::sharding s = program_.view().completed[at(i)];
     if (const int v = local_.results[at(i)]; v >= 0) s = local_.value(v).layout;
-    for (std::size_t k = 0; k < graph_.outputs.size() && detail::facts_of(n.op).made != detail::origin::given; ++k)
-      if (node(graph_.outputs[k]).tag == n.tag) s = local_.value(local_.outputs[k]).layout;
+    if (const auto it = output_.find(n.tag); it != output_.end() && detail::facts_of(n.op).made != detail::origin::given)
+      s = local_.value(local_.outputs[it->second]).layout;
     detail::sharding written = s;
     written.splits.clear();
     for (const auto& use : n.annotation.layout.splits)
@@ -321,6 +329,7 @@ class inspection {
     instruction i;
     i.result = op.result;
     i.operands.assign(op.operands.begin(), op.operands.end());
+    i.further_results.assign(op.further_results.begin(), op.further_results.end());
     i.label = label_of(op.result);
     i.sake = node(op.node).tag;
     i.bytes = detail::bytes_of(mesh_.info().shape, local_, op);
@@ -425,7 +434,12 @@ class inspection {
   dynamic::mesh mesh_;   // of the plan, with the axes that it cuts
   detail::graph graph_;  // canonical
   dynamic::program program_;
-  std::map<int, int> nodes_;  // by label
+  std::map<int, int> nodes_;           // by label
+  std::map<int, std::size_t> output_;  // by label: its number
+  struct unmade_value {
+    int composed, reader;  // its number in graph_.composed; the node that reads its operand
+  };
+  std::map<int, unmade_value> unmade_;  // by label: values that are no longer made, see compose_movements
   std::vector<detail::split_origin> origins_;
   detail::local_program local_;
   std::vector<device_value> values_;

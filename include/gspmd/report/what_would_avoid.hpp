@@ -34,11 +34,11 @@ class annotation_trials {
   /// Returns what to write to avoid the collective, with the time of the step then, the best first; then the other ways to run the
   /// operator.
   [[nodiscard, gnu::cold]] std::vector<std::string> remarks(const plan_step& s) {
-    auto lines = of(s);
-    if (graph_.find_types != nullptr || graph_.type_local != nullptr) return lines;
+    auto text_lines = of(s);
+    if (graph_.find_types != nullptr || graph_.type_local != nullptr) return text_lines;
     if (!why_) why_.emplace(graph_, mesh_, request_);
-    for (auto& line : why_->cheapest(s.node, most_ways)) lines.push_back(std::move(line));
-    return lines;
+    for (auto& line : why_->cheapest(s.node, most_ways)) text_lines.push_back(std::move(line));
+    return text_lines;
   }
 
   struct change {
@@ -77,23 +77,24 @@ class annotation_trials {
     std::sort(better.begin(), better.end(), [](const gain& x, const gain& y) {
       return x.cost.seconds != y.cost.seconds ? x.cost.seconds < y.cost.seconds : x.by < y.by;
     });
-    std::vector<std::string> lines;
+    std::vector<std::string> text_lines;
     std::vector<int> shown;  // of each node its best
     bool is_new_shown = false;
     for (const auto& [cost, by] : better) {
-      if (lines.size() >= most_shown && (is_new_shown || !by->is_new)) continue;  // one that is new always
+      if (text_lines.size() >= most_shown && (is_new_shown || !by->is_new)) continue;  // one that is new always
       if (std::find(shown.begin(), shown.end(), by->node) != shown.end()) continue;
       is_new_shown = is_new_shown || by->is_new;
       shown.push_back(by->node);
-      lines.push_back("with " + by->text + " the step takes " + cost_report::time_text(cost.seconds) + " instead of " +
-                      cost_report::time_text(now_.seconds) + " and sends " + std::to_string(cost.bytes) + " bytes instead of " +
-                      std::to_string(now_.bytes));
+      text_lines.push_back("with " + by->text + " the step takes " + cost_report::time_text(cost.seconds) + " instead of " +
+                           cost_report::time_text(now_.seconds) + " and sends " + std::to_string(cost.bytes) +
+                           " bytes instead of " + std::to_string(now_.bytes));
     }
-    if (lines.empty())
-      lines.push_back(tried == 0 ? "no annotation leads to it"
-                                 : "of " + std::to_string(tried) + (tried == 1 ? " other annotation" : " other annotations") +
-                                       " near it none makes the step faster");
-    return lines;
+    if (text_lines.empty())
+      text_lines.push_back(tried == 0
+                               ? "no annotation leads to it"
+                               : "of " + std::to_string(tried) + (tried == 1 ? " other annotation" : " other annotations") +
+                                     " near it none makes the step faster");
+    return text_lines;
   }
 
   struct price {

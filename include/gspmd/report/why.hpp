@@ -34,18 +34,18 @@ class why_text {
   /// were reported before.
   [[nodiscard, gnu::cold]] std::vector<std::string> cheapest(int i, std::size_t most) {
     i = operator_of(i);
-    std::vector<std::string> lines;
-    if (std::find(reported_.begin(), reported_.end(), i) != reported_.end()) return lines;
+    std::vector<std::string> text_lines;
+    if (std::find(reported_.begin(), reported_.end(), i) != reported_.end()) return text_lines;
     reported_.push_back(i);
     const auto rows = tried(i);
     if (!rows.empty())
-      lines.push_back("ways to run " + std::string(graph::place(at(i).at, name_of(at(i).op)).view()) +
-                      ", by the time of operands, work, result and later readers:");
+      text_lines.push_back("ways to run " + std::string(graph::place(at(i).at, name_of(at(i).op)).view()) +
+                           ", by the time of operands, work, result and later readers:");
     for (std::size_t k = 0; k < rows.size(); ++k)
       if (k < most || rows[k].is_chosen)
-        lines.push_back((rows[k].is_chosen ? "> " : "  ") + time_text(rows[k].time) + ", " + std::to_string(rows[k].bytes) +
-                        " bytes: " + rows[k].text());
-    return lines;
+        text_lines.push_back((rows[k].is_chosen ? "> " : "  ") + time_text(rows[k].time) + ", " + std::to_string(rows[k].bytes) +
+                             " bytes: " + rows[k].text());
+    return text_lines;
   }
 
  private:

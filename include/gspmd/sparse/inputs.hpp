@@ -20,7 +20,7 @@ namespace gspmd {
 template <dim_spec Axis>
 struct sparse_value {
   sparse_layout layout;
-  value starts, columns, entries, halo_rows, sends;
+  value starts, cols, entries, halo_rows, sends;
 };
 
 namespace detail {
@@ -42,7 +42,7 @@ constexpr sparse_value<Axis> trace_sparse(graph& g, int number, const sparse_lay
   };
   sparse_value<Axis> a{l, {}, {}, {}, {}, {}};
   a.starts = add(dtype::s32, {n, l.local_rows() + 1}, "starts");
-  a.columns = add(dtype::s32, {n, l.entries}, "columns");
+  a.cols = add(dtype::s32, {n, l.entries}, "columns");
   a.entries = add(dtype_of<T>(), {n, l.entries, l.block, l.block}, "entries");
   a.halo_rows = add(dtype::s32, {n, l.halo_rows, 2}, "halo_rows");
   a.sends = add(dtype::s32, {n, l.halo()}, "sends");

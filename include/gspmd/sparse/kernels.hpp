@@ -68,8 +68,8 @@ constexpr void add_row(std::int64_t first, std::int64_t last, std::int64_t row, 
 template <class T>
 struct product_function {
   template <class Starts, class Columns, class V, class Rows, class X, class H, class Y>
-  constexpr void operator()(Starts starts, Columns columns, V values, Rows halo_rows, X x, H halo, Y y) const {
-    const std::int32_t* const column = columns.data();
+  constexpr void operator()(Starts starts, Columns cols, V values, Rows halo_rows, X x, H halo, Y y) const {
+    const std::int32_t* const column = cols.data();
     const auto all = [&]<int Block>() {
       for_each_row(starts, [=](std::int64_t first, std::int64_t last, std::int64_t row) {
         add_row<Block>(first, last, row, column, values, x, y, false);
@@ -117,10 +117,10 @@ template <class T>
 struct transposed_function {
   /// `like`: as many elements as the device has of the result. `sends`: as many as are sent.
   template <class Starts, class Columns, class V, class Rows, class Y, class Like, class Sends, class X, class H>
-  constexpr void operator()(Starts starts, Columns columns, V values, Rows halo_rows, Y y, Like, Sends, X x, H halo) const {
+  constexpr void operator()(Starts starts, Columns cols, V values, Rows halo_rows, Y y, Like, Sends, X x, H halo) const {
     clear(x);
     clear(halo);
-    const std::int32_t* const column = columns.data();
+    const std::int32_t* const column = cols.data();
     const auto all = [&]<int Block>() {
       for_each_row(starts, [=](std::int64_t first, std::int64_t last, std::int64_t row) {
         spread_row<Block>(first, last, row, column, values, y, x);
@@ -140,13 +140,13 @@ struct transposed_function {
 template <class T>
 struct transposed_halo_function {
   template <class Starts, class Columns, class V, class Rows, class Y, class Like, class Sends, class H>
-  constexpr void operator()(Starts, Columns columns, V values, Rows halo_rows, Y y, Like, Sends, H halo) const {
+  constexpr void operator()(Starts, Columns cols, V values, Rows halo_rows, Y y, Like, Sends, H halo) const {
     clear(halo);
     with_block(
         values,
         [&]<int Block>() {
           for_each_halo_row(halo_rows, [=](std::int64_t first, std::int64_t last, std::int64_t row) {
-            spread_row<Block>(first, last, row, columns.data(), values, y, halo);
+            spread_row<Block>(first, last, row, cols.data(), values, y, halo);
           });
         },
         halo, y);
@@ -159,13 +159,13 @@ struct transposed_halo_function {
 template <class T>
 struct transposed_own_function {
   template <class Starts, class Columns, class V, class Rows, class Y, class Like, class Sends, class H, class X>
-  constexpr void operator()(Starts starts, Columns columns, V values, Rows, Y y, Like, Sends sends, H halo, X x) const {
+  constexpr void operator()(Starts starts, Columns cols, V values, Rows, Y y, Like, Sends sends, H halo, X x) const {
     clear(x);
     with_block(
         values,
         [&]<int Block>() {
           for_each_row(starts, [=](std::int64_t first, std::int64_t last, std::int64_t row) {
-            spread_row<Block>(first, last, row, columns.data(), values, y, x);
+            spread_row<Block>(first, last, row, cols.data(), values, y, x);
           });
         },
         x, y);
@@ -181,7 +181,7 @@ struct transposed_own_function {
 template <class T>
 struct entries_function {
   template <class Starts, class Columns, class Rows, class X, class H, class Dy, class V>
-  constexpr void operator()(Starts starts, Columns columns, Rows halo_rows, X x, H halo, Dy dy, V values) const {
+  constexpr void operator()(Starts starts, Columns cols, Rows halo_rows, X x, H halo, Dy dy, V values) const {
     for (std::int64_t k = 0; k < values.extent(0); ++k)
       for (std::int64_t i = 0; i < values.extent(1); ++i)
         for (std::int64_t j = 0; j < values.extent(2); ++j) values(k, i, j) = 0;
@@ -190,7 +190,7 @@ struct entries_function {
         for (std::int64_t k = first; k < last; ++k)
           for (std::int64_t i = 0; i < values.extent(1); ++i)
             for (std::int64_t j = 0; j < values.extent(2); ++j)
-              values(k, i, j) = dy(row, i) * from(std::int64_t{columns.data()[k]}, j);
+              values(k, i, j) = dy(row, i) * from(std::int64_t{cols.data()[k]}, j);
       };
     };
     for_each_row(starts, put(x));
@@ -204,22 +204,22 @@ using gradients = decltype(std::tuple_cat(std::array<value, N>{}));
 
 template <class T>
 struct product_gradient {
-  constexpr gradients<6> operator()(value starts, value columns, value values, value halo_rows, value x, value halo, value y,
+  constexpr gradients<6> operator()(value starts, value cols, value values, value halo_rows, value x, value halo, value y,
                                     value dy) const;
 };
 template <class T>
 struct transposed_gradient {
-  constexpr gradients<7> operator()(value starts, value columns, value values, value halo_rows, value y, value like, value sends,
+  constexpr gradients<7> operator()(value starts, value cols, value values, value halo_rows, value y, value like, value sends,
                                     value x, value halo, value dx, value dhalo) const;
 };
 template <class T>
 struct transposed_halo_gradient {
-  constexpr gradients<7> operator()(value starts, value columns, value values, value halo_rows, value y, value like, value sends,
+  constexpr gradients<7> operator()(value starts, value cols, value values, value halo_rows, value y, value like, value sends,
                                     value halo, value dhalo) const;
 };
 template <class T>
 struct transposed_own_gradient {
-  constexpr gradients<8> operator()(value starts, value columns, value values, value halo_rows, value y, value like, value sends,
+  constexpr gradients<8> operator()(value starts, value cols, value values, value halo_rows, value y, value like, value sends,
                                     value halo, value x, value dx) const;
 };
 
@@ -258,35 +258,35 @@ constexpr value as_many(value like, std::int64_t elements, location at = locatio
   return constant<std::int8_t>(like, {elements}, std::int8_t{0}, at);
 }
 template <class T>
-constexpr gradients<6> product_gradient<T>::operator()(value starts, value columns, value values, value halo_rows, value x,
+constexpr gradients<6> product_gradient<T>::operator()(value starts, value cols, value values, value halo_rows, value x,
                                                        value halo, value, value dy) const {
   const value sends = constant<std::int32_t>(starts, {halo.shape()[0]}, 0);
-  const auto [own, sent] = transposed<T>(starts, columns, values, halo_rows, dy, as_many(x, x.shape()[0]), sends);
-  return {value{}, value{}, by_entries<T>(starts, columns, halo_rows, x, halo, dy), value{}, own, sent};
+  const auto [own, sent] = transposed<T>(starts, cols, values, halo_rows, dy, as_many(x, x.shape()[0]), sends);
+  return {value{}, value{}, by_entries<T>(starts, cols, halo_rows, x, halo, dy), value{}, own, sent};
 }
 template <class T>
-constexpr gradients<7> transposed_gradient<T>::operator()(value starts, value columns, value values, value halo_rows, value y,
-                                                          value, value, value, value, value dx, value dhalo) const {
+constexpr gradients<7> transposed_gradient<T>::operator()(value starts, value cols, value values, value halo_rows, value y, value,
+                                                          value, value, value, value dx, value dhalo) const {
   return {value{},
           value{},
-          by_entries<T>(starts, columns, halo_rows, dx, dhalo, y),
+          by_entries<T>(starts, cols, halo_rows, dx, dhalo, y),
           value{},
-          plain_product<T>(starts, columns, values, halo_rows, dx, dhalo),
+          plain_product<T>(starts, cols, values, halo_rows, dx, dhalo),
           value{},
           value{}};
 }
 // Each of the two steps is the transposed product whose other result has the gradient zero.
 template <class T>
-constexpr gradients<7> transposed_halo_gradient<T>::operator()(value starts, value columns, value values, value halo_rows,
-                                                               value y, value like, value sends, value, value dhalo) const {
+constexpr gradients<7> transposed_halo_gradient<T>::operator()(value starts, value cols, value values, value halo_rows, value y,
+                                                               value like, value sends, value, value dhalo) const {
   const value dx = constant<T>(y, {like.shape()[0], y.shape()[1]}, T(0));
-  return transposed_gradient<T>{}(starts, columns, values, halo_rows, y, like, sends, value{}, value{}, dx, dhalo);
+  return transposed_gradient<T>{}(starts, cols, values, halo_rows, y, like, sends, value{}, value{}, dx, dhalo);
 }
 template <class T>
-constexpr gradients<8> transposed_own_gradient<T>::operator()(value starts, value columns, value values, value halo_rows, value y,
+constexpr gradients<8> transposed_own_gradient<T>::operator()(value starts, value cols, value values, value halo_rows, value y,
                                                               value like, value sends, value halo, value, value dx) const {
   return std::tuple_cat(
-      transposed_gradient<T>{}(starts, columns, values, halo_rows, y, like, sends, value{}, value{}, dx, zeros_like(halo)),
+      transposed_gradient<T>{}(starts, cols, values, halo_rows, y, like, sends, value{}, value{}, dx, zeros_like(halo)),
       std::tuple{take(dx, sends, 0)});
 }
 

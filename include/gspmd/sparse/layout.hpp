@@ -30,7 +30,7 @@ struct sparse_exchange {
 struct sparse_layout {
   static constexpr std::size_t most_exchanges = 256;  // a constant has an array of them
 
-  std::int64_t rows = 0, columns = 0, devices = 1, block = 1;
+  std::int64_t rows = 0, cols = 0, devices = 1, block = 1;
   std::int64_t entries = 1;    ///< the most entries of a device's rows
   std::int64_t halo_rows = 1;  ///< the most rows of a device that read what others have, and one
   std::array<sparse_exchange, most_exchanges> exchanges{};
@@ -38,7 +38,7 @@ struct sparse_layout {
   std::int64_t to_each = 0;  ///< if it is not 0: one all_to_all of so many elements for each device, in the place of permutes
 
   [[nodiscard]] constexpr std::int64_t local_rows() const { return share(rows); }
-  [[nodiscard]] constexpr std::int64_t local_columns() const { return share(columns); }
+  [[nodiscard]] constexpr std::int64_t local_columns() const { return share(cols); }
   /// The elements (blocks) of x that a device is sent at most; 1 where none is.
   [[nodiscard]] constexpr std::int64_t halo() const {
     std::int64_t sum = to_each * devices;
@@ -158,11 +158,11 @@ class sparse_pattern {
  private:
   constexpr void check() const {
     require_sparse(layout_.rows > 0, "a matrix has at least one row, and this one has ", layout_.rows);
-    require_sparse(layout_.columns > 0, "a matrix has at least one column, and this one has ", layout_.columns);
+    require_sparse(layout_.cols > 0, "a matrix has at least one column, and this one has ", layout_.cols);
     require_sparse(layout_.devices > 0, "rows are split over at least one device, and not over ", layout_.devices);
     require_sparse(layout_.block > 0, "blocks have at least one row, and not ", layout_.block);
     check_sparse_share("rows", layout_.rows, layout_.devices, layout_.local_rows());
-    check_sparse_share("columns", layout_.columns, layout_.devices, layout_.local_columns());
+    check_sparse_share("columns", layout_.cols, layout_.devices, layout_.local_columns());
     const auto starts = static_cast<std::int64_t>(std::size(row_start_)), count = static_cast<std::int64_t>(std::size(column_));
     if (starts - 1 != layout_.rows)
       refuse_sparse(std::to_string(layout_.rows) + " rows have " + std::to_string(layout_.rows + 1) + " row pointers, and " +
@@ -176,9 +176,9 @@ class sparse_pattern {
         refuse_sparse("row " + std::to_string(r) + " ends at " + std::to_string(begin_of(r + 1)) + ", and there are " +
                       std::to_string(count) + " entries");
       for (auto k = begin_of(r); k < begin_of(r + 1); ++k)
-        if (column(k) < 0 || column(k) >= layout_.columns)
+        if (column(k) < 0 || column(k) >= layout_.cols)
           refuse_sparse("row " + std::to_string(r) + " has an entry in column " + std::to_string(column(k)) +
-                        ", and columns are 0 to " + std::to_string(layout_.columns - 1));
+                        ", and columns are 0 to " + std::to_string(layout_.cols - 1));
     }
     if (begin_of(layout_.rows) != count)
       refuse_sparse("row " + std::to_string(layout_.rows - 1) + " ends at " + std::to_string(begin_of(layout_.rows)) +
@@ -234,11 +234,11 @@ class sparse_pattern {
 ///
 /// Throws gspmd::error: row pointers that decrease, a column outside; it names the row and the number.
 template <class RowStart, class Columns>
-constexpr sparse_layout sparse_layout_of(std::int64_t rows, std::int64_t columns, const RowStart& row_start,
-                                         const Columns& column, std::int64_t devices, std::int64_t block = 1) {
+constexpr sparse_layout sparse_layout_of(std::int64_t rows, std::int64_t cols, const RowStart& row_start, const Columns& column,
+                                         std::int64_t devices, std::int64_t block = 1) {
   sparse_layout l;
   l.rows = rows;
-  l.columns = columns;
+  l.cols = cols;
   l.devices = devices;
   l.block = block;
   return detail::sparse_pattern<RowStart, Columns>(l, row_start, column).layout();

@@ -36,13 +36,13 @@ class sparse_matrix {
   using parts_type = std::tuple<array<std::int32_t>, array<std::int32_t>, array<T>, array<std::int32_t>, array<std::int32_t>>;
 
   template <class RowStart, class Columns, class Values>
-  sparse_matrix(std::int64_t rows, std::int64_t columns, const RowStart& row_start, const Columns& column, const Values& values,
+  sparse_matrix(std::int64_t rows, std::int64_t cols, const RowStart& row_start, const Columns& column, const Values& values,
                 std::int64_t devices, std::int64_t block = 1)
-      : sparse_matrix(of(rows, columns, devices, block), row_start, column, values, nullptr) {}
+      : sparse_matrix(of(rows, cols, devices, block), row_start, column, values, nullptr) {}
   /// The same, with the room that a compiled program has. Throws also: a matrix that needs more.
   template <class RowStart, class Columns, class Values>
   sparse_matrix(const sparse_layout& room, const RowStart& row_start, const Columns& column, const Values& values)
-      : sparse_matrix(of(room.rows, room.columns, room.devices, room.block), row_start, column, values, &room) {}
+      : sparse_matrix(of(room.rows, room.cols, room.devices, room.block), row_start, column, values, &room) {}
 
   [[nodiscard]] const sparse_layout& layout() const { return layout_; }
   [[nodiscard]] const parts_type& parts() const { return parts_; }
@@ -53,10 +53,10 @@ class sparse_matrix {
   }
 
  private:
-  static sparse_layout of(std::int64_t rows, std::int64_t columns, std::int64_t devices, std::int64_t block) {
+  static sparse_layout of(std::int64_t rows, std::int64_t cols, std::int64_t devices, std::int64_t block) {
     sparse_layout l;
     l.rows = rows;
-    l.columns = columns;
+    l.cols = cols;
     l.devices = devices;
     l.block = block;
     return l;
@@ -73,9 +73,9 @@ class sparse_matrix {
                             std::to_string(given) + " are given");
     if (room != nullptr) take_room(pattern, *room);
     const auto n = layout_.devices;
-    auto& [starts, columns, entries, halo_rows, sends] = parts_;
+    auto& [starts, cols, entries, halo_rows, sends] = parts_;
     starts = array<std::int32_t>({n, layout_.local_rows() + 1});
-    columns = array<std::int32_t>({n, layout_.entries});
+    cols = array<std::int32_t>({n, layout_.entries});
     entries = array<T>({n, layout_.entries, size.block, size.block});
     halo_rows = array<std::int32_t>({n, layout_.halo_rows, 2});
     sends = array<std::int32_t>({n, layout_.halo()});
@@ -100,11 +100,11 @@ class sparse_matrix {
 
   template <class Pattern>
   void fill(const Pattern& pattern, std::int64_t d, const T* values) {
-    auto& [starts, columns, entries, halo_rows, sends] = parts_;
+    auto& [starts, cols, entries, halo_rows, sends] = parts_;
     const auto own_columns = layout_.local_columns(), square = layout_.block * layout_.block;
     const auto first = pattern.first_row(d), last = pattern.first_row(d + 1);
     std::int32_t* const start = starts.data() + d * (layout_.local_rows() + 1);
-    std::int32_t* const column = columns.data() + d * layout_.entries;
+    std::int32_t* const column = cols.data() + d * layout_.entries;
     T* const value = entries.data() + d * layout_.entries * square;
     std::int32_t* const halo_row = halo_rows.data() + d * layout_.halo_rows * 2;
     std::int64_t at = 0, rows = 0;

@@ -71,7 +71,7 @@ concept boost_multi_array_like =
 template <class X>
 concept shape_and_strides =
     requires(X& x) { x.data(), std::begin(x.shape()), std::begin(x.strides()); } && !boost_multi_array_like<X>;
-template <class X> concept dense_by_itself = requires(X& x) { std::data(x), std::size(x); } && is_row_major<std::remove_cv_t<X>>;
+template <class X> concept dense_by_itself = requires(X& x) { *std::data(x), std::size(x); } && is_row_major<std::remove_cv_t<X>>;
 
 template <class X>
 constexpr int rank_of() {

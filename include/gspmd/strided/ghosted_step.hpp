@@ -103,6 +103,8 @@ class ghosted_step {
 
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
+    static_assert(detail::call_arguments<Step, "ghosted_step", 0, Step::input_count + Step::output_count,
+                                         std::remove_cvref_t<Shards>...>::accept());
     const auto used = bound_.take();
     if (comm.local_count() != 1) detail::throw_several_devices(static_cast<std::size_t>(comm.local_count()));
     require_devices(comm, Step::device_count);

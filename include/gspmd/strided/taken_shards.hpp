@@ -61,6 +61,9 @@ class taken_shards {
       } else if constexpr (std::is_pointer_v<plain>) {
         check<std::remove_pointer_t<plain>>(k);
         given_.push_back(leaf);
+      } else if constexpr (!has_addresses<plain>) {
+        static_assert(accept_container<plain>());
+        given_.push_back(nullptr);
       } else {
         static_assert(dense_by_itself<Leaf>,
                       "gspmd: a shard is a strided_view, a sharded_array, a contiguous range or a pointer");

@@ -183,6 +183,7 @@ template <class Step, class Backend, class... Arguments>
   requires(detail::has_strided_view<Arguments>() || ...)
 auto run(const Backend& backend, const Arguments&... arguments) {
   using result = typename Step::callable_result;
+  static_assert(detail::call_arguments<Step, "run", 0, Step::input_count, Arguments...>::accept());
   auto [inputs, arrays] = detail::before_launch(backend, [&] {
     return [&]<std::size_t... K>(std::index_sequence<K...>) {
       return std::pair(detail::strided_inputs(Step::view, arguments...),
@@ -204,12 +205,16 @@ auto run(const Backend& backend, const Arguments&... arguments) {
 
 /// Runs a compiled program once and writes its whole results where `results` says: a strided_view, or a tuple or struct of as many as the
 /// program returns. What is dense and row-major there, and no memory of an argument, is written in place; else a dense array is copied once
-/// all devices have run, so that results may lie over arguments. Arguments are those of run, strided_views or not. With mpi every rank gets the whole results. Throws gspmd::error: what run throws; another shape or type,
-/// results that share elements.
+/// all devices have run, so that results may lie over arguments. Arguments are those of run, strided_views or not. With mpi every rank gets the whole results.
+///
+/// **Errors.** Compile error: a missing or superfluous argument or result, or the wrong element type. Throws gspmd::error: the errors of
+/// run; another shape; results that share elements.
 ///
 ///     run_into<step>(threads{}, strided_view(y), strided_view(x), w);
 template <class Step, class Backend, class Results, class... Arguments>
 void run_into(const Backend& backend, const Results& results, const Arguments&... arguments) {
+  static_assert(detail::call_arguments<Step, "run_into", 0, Step::input_count, Arguments...>::accept());
+  static_assert(detail::call_arguments<Step, "run_into", Step::input_count, Step::output_count, Results>::accept());
   auto [inputs, outputs] = detail::before_launch(backend, [&] {
     auto given = detail::strided_inputs(Step::view, arguments...);
     detail::strided_results places(Step::view, given, results);

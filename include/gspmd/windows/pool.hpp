@@ -4,6 +4,7 @@
 #include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/ops/boundary.hpp"
+#include "gspmd/ops/composite.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/integers.hpp"
 #include "gspmd/ops/shape.hpp"
@@ -23,9 +24,7 @@ constexpr value elements_in_windows(value x, int dim, std::int64_t extent, const
   const value begin = operand(operand(index, at) * operand(w.stride, at), at) - operand(w.low, at);
   const value end = minimum(operand(operand(begin, at) + operand(w.size, at), at), operand(extent, at));
   const value count = operand(end, at) - operand(maximum(operand(begin, at), operand(std::int64_t{0}, at)), at);
-  const value some = maximum(operand(count, at), operand(std::int64_t{1}, at));
-  const int id = some.id();
-  return made(g, add_elementwise(g, opcode::convert, detail::span<const int>(&id, 1), at, x.type()), x.type(), shape);
+  return converted(maximum(operand(count, at), operand(std::int64_t{1}, at)), x.type(), at);
 }
 
 /// Whether there is a factor for each dim, and each is at least 1; records the mistake if not.
@@ -67,28 +66,31 @@ constexpr value sum_pool(value x, integers size, integers stride = {}, integers 
   return reduce_window(x, monoid::add, size, stride.empty() ? size : stride, low, high, {}, {}, at);
 }
 
-/// The mean of each window of a float tensor, likewise: over the elements that it holds; padding does not count (0 for a window that
-/// holds none).
+/// Returns the mean of each window of a float tensor: the sum of the elements in the window, divided by their number. Padding does not count. A
+/// window without elements gives 0. Means of bf16 and f16 are computed as float and rounded once (ops/composite.hpp); halos are sent as float.
 ///
 ///     auto y = avg_pool(x, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1});
 constexpr value avg_pool(value x, integers size, integers stride = {}, integers low = {}, integers high = {},
                          location at = location::current()) {
   if (x.is_valid()) static_cast<void>(detail::has_means(x, "avg_pool", at));
   const detail::one_call call(x.graph(), "avg_pool", {x.id()});
-  value result = sum_pool(x, size, stride, low, high, at);
-  if (!result.is_valid() || result.graph()->failed()) return result;
-  const auto before = detail::filled(low, x.rank(), 0), behind = detail::filled(high, x.rank(), 0);
-  std::int64_t whole = 1;  // of dims without padding, all windows hold as many
-  for (int d = 0; d < x.rank(); ++d) {
-    const auto i = static_cast<std::size_t>(d);
-    if (before[i] <= 0 && behind[i] <= 0) {
-      whole *= size[i];
-      continue;
+  const auto means = [&](value wide) {
+    value result = sum_pool(wide, size, stride, low, high, at);
+    if (!result.is_valid() || result.graph()->failed()) return result;
+    const auto before = detail::filled(low, x.rank(), 0), after = detail::filled(high, x.rank(), 0);
+    std::int64_t whole = 1;  // the elements of a window along dims without padding
+    for (int d = 0; d < x.rank(); ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      if (before[i] <= 0 && after[i] <= 0) {
+        whole *= size[i];
+        continue;
+      }
+      const detail::padded_window w{size[i], stride.empty() ? size[i] : stride[i], before[i], after[i]};
+      result = operand(result, at) / operand(detail::elements_in_windows(result, d, x.shape()[d], w, at), at);
     }
-    const detail::padded_window w{size[i], stride.empty() ? size[i] : stride[i], before[i], behind[i]};
-    result = operand(result, at) / operand(detail::elements_in_windows(result, d, x.shape()[d], w, at), at);
-  }
-  return whole == 1 ? result : operand(result, at) * operand(1.0 / static_cast<double>(whole), at);
+    return whole == 1 ? result : operand(result, at) / operand(static_cast<double>(whole), at);
+  };
+  return detail::rounded_once(at, means, x);
 }
 
 /// `x` with every element repeated factors[d] times along every dim d: the nearest neighbour's interpolation to a finer grid. Its
@@ -116,10 +118,11 @@ constexpr value upsample(value x, integers factors, location at = location::curr
 
 /// A float tensor on a grid factors[d] times as fine along every dim d, linear between the middles of its cells, and as the outermost cell
 /// from there to the end: multigrid's prolongation, PyTorch's `interpolate(mode="linear", align_corners=False)`. Element i is x at
-/// (i + 1/2) / factor - 1/2. Its gradient is the transposed interpolation.
+/// (i + 1/2) / factor - 1/2. Its gradient is the transposed interpolation. bf16 and f16 are interpolated as float and rounded once
+/// (ops/composite.hpp); messages are floats.
 ///
 /// Communication: along a split dim with a factor, one element (times the extents of the other dims) to the device at either side by
-/// collective_permute, and what upsample needs where the parts of the finer grid do not begin where those of x do.
+/// collective_permute. If a device's part of the finer grid does not begin where its part of x does, also the messages of upsample.
 ///
 ///     auto fine = interpolate(coarse, {1, 2, 2});   // [c,h,w] -> [c,2h,2w]
 constexpr value interpolate(value x, integers factors, location at = location::current()) {
@@ -127,34 +130,35 @@ constexpr value interpolate(value x, integers factors, location at = location::c
   const detail::one_call call(x.graph(), "interpolate", {x.id()});
   if (!detail::fit_factors(x, "interpolate", factors, at) || !detail::has_means(x, "interpolate", at)) return detail::made(-1, x);
   detail::graph& g = *x.graph();
-  for (int d = 0; d < x.rank() && !g.failed(); ++d) {
+  const auto along_dim = [&](value wide, int d) {
     const auto f = factors[static_cast<std::size_t>(d)];
-    if (f == 1 || x.shape()[d] == 0) continue;
-    detail::vec<std::int64_t> along(static_cast<std::size_t>(x.rank()), 1);
+    if (f == 1 || wide.shape()[d] == 0) return wide;
+    detail::vec<std::int64_t> along(static_cast<std::size_t>(wide.rank()), 1);
     along[d] = f;
     const auto finer = [&](value coarse) { return upsample(coarse, integers(along.data(), along.size()), at); };
     // On the coarse grid, where fewer elements cross the boundaries of shards: what it is, and how far it is to both neighbours.
     const auto to_neighbour = [&](std::int64_t by) {
-      return finer(operand(shift(x, d, by, boundary::edge(), at), at) - operand(x, at));
+      return finer(operand(shift(wide, d, by, boundary::edge(), at), at) - operand(wide, at));
     };
-    const value middle = finer(x), below = to_neighbour(-1), above = to_neighbour(1);
-    if (g.failed()) return x;
+    const value middle = finer(wide), below = to_neighbour(-1), above = to_neighbour(1);
+    if (g.failed()) return wide;
     const value index = detail::made(g, detail::add_iota(g, dtype::s64, middle.shape(), d, at), dtype::s64, middle.shape());
     const value in_cell = operand(index, at) - operand(operand(index, at) / operand(f, at), at) * operand(f, at);
-    const int id = in_cell.id();
-    const value cell =
-        detail::made(g, detail::add_elementwise(g, detail::opcode::convert, detail::span<const int>(&id, 1), at, x.type()),
-                     x.type(), middle.shape());
-    const value away = (operand(cell, at) + operand(0.5, at)) * operand(1.0 / static_cast<double>(f), at) - operand(0.5, at);
-    x = operand(middle, at) + operand(maximum(operand(away, at), operand(0.0, at)), at) * operand(above, at) -
-        operand(minimum(operand(away, at), operand(0.0, at)), at) * operand(below, at);
-  }
-  return x;
+    const value cell = detail::converted(in_cell, wide.type(), at);
+    const value away = (operand(cell, at) + operand(0.5, at)) / operand(static_cast<double>(f), at) - operand(0.5, at);
+    return operand(middle, at) + operand(maximum(operand(away, at), operand(0.0, at)), at) * operand(above, at) -
+           operand(minimum(operand(away, at), operand(0.0, at)), at) * operand(below, at);
+  };
+  const auto along_all = [&](value wide) {
+    for (int d = 0; d < wide.rank() && !g.failed(); ++d) wide = along_dim(wide, d);
+    return wide;
+  };
+  return detail::rounded_once(at, along_all, x);
 }
 
 /// A float tensor on a grid factors[d] times as coarse along every dim d: the mean of each block of cells; the last one along a dim may
-/// have fewer. Multigrid's restriction. Splits, communication and gradients are reduce_window's: nothing is sent where blocks do not
-/// cross the boundaries of shards.
+/// have fewer. Multigrid's restriction. Element types are avg_pool's. Splits, communication and gradients are reduce_window's: if no block
+/// crosses a boundary between shards, nothing is sent.
 ///
 ///     auto coarse = downsample(fine, {1, 2, 2});   // [c,h,w] -> [c,h/2,w/2], rounded up
 constexpr value downsample(value x, integers factors, location at = location::current()) {

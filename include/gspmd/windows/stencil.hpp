@@ -65,7 +65,7 @@ class stencil_reads {
     if (!x.is_valid()) return;
     is_right_ = x.graph()->may_read({x.id()}, f.at, "stencil");
     if (!is_right_) return;
-    const extents& own = x.shape();
+    const extents own = x.shape();
     const auto count = static_cast<int>(radius.size());
     if (own.count != count)
       refuse(mistake::rank,
@@ -206,7 +206,7 @@ class stencil_reads {
     }
     // It moves along with the field. Beyond ends where the field has given values too, it goes on as at its edge.
     for (int d = 0; d < dim; ++d) given = moved_to_results(given, by, d, true, at);
-    const value index = iota<std::int64_t>(x, integers(x.shape().begin(), static_cast<std::size_t>(x.rank())), dim, at);
+    const value index = iota<std::int64_t>(x, integers(x.shape()), dim, at);
     const value inside = shift(x, dim, offset, at);
     const auto choose = [at](value condition, value yes, value no) {
       return select(operand(condition, at), operand(yes, at), operand(no, at));

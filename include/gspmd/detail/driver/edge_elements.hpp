@@ -34,12 +34,12 @@ struct complex_family {
   template <class Part>
   using of = complex_number<Part>;
 };
-template <template <class> class Complex, class Part>
-  requires(is_complex_element<listed_element_t<Complex<Part>>> && !is_complex_element<Complex<Part>>)
-struct complex_family<Complex<Part>> {
+template <template <class> class ComplexOf, class Part>
+  requires(is_complex_element<listed_element_t<ComplexOf<Part>>> && !is_complex_element<ComplexOf<Part>>)
+struct complex_family<ComplexOf<Part>> {
   static constexpr bool is_foreign = true;
   template <class Other>
-  using of = Complex<Other>;
+  using of = ComplexOf<Other>;
 };
 template <class T>
 using is_foreign_complex = std::bool_constant<complex_family<T>::is_foreign>;

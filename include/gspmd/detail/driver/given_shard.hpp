@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "gspmd/detail/driver/given_arguments.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/same_tiles.hpp"
 #include "gspmd/detail/support/refuse.hpp"
@@ -77,7 +78,11 @@ struct wrong_shard {
     } else if constexpr (std::is_const_v<Given> && K >= InputCount) {
       t << " is written and what is given is const";
     } else if constexpr (!is_shard<Given>) {
-      t << " is " << shard_text<Wanted>() << "; give a shard_view of that, or a pointer or contiguous range of its elements";
+      t << " is " << shard_text<Wanted>();
+      using element = leaf_element_t<Given>;
+      if constexpr (is_element<element> && !std::is_same_v<element, std::remove_const_t<typename Wanted::element>>)
+        t << ", and the elements passed are " << name_of(dtype_of<element>());
+      t << "; give a shard_view of that, or a pointer or contiguous range of its elements";
     } else if constexpr (!is_on_mesh_of<Wanted, Given>) {
       t << " is on the mesh " << mesh_text<typename Wanted::mesh_type>() << " and the shard given is on the mesh "
         << mesh_text<typename Given::mesh_type>() << "; make the shard with the mesh of the step";

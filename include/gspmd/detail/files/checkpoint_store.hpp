@@ -6,12 +6,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,8 +23,8 @@
 
 /// A directory of checkpoints:
 ///
-///     state/lock                        locked by who saves, until it ends, however it ends; the file stays
-///     state/step-000000000120/          one checkpoint: manifest.json and the parts. It got this name when all of it was on the disk
+///     state/lock                        locked by a saver until it ends, in any way; the file stays
+///     state/step-000000000120/          one checkpoint: manifest.json and the parts. It gets this name when all files are on the disk
 ///     state/step-000000000130.partial/  one that is being saved, or removed, or whose saver was killed; the next saver removes it
 namespace gspmd::detail {
 
@@ -92,7 +95,7 @@ class checkpoint_in_progress {
     if (!is_made_) return;
     try {
       remove_directory(partial_);
-    } catch (const error&) {  // what stays is the next saver's
+    } catch (const error&) {  // the next saver removes the rest
     }
   }
 
@@ -102,13 +105,13 @@ class checkpoint_in_progress {
     file.write(manifest_text.data(), manifest_text.size());
     file.finish();
     sync_directory(partial_);
-    // A directory that is not empty is not replaced: whoever was faster wins also without locks.
+    // rename does not replace a directory that has files. So the first saver wins, also without locks.
     if (::rename(partial_.c_str(), name_.c_str()) != 0) throw file_error(partial_, "cannot be renamed");
     is_made_ = false;
     sync_directory(directory_);
   }
-  /// Removes checkpoints before this one until there are `count` with it, the oldest first; what is behind it was saved by a run that this
-  /// one does not know. One that is removed loses its name first.
+  /// Removes the oldest checkpoints before this one until `count` are left, this one included. Checkpoints of later steps belong to
+  /// another run and stay. A checkpoint loses its name before its files are removed. If the name is a link, only the link is removed.
   void keep(std::int64_t count) const {
     auto steps = steps_in(directory_);
     steps.erase(std::lower_bound(steps.begin(), steps.end(), step_), steps.end());
@@ -117,6 +120,10 @@ class checkpoint_in_progress {
     for (const auto step : steps) {
       const auto old = directory_ + '/' + step_directory(step);
       const auto gone = old + std::string(partial_suffix);
+      if (is_link(old)) {
+        if (::unlink(old.c_str()) != 0) throw file_error(old, "is to be kept no more and cannot be removed");
+        continue;
+      }
       if (::rename(old.c_str(), gone.c_str()) != 0) throw file_error(old, "is to be kept no more and cannot be renamed");
       remove_directory(gone);
     }
@@ -126,6 +133,10 @@ class checkpoint_in_progress {
   static bool is_there(const std::string& path) {
     struct ::stat facts {};
     return ::lstat(path.c_str(), &facts) == 0;
+  }
+  static bool is_link(const std::string& path) {
+    struct ::stat facts {};
+    return ::lstat(path.c_str(), &facts) == 0 && S_ISLNK(facts.st_mode);
   }
   void make_directories() const {
     std::string path, parent = directory_[0] == '/' ? "/" : ".";
@@ -142,11 +153,24 @@ class checkpoint_in_progress {
     lock_.emplace(posix_file::lockable(directory_ + "/lock"));
     return lock_file(*lock_, "another save to `" + directory_ + "` is under way; wait for it, or save to another directory");
   }
+  /// Removes the files of a directory, then the directory. A link in its place is not followed: it may lead to files of the user's.
   static void remove_directory(const std::string& path) {
-    for (const auto& name : names_in(path)) {
-      const auto file = path + '/' + name;
-      if (::unlink(file.c_str()) != 0 && errno != ENOENT) throw file_error(file, "cannot be removed");
+    const int handle = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (handle < 0) {
+      if (errno == ENOENT) return;
+      if (errno == ENOTDIR || errno == ELOOP) throw error('`' + path + "` is no directory; remove it");
+      throw file_error(path, "cannot be read");
     }
+    const std::unique_ptr<::DIR, int (*)(::DIR*)> files(::fdopendir(handle), ::closedir);
+    if (!files) {
+      ::close(handle);
+      throw file_error(path, "cannot be read", ENOMEM);
+    }
+    std::vector<std::string> names;
+    while (const auto* entry = ::readdir(files.get()))
+      if (const std::string_view name = entry->d_name; name != "." && name != "..") names.emplace_back(name);
+    for (const auto& name : names)
+      if (::unlinkat(handle, name.c_str(), 0) != 0 && errno != ENOENT) throw file_error(path + '/' + name, "cannot be removed");
     if (::rmdir(path.c_str()) != 0 && errno != ENOENT) throw file_error(path, "cannot be removed");
   }
 

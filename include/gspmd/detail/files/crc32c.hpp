@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd::detail {
 
 /// Row k has for each byte its remainder with k zero bytes behind it: eight bytes are then looked up independently of each other.

@@ -18,8 +18,8 @@
 
 namespace gspmd::detail {
 
-/// The devices of a communicator of any kind, for what all of them agree upon outside of programs: one fate for all, and small data of one
-/// of them. By all_reduces of integers alone, so that it takes no more of a communicator than every one has.
+/// The devices of a communicator of any kind, for agreements outside of programs: errors that all devices throw, and small data that one device
+/// sends to all. Uses only all_reduces of integers, which every communicator has.
 class device_group {
  public:
   template <communicator Comm>
@@ -33,7 +33,7 @@ class device_group {
   [[nodiscard]] const std::string& subject() const { return subject_; }
   [[nodiscard]] int device_count() const { return count_; }
   [[nodiscard]] const std::vector<int>& held() const { return held_; }
-  /// Whether this process holds device 0, which does what is done once.
+  /// Returns true if this process holds device 0, which does the work that is done once.
   [[nodiscard]] bool is_first() const { return holds(0); }
 
   /// Sets every value to the sum, or the maximum, of those of all processes.
@@ -44,8 +44,8 @@ class device_group {
       reduce_(comm_, mesh_, values, std::min(size, most), kind);
   }
 
-  /// Calls `f`, which communicates with nobody. If it throws somewhere, all throw what the lowest of those devices has to say, with the
-  /// subject before it.
+  /// Calls `f`, which does not communicate. If it throws on some devices, all devices throw the text of the lowest of these devices, after the
+  /// subject.
   template <class F>
   void together(F f) const {
     std::string text;
@@ -66,23 +66,29 @@ class device_group {
     throw error(broadcast(text, at), found[1] != 0 ? at : -1);
   }
 
-  /// Returns the text that the process of device `from` gives.
-  [[nodiscard]] std::string broadcast(const std::string& text, int from = 0) const {
+  /// Returns the text of the process that holds device `from`. Needs no memory for a second copy.
+  [[nodiscard]] std::string broadcast(std::string text, int from = 0) const {
+    if (static_cast<int>(held_.size()) == count_) return text;
     std::int64_t size = holds(from) ? static_cast<std::int64_t>(text.size()) : 0;
     all_reduce(&size, 1, monoid::add);
-    if (size == 0) return {};
-    std::vector<std::int64_t> words((static_cast<std::size_t>(size) + 7) / 8);
-    if (holds(from)) std::memcpy(words.data(), text.data(), text.size());
-    all_reduce(words.data(), words.size(), monoid::add);
-    std::string all(static_cast<std::size_t>(size), '\0');
-    std::memcpy(all.data(), words.data(), all.size());
-    return all;
+    text.resize(static_cast<std::size_t>(size));
+    const bool is_mine = holds(from);
+    constexpr std::size_t most = 65536;
+    std::vector<std::int64_t> words(std::min(text.size() / 8 + 1, most / 8));
+    for (std::size_t at = 0; at < text.size(); at += most) {
+      const auto n = std::min(most, text.size() - at);
+      std::fill(words.begin(), words.end(), 0);
+      if (is_mine) std::memcpy(words.data(), text.data() + at, n);
+      all_reduce(words.data(), (n + 7) / 8, monoid::add);
+      std::memcpy(text.data() + at, words.data(), n);
+    }
+    return text;
   }
 
  private:
   [[nodiscard]] bool holds(int device) const { return std::find(held_.begin(), held_.end(), device) != held_.end(); }
 
-  /// The first device of this process brings its values, the others what changes nothing.
+  /// The first device of this process contributes the values; the other devices contribute the neutral element.
   template <class Comm>
   static void reduce_on(void* comm, const mesh_shape& mesh, std::int64_t* values, std::size_t size, monoid kind) {
     auto& devices = *static_cast<Comm*>(comm);

@@ -16,8 +16,8 @@
 #include "gspmd/detail/files/posix_file.hpp"
 #include "gspmd/error.hpp"
 
-/// A file driver for HDF5's library: it reads files that are open already, so that nobody can replace them in between nor a lock be in the way; and keeps
-/// in memory what is written. The library's own driver may not fail at a full disk: versions 1.10 then crash when the program ends.
+/// A file driver for HDF5's library. Reading, it uses a file that is open already, so the file cannot be replaced in between, and the library takes no
+/// lock. Writing, it keeps the bytes in memory, because the library's own driver crashes at the end of the program if the disk was full (1.10).
 namespace gspmd::detail {
 
 /// The bytes that the library writes, page by page: of a file with room for arrays, those that are not of the arrays.
@@ -41,7 +41,7 @@ class hdf5_pages {
   void grow_to(std::int64_t size) { size_ = std::max(size_, size); }
   [[nodiscard]] std::int64_t size() const { return size_; }
 
-  /// Makes a new file of these bytes, and zeros where none were written.
+  /// Writes these bytes to a new file. Bytes that the library has not written are zero.
   void write_to(const posix_file& file) const {
     const std::byte zero{0};
     if (size_ > 0) file.write_at(size_ - 1, &zero, 1);
@@ -64,13 +64,17 @@ class hdf5_pages {
   std::int64_t size_ = 0;
 };
 
-/// Where the library reads or writes in place of a file: one of these two.
+/// The file that the library reads, or the pages that it writes.
 struct hdf5_medium {
   const posix_file* file = nullptr;
   hdf5_pages* pages = nullptr;
+  bool may_open_other_files = false;   // that the file names
+  bool is_open = false;                // `file`: a second open is of another file, whatever its name
+  std::string refused;                 // the first other file that was not opened
+  std::map<std::string, bool> others;  // by path: the other files that the library has tried to open; true if it could
 };
 
-/// The driver in a list of properties of access, as long as this object is there. What a file links to in other files is opened by its name.
+/// The driver in a property list for access, while this object lives. Other files that the file names are opened only if the medium allows it.
 class hdf5_driver {
  public:
   explicit hdf5_driver(hdf5_medium& medium)
@@ -84,10 +88,10 @@ class hdf5_driver {
 
  private:
   struct open_file {
-    H5FD_t common;  // the library's own: it comes first
+    H5FD_t common;  // first, because the library knows only this member
     hdf5_medium* medium;
-    std::optional<posix_file> other;  // one that the medium's links to
-    std::int64_t end;                 // of what the library has given to something
+    std::optional<posix_file> other;  // a file that the medium's file names
+    std::int64_t end;                 // of the bytes that the library has allocated
 
     [[nodiscard]] const posix_file* source() const { return other ? &*other : medium->file; }
     [[nodiscard]] std::int64_t size() const { return source() != nullptr ? source()->size() : medium->pages->size(); }
@@ -95,7 +99,7 @@ class hdf5_driver {
   static open_file& of(H5FD_t* file) { return *reinterpret_cast<open_file*>(file); }
   static const open_file& of(const H5FD_t* file) { return *reinterpret_cast<const open_file*>(file); }
 
-  /// Calls `f` for the library, which is written in C: an exception goes to its list of errors.
+  /// Calls `f`, and turns an exception into an entry of the library's error stack: C code cannot pass exceptions on.
   template <class F>
   static herr_t guarded(F f) {
     std::string text;
@@ -110,7 +114,7 @@ class hdf5_driver {
     H5Epush2(H5E_DEFAULT, __FILE__, "gspmd", __LINE__, H5E_ERR_CLS, H5E_IO, H5E_READERROR, "%s", text.c_str());
     return -1;
   }
-  /// The library copies properties, also those of an open file for what it links to.
+  /// The library copies properties, also from an open file to the files that it links to.
   static void* properties_of(H5FD_t* file) { return new hdf5_medium*(of(file).medium); }
   static void* copy_properties(const void* from) { return new hdf5_medium*(*static_cast<hdf5_medium* const*>(from)); }
   static herr_t free_properties(void* properties) {
@@ -122,16 +126,26 @@ class hdf5_driver {
     open_file* opened = nullptr;
     guarded([&] {
       std::optional<posix_file> other;
-      if (medium->file != nullptr && name != medium->file->path()) {
-        other.emplace(posix_file::read(name));
-        if (other->size() < 0) throw error(std::string("`") + name + "` is no file");
-      }
+      if (medium->file != nullptr && medium->is_open) other.emplace(opened_other(*medium, name));
       if (medium->file != nullptr && (flags & H5F_ACC_RDWR) != 0) throw error(std::string("`") + name + "` is only read");
       opened = new open_file{{}, medium, std::move(other), 0};
+      medium->is_open = true;
     });
     return opened != nullptr ? &opened->common : nullptr;
   }
+  static posix_file opened_other(hdf5_medium& medium, const std::string& name) {
+    if (!medium.may_open_other_files) {
+      if (medium.refused.empty()) medium.refused = name;
+      throw error('`' + name + "` is another file");
+    }
+    auto& could_open = medium.others[name];
+    auto file = posix_file::read(name);
+    if (file.size() < 0) throw error('`' + name + "` is no file");
+    could_open = true;
+    return file;
+  }
   static herr_t close(H5FD_t* file) {
+    if (!of(file).other) of(file).medium->is_open = false;
     delete &of(file);
     return 0;
   }
@@ -145,7 +159,7 @@ class hdf5_driver {
     return 0;
   }
   static haddr_t size(const H5FD_t* file, H5FD_mem_t) { return static_cast<haddr_t>(of(file).size()); }
-  /// Behind the end of a file are zeros, as the library expects it.
+  /// The library expects zeros after the end of a file.
   static herr_t read(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t at, std::size_t size, void* to) {
     auto& f = of(file);
     return guarded([&] {
@@ -173,7 +187,7 @@ class hdf5_driver {
     H5FD_class_t c{};
 #ifdef H5FD_CLASS_VERSION
     c.version = H5FD_CLASS_VERSION;
-    c.value = 511;  // one of those that are free for all
+    c.value = 511;  // from the range that HDF5 leaves to everybody
 #endif
     c.name = "gspmd";
     c.maxaddr = static_cast<haddr_t>(1) << 62;

@@ -9,10 +9,10 @@
 
 #include "gspmd/error.hpp"
 
-/// The C library of HDF5, serial or parallel: gspmd gives it one file of one process, so that either will do.
+/// The C library of HDF5, a serial or a parallel build: each process passes it one file of its own.
 namespace gspmd::detail {
 
-/// The library while this object is there: for one thread at a time, since most builds of it serve no more, and without its own printing of errors.
+/// Exclusive use of the library while this object lives: most builds are not thread-safe. The library prints no errors meanwhile.
 class hdf5_session {
  public:
   hdf5_session() : alone_(mutex()) {
@@ -46,7 +46,7 @@ inline std::string hdf5_reason() {
   return text.empty() ? "HDF5 gives no reason" : "HDF5: " + text;
 }
 
-/// An object of the library, given back at the end. Throws gspmd::error, `what` and the library's reason, if there is none.
+/// An object of the library, which the destructor closes. If `id` is negative, throws gspmd::error with `what` and the library's reason.
 class hdf5_object {
  public:
   hdf5_object(hid_t id, herr_t (*give_back)(hid_t), const std::string& what) : id_(id), close_(give_back) {
@@ -63,7 +63,7 @@ class hdf5_object {
   }
 
   [[nodiscard]] hid_t id() const { return id_; }
-  /// For files that are written: the library writes the last of them at the end.
+  /// Closes the object now, and throws if that fails: the library writes the last bytes of a file when the file is closed.
   void close(const std::string& what) {
     if (close_(std::exchange(id_, -1)) < 0) throw error(what + ": " + hdf5_reason());
   }

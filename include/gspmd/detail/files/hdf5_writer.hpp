@@ -53,7 +53,8 @@ inline std::vector<std::int64_t> make_hdf5(const posix_file& target, const std::
   const hdf5_session library;
   const auto failed = '`' + target.path() + "` cannot be made";
   hdf5_pages pages;
-  hdf5_medium medium{nullptr, &pages};
+  hdf5_medium medium;
+  medium.pages = &pages;
   const hdf5_driver driver(medium);
   check_hdf5(H5Pset_alignment(driver.access(), pages_from, page), failed);
   hdf5_object file(H5Fcreate(target.path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, driver.access()), H5Fclose, failed);

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd::detail {
 
 /// In quotes, as JSON wants it.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gspmd/detail/files/array_file.hpp"
@@ -55,7 +56,7 @@ void load_file(const device_group& devices, const std::string& path, const std::
     header = read_header(*first);
   });
   devices.all_reduce(facts, 2, monoid::add);
-  header = devices.broadcast(header);
+  header = devices.broadcast(std::move(header));
 
   std::vector<aligned_bytes> fresh;
   devices.together([&] {

@@ -10,6 +10,7 @@
 #include "gspmd/detail/files/json_text.hpp"
 #include "gspmd/detail/files/stored_array.hpp"
 #include "gspmd/detail/ir/types.hpp"
+#include "gspmd/error.hpp"
 
 /// The manifest of a checkpoint: JSON, of which only the text below is written and read, with these keys in this order and these spaces. So a
 /// reader needs no library, and what any other program has written is no manifest.
@@ -49,6 +50,18 @@ struct manifest {
 inline constexpr std::string_view manifest_start = "{\"format\": \"gspmd checkpoint\", \"version\": ";
 inline constexpr std::string_view manifest_end = "\n\"manifest_crc32c\": ";
 inline constexpr std::int64_t manifest_version = 1;
+
+/// The most bytes of a manifest. A checksum takes 12 bytes and a part about 200, so 85 TiB of elements fit in blocks of 1 MiB, or 5 million parts.
+/// A reader needs memory for the manifest on every process.
+inline constexpr std::int64_t most_manifest_bytes = std::int64_t{1} << 30;
+
+/// Throws gspmd::error: a checkpoint whose manifest would be longer than a reader accepts.
+inline void check_manifest_bytes(std::int64_t bytes) {
+  if (bytes > most_manifest_bytes)
+    throw error("the manifest would have " + std::to_string(bytes) + " bytes, and at most " +
+                std::to_string(most_manifest_bytes) +
+                " are allowed; set block_bytes to a larger number, or save fewer arrays to one checkpoint");
+}
 
 inline std::string hex_text(std::uint32_t number) {
   std::string text(8, '0');

@@ -82,18 +82,21 @@ class manifest_reader {
     }
     return s;
   }
+  /// Reads at most `most` items, since items may need more memory than their text.
   template <class T, class Read>
-  std::vector<T> list(const char* between, Read read) {
+  std::vector<T> list(const char* between, Read read, std::int64_t most = most_manifest_bytes) {
     std::vector<T> all;
     expect("[");
     while (!accept("]")) {
       if (!all.empty()) expect(between);
+      if (static_cast<std::int64_t>(all.size()) == most) unexpected();
       all.push_back(read());
     }
     return all;
   }
   std::vector<std::int64_t> numbers() {
-    return list<std::int64_t>(", ", [&] { return number(); });
+    return list<std::int64_t>(
+        ", ", [&] { return number(); }, max_rank);
   }
 
   dtype type() {
@@ -124,7 +127,8 @@ class manifest_reader {
       bytes *= e > 0 ? e : 1;
     }
     expect(", \"sharding\": ");
-    a.sharding = list<std::string>(", ", [&] { return string(); });
+    a.sharding = list<std::string>(
+        ", ", [&] { return string(); }, max_rank);
     expect(", \"parts\": ");
     a.parts = list<stored_part>(",", [&] { return part(m, a); });
     expect("}");
@@ -151,7 +155,8 @@ class manifest_reader {
     const auto bytes = number();
     if (bytes != p.box.elems() * bytes_of(a.type)) unexpected();
     expect(", \"crc32c\": ");
-    p.checksums = list<std::uint32_t>(", ", [&] { return checksum(); });
+    p.checksums = list<std::uint32_t>(
+        ", ", [&] { return checksum(); }, m.block_count(bytes));
     if (static_cast<std::int64_t>(p.checksums.size()) != m.block_count(bytes)) unexpected();
     expect("}");
     return p;

@@ -27,23 +27,32 @@ namespace gspmd::detail {
 /// An open file, closed at the end. Throws gspmd::error with the path and the system's reason.
 class posix_file {
  public:
-  /// A new file; one that is there is an error.
+  /// Creates a file. Throws if the name exists, also as a link.
   [[nodiscard]] static posix_file create(const std::string& path) {
     return {path, O_WRONLY | O_CREAT | O_EXCL, "cannot be made"};
   }
-  /// A file to read. A pipe, of which size() says that it is none, is not waited for until somebody writes to it.
-  [[nodiscard]] static posix_file read(const std::string& path) { return {path, O_RDONLY | O_NONBLOCK, "cannot be opened"}; }
-  /// A file that is there.
-  [[nodiscard]] static posix_file write_to(const std::string& path) { return {path, O_WRONLY, "cannot be opened"}; }
-  /// A new file, or none where one is there; one that is there, or none.
+  /// Opens a file of the user's to read. The name may be a link. A pipe does not block, and has no size().
+  [[nodiscard]] static posix_file read(const std::string& path) {
+    return {path, O_RDONLY | O_NONBLOCK | O_NOCTTY, "cannot be opened"};
+  }
+
+  // Names that gspmd chooses itself, such as F.partial: others with write access to the folder can put a link or a pipe there. A link is not
+  // followed, a pipe does not block, and both are errors.
+
+  /// Opens a file that exists.
+  [[nodiscard]] static posix_file write_to(const std::string& path) { return {path, own_name(path, O_WRONLY)}; }
+  /// Creates a file. Returns nothing if the name exists.
   [[nodiscard]] static std::optional<posix_file> create_if_new(const std::string& path) {
     return open_unless(EEXIST, path, O_WRONLY | O_CREAT | O_EXCL, "cannot be made");
   }
+  /// Opens a file. Returns nothing if it does not exist.
   [[nodiscard]] static std::optional<posix_file> write_to_if_there(const std::string& path) {
-    return open_unless(ENOENT, path, O_WRONLY, "cannot be opened");
+    const int handle = own_name(path, O_WRONLY, ENOENT);
+    if (handle < 0) return {};
+    return posix_file(path, handle);
   }
-  /// A file to lock, made where there is none.
-  [[nodiscard]] static posix_file lockable(const std::string& path) { return {path, O_RDWR | O_CREAT, "cannot be opened"}; }
+  /// Opens a file to lock, and creates it if it does not exist.
+  [[nodiscard]] static posix_file lockable(const std::string& path) { return {path, own_name(path, O_RDWR | O_CREAT)}; }
 
   posix_file(posix_file&& other) noexcept : path_(std::move(other.path_)), handle_(std::exchange(other.handle_, -1)) {}
   posix_file& operator=(posix_file&& other) noexcept {
@@ -58,7 +67,7 @@ class posix_file {
   [[nodiscard]] int handle() const { return handle_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  /// -1 for what is no plain file.
+  /// Returns the size in bytes; -1 if this is not a plain file.
   [[nodiscard]] std::int64_t size() const {
     struct ::stat facts {};
     if (::fstat(handle_, &facts) != 0) throw file_error(path_, "has no size");
@@ -83,7 +92,7 @@ class posix_file {
       size -= static_cast<std::size_t>(written);
     }
   }
-  /// Which file this is on its file system, whatever is called by its name meanwhile.
+  /// Returns the inode number, which stays when another file gets the name.
   [[nodiscard]] std::int64_t number() const {
     struct ::stat facts {};
     if (::fstat(handle_, &facts) != 0) throw file_error(path_, "has no number");
@@ -100,7 +109,7 @@ class posix_file {
       size -= static_cast<std::size_t>(got);
     }
   }
-  /// Returns when what was written is on the disk. Some file systems say only when a file is closed that there was no room.
+  /// Waits until the bytes are on the disk, and closes the file: some file systems report a full disk only then.
   void finish() {
     if (::fsync(handle_) != 0) throw file_error(path_, "cannot be written to the disk");
     if (::close(std::exchange(handle_, -1)) != 0) throw file_error(path_, "cannot be written");
@@ -112,6 +121,19 @@ class posix_file {
     if (handle >= 0) return posix_file(path, handle);
     if (errno == reason) return {};
     throw file_error(path, cannot);
+  }
+  /// Returns a handle of a plain file; -1 for the reason that is allowed.
+  static int own_name(const std::string& path, int flags, int allowed = 0) {
+    const int handle = ::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    const int reason = errno;
+    if (handle < 0 && reason == allowed) return -1;
+    struct ::stat facts {};
+    if (handle >= 0 && ::fstat(handle, &facts) == 0 && S_ISREG(facts.st_mode)) return handle;
+    if (handle >= 0) ::close(handle);
+    if (::lstat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode))
+      throw error('`' + path +
+                  (S_ISLNK(facts.st_mode) ? "` is a link, which is not followed; remove it" : "` is no file; remove it"));
+    throw file_error(path, "cannot be opened", reason);
   }
   posix_file(std::string path, int handle) : path_(std::move(path)), handle_(handle) {}
   posix_file(const std::string& path, int flags, const char* cannot)
@@ -135,7 +157,7 @@ inline bool lock_file(const posix_file& file, const std::string& is_locked) {
 /// Returns when the names in a directory are on the disk: those of files that were made, renamed or removed.
 inline void sync_directory(const std::string& path) {
   const auto directory = posix_file::read(path);
-  // Where a file system does this by itself it may refuse to be asked.
+  // A file system that does this by itself may refuse the call.
   if (::fsync(directory.handle()) != 0 && errno != EINVAL && errno != EROFS)
     throw file_error(path, "cannot be written to the disk");
 }

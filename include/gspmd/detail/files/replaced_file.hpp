@@ -16,11 +16,11 @@ namespace gspmd::detail {
 
 inline std::string partial_name(const std::string& path) { return path + ".partial"; }
 
-/// A file that is written in the place of another one, or of none, on the process that makes and names it. Until commit() it is
-/// `<path>.partial`, and whoever reads `path` reads what was there before; gone before commit(), it leaves nothing else.
+/// A file that is written under the name `<path>.partial` and gets its own name in commit(). The process of device 0 holds this object. Until
+/// commit() a reader of `path` finds the file that was there before. If the object is destroyed before commit(), it removes the partial file.
 ///
-/// While it is there its partial file is locked. One that nobody has locked is of a saver that was killed: it is removed, and not written
-/// to, since other processes of that one may still be at it.
+/// The partial file is locked while the object lives. A partial file without a lock was left by a saver that was killed. It is removed and
+/// not written to, because other processes of that saver may still write. A link or a pipe of that name is an error.
 class replaced_file {
  public:
   explicit replaced_file(const std::string& path) : path_(path), partial_(partial_name(path)) {
@@ -48,7 +48,7 @@ class replaced_file {
 
   [[nodiscard]] posix_file& file() { return *file_; }
 
-  /// Waits until what this process wrote is on the disk, and gives the file its name. All others have waited for theirs.
+  /// Waits until the bytes of this process are on the disk, and gives the file its name. The other processes have waited for theirs before.
   void commit() {
     if (::fsync(file_->handle()) != 0) throw file_error(partial_, "cannot be written to the disk");
     if (::rename(partial_.c_str(), path_.c_str()) != 0) throw file_error(partial_, "cannot be renamed");
@@ -61,7 +61,7 @@ class replaced_file {
   [[nodiscard]] bool has_name(const posix_file& file) const {
     struct ::stat named {
     }, held{};
-    return ::stat(partial_.c_str(), &named) == 0 && ::fstat(file.handle(), &held) == 0 && named.st_ino == held.st_ino &&
+    return ::lstat(partial_.c_str(), &named) == 0 && ::fstat(file.handle(), &held) == 0 && named.st_ino == held.st_ino &&
            named.st_dev == held.st_dev;
   }
 

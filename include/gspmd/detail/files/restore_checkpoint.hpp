@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gspmd/detail/files/check_arrays.hpp"
@@ -19,7 +20,8 @@
 
 namespace gspmd::detail {
 
-/// The whole text of a manifest; of another file its beginning, which a manifest_reader refuses. There may be no memory for all of a file of any size.
+/// Returns the text of a manifest. If the file is no manifest, returns its beginning, which manifest_reader refuses. Throws gspmd::error: the file is
+/// longer than any manifest, or does not end as a manifest. The file is not read then, and needs no memory.
 inline std::string read_text(const std::string& path) {
   const auto file = posix_file::read(path);
   const auto size = file.size();
@@ -31,14 +33,17 @@ inline std::string read_text(const std::string& path) {
   };
   auto start = part(0, std::min(size, static_cast<std::int64_t>(manifest_start.size())));
   if (start != manifest_start) return start;
+  if (size > most_manifest_bytes)
+    throw error("`" + path + "` has " + std::to_string(size) + " bytes, and a manifest has at most " +
+                std::to_string(most_manifest_bytes) + "; gspmd did not write it");
   if (part(size - 2, 2) != "}\n") throw error("`" + path + "` is cut off, or goes on behind its end");
   return part(0, size);
 }
 
-/// Collective. Returns the step that was restored: `wanted`, or the newest one; none if there is no checkpoint and none is wanted.
+/// Collective. Returns the restored step: `wanted`, or the newest one. Returns nothing if the directory has no checkpoint and `wanted` is empty.
 ///  1. The process of device 0 reads the manifest, for all.
 ///  2. All read the parts that they need, to memory of their own.
-///  3. If all have all of it, it becomes the user's; else all throw, and nobody has any.
+///  3. If all processes have read their parts, each copies them to the user's arrays. Otherwise all throw, and no array changes.
 template <class Describe>
 std::optional<std::int64_t> restore_checkpoint(const device_group& devices, const std::string& directory,
                                                std::optional<std::int64_t> wanted, Describe describe) {
@@ -53,7 +58,7 @@ std::optional<std::int64_t> restore_checkpoint(const device_group& devices, cons
               devices);
 
   std::string text;
-  std::int64_t number = 0;  // 1 more than the step; 0: there is none
+  std::int64_t number = 0;  // the step plus 1; 0 without a checkpoint
   devices.together([&] {
     if (!devices.is_first()) return;
     const auto steps = steps_in(directory);
@@ -68,7 +73,7 @@ std::optional<std::int64_t> restore_checkpoint(const device_group& devices, cons
   });
   devices.all_reduce(&number, 1, monoid::add);
   if (number == 0) return {};
-  text = devices.broadcast(text);
+  text = devices.broadcast(std::move(text));
 
   const auto step = number - 1;
   const auto place = directory + '/' + step_directory(step);

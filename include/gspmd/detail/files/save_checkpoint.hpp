@@ -63,15 +63,18 @@ void save_checkpoint(const device_group& devices, const save_request& request, D
       throw error("block_bytes is " + std::to_string(request.block_bytes) + "; give 1 to 2^30");
     arrays = describe();
     check_arrays(arrays, devices);
+    std::int64_t blocks_of_all = 0;
     for (const auto& a : arrays) {
       parts.push_back(checked_parts(a, devices.device_count()));
       auto& entry = m.arrays.emplace_back(stored_entry{a.name, a.type, a.global, a.sharding, {}});
       for (const auto& p : parts.back()) {
-        const auto blocks = static_cast<std::size_t>(m.block_count(p.box.elems() * bytes_of(a.type)));
-        entry.parts.push_back(
-            {part_file_name(m.arrays.size() - 1, a.name, entry.parts.size()), p.box, std::vector<std::uint32_t>(blocks)});
+        const auto blocks = m.block_count(p.box.elems() * bytes_of(a.type));
+        check_manifest_bytes(12 * (blocks_of_all += blocks));  // before there is memory for the checksums
+        entry.parts.push_back({part_file_name(m.arrays.size() - 1, a.name, entry.parts.size()), p.box,
+                               std::vector<std::uint32_t>(static_cast<std::size_t>(blocks))});
       }
     }
+    if (devices.is_first()) check_manifest_bytes(static_cast<std::int64_t>(text_of(m).size()));
   });
   check_alike(arrays,
               "save " + request.directory + '\n' + std::to_string(request.step) + ' ' + std::to_string(request.keep) + ' ' +

@@ -23,16 +23,16 @@ constexpr sharding part_along(const sharding& all, axis_mask axes) {
 }
 
 /// Both together; an automatic axis that does not cut a dim evenly does not split it.
-constexpr sharding put_behind(const mesh_shape& mesh, const extents& shape, const sharding& major, const sharding& minor) {
+constexpr sharding put_behind(const mesh_shape& mesh, const extents& shape, const sharding& outer, const sharding& inner) {
   sharding s;
   for (int d = 0; d < shape.count; ++d) {
-    const bool is_even = !major.is_split(d) || cuts_evenly(mesh, shape[d], major, minor, d);
-    for (const auto* const part : {&major, &minor})
+    const bool is_even = !outer.is_split(d) || cuts_evenly(mesh, shape[d], outer, inner, d);
+    for (const auto* const part : {&outer, &inner})
       for (const auto& use : part->splits)
-        if (use.dim == d && (part == &major || is_even)) s.splits.push_back(use);
+        if (use.dim == d && (part == &outer || is_even)) s.splits.push_back(use);
   }
-  s.partial = major.partial | minor.partial;
-  s.reduced_by = major.partial != 0 ? major.reduced_by : minor.reduced_by;
+  s.partial = outer.partial | inner.partial;
+  s.reduced_by = outer.partial != 0 ? outer.reduced_by : inner.reduced_by;
   return s;
 }
 
@@ -44,10 +44,10 @@ constexpr sharding put_behind(const mesh_shape& mesh, const extents& shape, cons
     return what << "names `" << axes_text(mesh, named)
                 << "`, which is automatic: where a value is a sum along it is for the planner to find; name it in a split only";
   for (int k = 1; k < s.splits.count; ++k) {
-    const auto &major = s.splits[k - 1], &minor = s.splits[k];
-    if (major.dim != minor.dim || (automatic & axis_bit(major.axis)) == 0 || (automatic & axis_bit(minor.axis)) != 0) continue;
-    return what << "dim " << int{minor.dim} << " is split by `" << axes_text(mesh, axis_bit(major.axis))
-                << "`, which is automatic, before `" << axes_text(mesh, axis_bit(minor.axis))
+    const auto &outer = s.splits[k - 1], &inner = s.splits[k];
+    if (outer.dim != inner.dim || (automatic & axis_bit(outer.axis)) == 0 || (automatic & axis_bit(inner.axis)) != 0) continue;
+    return what << "dim " << int{inner.dim} << " is split by `" << axes_text(mesh, axis_bit(outer.axis))
+                << "`, which is automatic, before `" << axes_text(mesh, axis_bit(inner.axis))
                 << "`, which is explicit: explicit axes come first, and automatic ones cut what they leave";
   }
   const sharding by_types = part_along(s, ~automatic), rest = part_along(s, automatic);

@@ -225,20 +225,18 @@ struct contraction_choice {
   }
   /// Of products that kernels/small_product.hpp does, whose columns lie one after the other in an operand and in the result: four rows, or the
   /// one that is left, by a vector of 8, of 4, or of one element take the same time.
-  constexpr double small_product_cost(std::int64_t rows, std::int64_t columns, std::int64_t k) const {
-    const auto vectors = columns / 8 + columns % 8 / 4 + columns % 4;
-    return total / static_cast<double>(rows * columns * k) *
-           (1200 + 50 * static_cast<double>((rows / 4 + rows % 4) * k * vectors));
+  constexpr double small_product_cost(std::int64_t rows, std::int64_t cols, std::int64_t k) const {
+    const auto vectors = cols / 8 + cols % 8 / 4 + cols % 4;
+    return total / static_cast<double>(rows * cols * k) * (1200 + 50 * static_cast<double>((rows / 4 + rows % 4) * k * vectors));
   }
   constexpr double product_cost(unsigned packed, int m, int n, int k) const {
     const double cost = gemm_cost(extent_of(m), extent_of(n), extent_of(k));
     const bool is_swapped = n >= 0 && !groups[n].has_unit_stride[2];
-    const int columns = is_swapped ? m : n, rows = is_swapped ? n : m, from = is_swapped ? 0 : 1;
-    if (columns < 0 || packed != 0 || !groups[columns].has_unit_stride[from] ||
+    const int cols = is_swapped ? m : n, rows = is_swapped ? n : m, from = is_swapped ? 0 : 1;
+    if (cols < 0 || packed != 0 || !groups[cols].has_unit_stride[from] ||
         extent_of(m) * extent_of(n) * extent_of(k) > worth_a_gemm_call)
       return cost;
-    const auto small =
-        small_product_cost(rows < 0 ? 1 : groups[rows].extent, groups[columns].extent, k < 0 ? 1 : groups[k].extent);
+    const auto small = small_product_cost(rows < 0 ? 1 : groups[rows].extent, groups[cols].extent, k < 0 ? 1 : groups[k].extent);
     return small < cost ? small : cost;
   }
   constexpr double packing_cost(unsigned packed) const {

@@ -182,18 +182,18 @@ struct contraction_planner : contraction_choice {
     }
     p.is_swapped = best.n >= 0 && n.stride[2] != 1;
     const auto& rows = p.is_swapped ? n : m;
-    const auto& columns = p.is_swapped ? m : n;
+    const auto& cols = p.is_swapped ? m : n;
     const int first = p.is_swapped ? 1 : 0, second = 1 - first;
     p.m = rows.extent;
-    p.n = columns.extent;
+    p.n = cols.extent;
     // Of a matrix with one row or column the stride goes into the leading dimension, so that it may be any.
     const auto orient = [](const contraction_loop& r, const contraction_loop& col, int b, bool& transpose, std::int64_t& ld) {
       transpose = r.extent == 1 || (col.extent != 1 && col.stride[b] != 1);
       ld = transpose ? (col.extent == 1 ? r.extent : col.stride[b]) : (r.extent == 1 ? col.extent : r.stride[b]);
     };
     orient(rows, k, first, p.transpose_first, p.first_ld);
-    orient(k, columns, second, p.transpose_second, p.second_ld);
-    p.out_ld = rows.extent == 1 ? columns.extent : rows.stride[2];
+    orient(k, cols, second, p.transpose_second, p.second_ld);
+    p.out_ld = rows.extent == 1 ? cols.extent : rows.stride[2];
     if (has_panels(p, k.extent)) {
       p.panel = k.extent < narrow_panel_terms ? k.extent : narrow_panel_terms;
       p.panels_at = reserve(p.scratch_elems, static_cast<double>(p.m + p.n) * static_cast<double>(p.panel));

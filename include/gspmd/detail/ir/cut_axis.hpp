@@ -10,20 +10,20 @@ namespace gspmd::detail {
 /// Cuts an axis of a mesh into (major, size / major). `axis` below 0: nothing to cut.
 struct axis_cut {
   int axis = -1;
-  std::int32_t major = 1;
+  std::int32_t outer = 1;
 };
 
 constexpr text part_name(const mesh_info& mesh, axis_cut cut, bool is_major) {
   const auto whole = sub_axis::of(mesh.name(cut.axis));
-  return text(whole.base) << ":(" << (is_major ? whole.before : whole.before * cut.major) << ')'
-                          << (is_major ? cut.major : mesh.shape.sizes[cut.axis] / cut.major);
+  return text(whole.base) << ":(" << (is_major ? whole.before : whole.before * cut.outer) << ')'
+                          << (is_major ? cut.outer : mesh.shape.sizes[cut.axis] / cut.outer);
 }
 
 /// Whether the names of the parts have room, and there is an axis to spare.
 constexpr bool can_cut(const mesh_info& mesh, axis_cut cut) {
-  const text major = part_name(mesh, cut, true);
-  const text minor = part_name(mesh, cut, false);
-  return mesh.shape.axis_count() < max_axes && major.view().size() <= max_name && minor.view().size() <= max_name;
+  const text outer = part_name(mesh, cut, true);
+  const text inner = part_name(mesh, cut, false);
+  return mesh.shape.axis_count() < max_axes && outer.view().size() <= max_name && inner.view().size() <= max_name;
 }
 
 constexpr axis_list cut_axis(const axis_list& axes, int axis) {
@@ -47,10 +47,10 @@ constexpr mesh_info cut_axis(const mesh_info& mesh, axis_cut cut) {
       result.add_axis(mesh.name(a), mesh.shape.sizes[a]);
       continue;
     }
-    const text major = part_name(mesh, cut, true);
-    const text minor = part_name(mesh, cut, false);
-    result.add_axis(major.view(), cut.major);
-    result.add_axis(minor.view(), mesh.shape.sizes[a] / cut.major);
+    const text outer = part_name(mesh, cut, true);
+    const text inner = part_name(mesh, cut, false);
+    result.add_axis(outer.view(), cut.outer);
+    result.add_axis(inner.view(), mesh.shape.sizes[a] / cut.outer);
   }
   result.views = mesh.views;
   for (auto& v : result.views) v.parts = cut_axis(v.parts, cut.axis);

@@ -7,6 +7,8 @@
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd::detail {
 
 namespace mp11 = boost::mp11;

@@ -21,18 +21,18 @@ struct line_transform {
 
   /// Many short lines go through vectors side by side. Of a long or lonely line the columns and rows of its matrix do (Bailey 1990). A line
   /// with a large prime factor is a convolution (Bluestein 1970).
-  static constexpr line_transform of(std::int64_t n, std::int64_t lines) {
+  static constexpr line_transform of(std::int64_t n, std::int64_t line_count) {
     line_transform t;
     t.n = std::max<std::int64_t>(n, 1);
-    const bool is_long = n >= 8192 || (n >= 128 && lines < 8);
+    const bool is_long = n >= 8192 || (n >= 128 && line_count < 8);
     if (!has_small_factors(n)) {
       for (t.padded = 1; t.padded < 2 * n - 1;) t.padded *= 2;
-      t.by_vectors = n < 4096 && lines >= 4;
+      t.by_vectors = n < 4096 && line_count >= 4;
     } else if (is_long) {
       for (std::int64_t r = largest_radix, left = n; r > 1; --r)
         for (; left % r == 0; left /= r)
           if (t.rows * r * t.rows * r <= n) t.rows *= r;
-    } else t.by_vectors = lines >= 2;
+    } else t.by_vectors = line_count >= 2;
     return t;
   }
   static constexpr bool has_small_factors(std::int64_t n) {
@@ -42,9 +42,9 @@ struct line_transform {
   }
   /// Elements of scratch, of so many bytes: the roots of unity and, of the lines at hand, what a pass reads and what it writes.
   [[nodiscard]] constexpr std::int64_t scratch_elems(std::int64_t elem_bytes) const {
-    const std::int64_t lanes = by_vectors ? most_bytes / elem_bytes : 1, columns = n / rows;
+    const std::int64_t lanes = by_vectors ? most_bytes / elem_bytes : 1, cols = n / rows;
     if (padded > 0) return n + 2 * padded + 2 * padded * lanes;
-    if (rows > 1) return rows + columns + 2 * coarse() + n + 2 * columns * lanes;
+    if (rows > 1) return rows + cols + 2 * coarse() + n + 2 * cols * lanes;
     return n + 2 * n * lanes;
   }
   /// Root e of all n is the product of the fine root e % coarse() and of a coarse one; a power of two, at least the square root of n.

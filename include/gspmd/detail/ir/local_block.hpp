@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd {
 
 /// The block of one tensor on one device that the function of a `local_op` gets: the elements that are really there, row-major, without the
@@ -30,12 +32,12 @@ class local_block {
   [[nodiscard]] constexpr T* data() const { return data_; }
 
   /// The element at these indices, one for each dim; they count from 0 in the block.
-  template <class... I>
-  [[nodiscard]] constexpr T& operator()(I... indices) const {
-    static_assert(sizeof...(I) == static_cast<std::size_t>(Rank), "gspmd: local_block: give one index for each dim");
+  template <class... Index>
+  [[nodiscard]] constexpr T& operator()(Index... indices) const {
+    static_assert(sizeof...(Index) == static_cast<std::size_t>(Rank), "gspmd: local_block: give one index for each dim");
     std::int64_t at = 0;
     std::size_t d = 0;
-    ((at += static_cast<std::int64_t>(indices) * (d + 1 == sizeof...(I) ? 1 : strides_[d]), ++d), ...);
+    ((at += static_cast<std::int64_t>(indices) * (d + 1 == sizeof...(Index) ? 1 : strides_[d]), ++d), ...);
     return data_[at];
   }
 

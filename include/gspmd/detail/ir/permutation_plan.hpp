@@ -21,7 +21,7 @@ struct permutation_plan {
   std::int64_t elems = 1;
   inline_vec<strided_loop<2>, max_rank> loops;  // over in and out
   std::int64_t row = 1;                         // elements that are neighbours in both; 1: transpose planes
-  std::int64_t rows = 1, columns = 1;           // of the input's plane
+  std::int64_t rows = 1, cols = 1;              // of the input's plane
   std::int64_t in_ld = 0, out_ld = 0;
 };
 
@@ -56,7 +56,7 @@ constexpr permutation_plan plan_permutation(const permutation_spec& s) {
     p.in_ld = loops[0].stride[0];
     for (int i = 1; i < loops.count; ++i)
       if (loops[i].stride[0] == 1) plane_row = i;
-    p.columns = loops[plane_row].extent;
+    p.cols = loops[plane_row].extent;
     p.out_ld = loops[plane_row].stride[1];
   }
   for (int i = loops.count - 1; i >= 1; --i)

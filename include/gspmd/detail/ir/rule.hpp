@@ -6,6 +6,7 @@
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
+#include "gspmd/error.hpp"
 
 namespace gspmd::detail {
 
@@ -41,15 +42,36 @@ struct tensor_map {
   }
 };
 
+[[noreturn, gnu::cold]] inline void refuse_rule_without_monoid() {
+  throw error("the rule of an operator leaves a partial result and sets no rule.reduced_by: set the monoid that joins the parts");
+}
+
+/// The monoid that joins the parts of a partial result. It has no default: a rule sets it.
+class result_monoid {
+ public:
+  constexpr result_monoid() = default;                                // not set
+  constexpr result_monoid(monoid kind) : is_set_(true), is_(kind) {}  // NOLINT: implicit on purpose
+
+  [[nodiscard]] constexpr bool is_set() const { return is_set_; }
+  constexpr operator monoid() const {  // NOLINT: implicit on purpose
+    if (!is_set_) refuse_rule_without_monoid();
+    return is_;
+  }
+
+ private:
+  bool is_set_ = false;
+  monoid is_ = monoid::add;
+};
+
 /// How the dims of an operator's operands and result correspond (the notation of einsum, GSPMD 4.4): every dim is a product of
 /// factors, every factor has a kind. Completion, partitioning and cost read nothing else of an operator.
 struct op_rule {
   inline_vec<factor, 2 * max_rank> factors;
   inline_vec<tensor_map, max_map_arity + max_results> maps;  // the operands, then the results; one for all of them if `uniform`
-  std::int8_t results = 1;
-  bool uniform = false;             // every tensor has the same dims, one factor each
-  bool is_moved_unevenly = false;   // where a split falls on the factors of both sides unevenly, a movement makes up for it
-  monoid reduced_by = monoid::add;  // of the factors that leave a partial result
+  std::int8_t results = 1;                                   // those of the node: rule_of sets it
+  bool uniform = false;                                      // every tensor has the same dims, one factor each
+  bool is_moved_unevenly = false;  // where a split falls on the factors of both sides unevenly, a movement makes up for it
+  result_monoid reduced_by;        // required if a factor leaves a result partial: see leaves_partial
 
   constexpr int add_factor(std::int64_t size, factor_kind factor_is = factor_kind::parallel) {
     factors.push_back(factor{size, factor_is});

@@ -3,6 +3,8 @@
 
 #include <type_traits>
 
+#include "gspmd/detail/support/language.hpp"
+
 /// A kernel takes its description (extents, plan) as the result of calling an object, so that one source serves both paths:
 /// for a static program the object is empty and the description a constant; the interpreter keeps it at run time.
 namespace gspmd::detail {

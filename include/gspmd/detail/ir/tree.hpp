@@ -99,8 +99,8 @@ constexpr std::size_t leaf_count() {
 }
 template <class Tree, std::size_t K>
 constexpr std::size_t leaves_before() {
-  return []<std::size_t... I>(std::index_sequence<I...>) {
-    return (std::size_t{0} + ... + leaf_count<part_type<I, Tree>>());
+  return []<std::size_t... Index>(std::index_sequence<Index...>) {
+    return (std::size_t{0} + ... + leaf_count<part_type<Index, Tree>>());
   }(std::make_index_sequence<K>{});
 }
 

@@ -24,13 +24,13 @@ inline namespace GSPMD_TARGET {
 template <class T>
 struct attention_head {
   const T *q, *k, *v;
-  std::int64_t rows, columns, inner, width;
+  std::int64_t rows, cols, inner, width;
   T scale;
   bool is_causal;
   std::int64_t first_seen;  // if it is: row r sees the columns before first_seen + r
 
   [[nodiscard]] std::int64_t seen_by(std::int64_t row) const {
-    return is_causal ? std::clamp<std::int64_t>(first_seen + row, 0, columns) : columns;
+    return is_causal ? std::clamp<std::int64_t>(first_seen + row, 0, cols) : cols;
   }
 };
 
@@ -108,21 +108,20 @@ GSPMD_LOOP_FUNCTION void score_gradients(T* x, const T* p, std::int64_t n, T sca
 template <class T>
 void attend(const attention_head<T>& a, T* result, T* logarithms, T* scratch) {
   constexpr T nothing = -std::numeric_limits<T>::infinity();
-  const auto block = attention_block::of(a.rows, a.columns, a.is_causal);
-  T *const scores = scratch, *const largest = scores + block.rows * block.columns, *const sum = largest + block.rows;
+  const auto block = attention_block::of(a.rows, a.cols, a.is_causal);
+  T *const scores = scratch, *const largest = scores + block.rows * block.cols, *const sum = largest + block.rows;
   for (std::int64_t first = 0; first < a.rows; first += block.rows) {
     const std::int64_t rows = std::min(block.rows, a.rows - first), seen = a.seen_by(first + rows - 1);
     T* const out = result + first * a.width;
     std::fill_n(largest, rows, nothing);
     std::fill_n(sum, rows, T(0));
-    for (std::int64_t at = 0; at < seen; at += block.columns) {
-      const std::int64_t columns = std::min(block.columns, seen - at);
-      gemm(false, true, rows, columns, a.inner, a.q + first * a.inner, a.inner, a.k + at * a.inner, a.inner, scores,
-           block.columns);
+    for (std::int64_t at = 0; at < seen; at += block.cols) {
+      const std::int64_t cols = std::min(block.cols, seen - at);
+      gemm(false, true, rows, cols, a.inner, a.q + first * a.inner, a.inner, a.k + at * a.inner, a.inner, scores, block.cols);
       for (std::int64_t r = 0; r < rows; ++r) {
-        T* const row = scores + r * block.columns;
-        const std::int64_t own = std::clamp<std::int64_t>(a.seen_by(first + r) - at, 0, columns);
-        std::fill(row + own, row + columns, T(0));
+        T* const row = scores + r * block.cols;
+        const std::int64_t own = std::clamp<std::int64_t>(a.seen_by(first + r) - at, 0, cols);
+        std::fill(row + own, row + cols, T(0));
         if (own == 0) continue;
         const T most = std::max(largest[r], largest_product(row, own, a.scale));
         const T shrink = most > largest[r] ? std::exp(largest[r] - most) : T(1);
@@ -131,7 +130,7 @@ void attend(const attention_head<T>& a, T* result, T* logarithms, T* scratch) {
         largest[r] = most;
         if (at > 0 && shrink != T(1)) scale_row(out + r * a.width, a.width, shrink);
       }
-      gemm(false, false, rows, a.width, columns, scores, block.columns, a.v + at * a.width, a.width, out, a.width, at > 0);
+      gemm(false, false, rows, a.width, cols, scores, block.cols, a.v + at * a.width, a.width, out, a.width, at > 0);
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       if (a.seen_by(first + r) == 0) std::fill_n(out + r * a.width, a.width, T(0));
@@ -145,29 +144,29 @@ void attend(const attention_head<T>& a, T* result, T* logarithms, T* scratch) {
 template <class T>
 void attend_back(const attention_head<T>& a, const T* result, const T* by_result, const T* logarithms, T* by_q, T* by_k, T* by_v,
                  T* scratch) {
-  const auto block = attention_block::of(a.rows, a.columns, a.is_causal);
-  T *const shares = scratch, *const scores = shares + block.rows * block.columns;
-  for (std::int64_t at = 0; at < a.columns; at += block.columns)
+  const auto block = attention_block::of(a.rows, a.cols, a.is_causal);
+  T *const shares = scratch, *const scores = shares + block.rows * block.cols;
+  for (std::int64_t at = 0; at < a.cols; at += block.cols)
     for (std::int64_t first = 0; first < a.rows; first += block.rows) {
       const std::int64_t rows = std::min(block.rows, a.rows - first);
-      const std::int64_t columns = std::min(block.columns, a.seen_by(first + rows - 1) - at);
-      if (columns <= 0) continue;
+      const std::int64_t cols = std::min(block.cols, a.seen_by(first + rows - 1) - at);
+      if (cols <= 0) continue;
       const T *const q = a.q + first * a.inner, *const k = a.k + at * a.inner, *const v = a.v + at * a.width;
       const T* const by = by_result + first * a.width;
-      gemm(false, true, rows, columns, a.inner, q, a.inner, k, a.inner, shares, block.columns);
-      gemm(false, true, rows, columns, a.width, by, a.width, v, a.width, scores, block.columns);
+      gemm(false, true, rows, cols, a.inner, q, a.inner, k, a.inner, shares, block.cols);
+      gemm(false, true, rows, cols, a.width, by, a.width, v, a.width, scores, block.cols);
       for (std::int64_t r = 0; r < rows; ++r) {
-        T *const share = shares + r * block.columns, *const score = scores + r * block.columns;
-        const std::int64_t own = std::clamp<std::int64_t>(a.seen_by(first + r) - at, 0, columns);
-        std::fill(share + own, share + columns, T(0));
-        std::fill(score + own, score + columns, T(0));
+        T *const share = shares + r * block.cols, *const score = scores + r * block.cols;
+        const std::int64_t own = std::clamp<std::int64_t>(a.seen_by(first + r) - at, 0, cols);
+        std::fill(share + own, share + cols, T(0));
+        std::fill(score + own, score + cols, T(0));
         if (own == 0) continue;
         exponentials(share, own, a.scale, logarithms[first + r]);
         score_gradients(score, share, own, a.scale, product_of(by + r * a.width, result + (first + r) * a.width, a.width));
       }
-      gemm(true, false, columns, a.width, rows, shares, block.columns, by, a.width, by_v + at * a.width, a.width, true);
-      gemm(true, false, columns, a.inner, rows, scores, block.columns, q, a.inner, by_k + at * a.inner, a.inner, true);
-      gemm(false, false, rows, a.inner, columns, scores, block.columns, k, a.inner, by_q + first * a.inner, a.inner, true);
+      gemm(true, false, cols, a.width, rows, shares, block.cols, by, a.width, by_v + at * a.width, a.width, true);
+      gemm(true, false, cols, a.inner, rows, scores, block.cols, q, a.inner, by_k + at * a.inner, a.inner, true);
+      gemm(false, false, rows, a.inner, cols, scores, block.cols, k, a.inner, by_q + first * a.inner, a.inner, true);
     }
 }
 

@@ -3,6 +3,8 @@
 
 #include <mutex>
 
+#include "gspmd/detail/support/language.hpp"
+
 #if defined(GSPMD_HAS_CBLAS)
 namespace gspmd::detail {
 // OpenBLAS alone has them; with another BLAS the addresses are null. Declaring OpenBLAS's own names weak would make the user's

@@ -88,20 +88,20 @@ void solve_from_right(std::int64_t m, std::int64_t n, const T* l, std::int64_t l
   using lanes = element_lanes<T>;
   part_t<T> inverses[cholesky_leaf];
   for (std::int64_t j = 0; j < n; ++j) inverses[j] = 1 / real_of(l[j * ldl + j]);
-  typename lanes::type columns[cholesky_leaf]{};
+  typename lanes::type cols[cholesky_leaf]{};
   for (std::int64_t first = 0; first < m; first += lanes::count) {
     const std::int64_t rows = std::min(lanes::count, m - first);
     T* const block = x + first * ldx;
     for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t j = 0; j < n; ++j) lanes::set(columns[j], r, block[r * ldx + j]);
+      for (std::int64_t j = 0; j < n; ++j) lanes::set(cols[j], r, block[r * ldx + j]);
     for (std::int64_t j = 0; j < n; ++j) {
-      auto column = columns[j];
-      for (std::int64_t p = 0; p < j; ++p) lanes::subtract(column, columns[p], l[j * ldl + p]);
+      auto column = cols[j];
+      for (std::int64_t p = 0; p < j; ++p) lanes::subtract(column, cols[p], l[j * ldl + p]);
       lanes::scale(column, inverses[j]);
-      columns[j] = column;
+      cols[j] = column;
     }
     for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t j = 0; j < n; ++j) block[r * ldx + j] = lanes::get(columns[j], r);
+      for (std::int64_t j = 0; j < n; ++j) block[r * ldx + j] = lanes::get(cols[j], r);
   }
 }
 

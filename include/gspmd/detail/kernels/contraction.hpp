@@ -142,7 +142,7 @@ struct bounded_sums {
 template <class T>
 struct result_piece {
   T* at;
-  std::int64_t rows, columns, ld;
+  std::int64_t rows, cols, ld;
 };
 template <class T>
 inline void add_piece(const result_piece<T>& from, const result_piece<T>& to) {
@@ -150,7 +150,7 @@ inline void add_piece(const result_piece<T>& from, const result_piece<T>& to) {
   else
     for (std::int64_t i = 0; i < to.rows; ++i)
       combine_rows<monoid::add, kernel_t<T>>(to.at + i * to.ld, to.at + i * to.ld, to.at + i * to.ld, from.at + i * from.ld,
-                                             to.columns);
+                                             to.cols);
 }
 
 /// c = the sum that `kernel` adds up, or c +=, by parts where it is long; parts have parts `levels` times at most. Of the last loop
@@ -163,12 +163,12 @@ void sum_in_parts(int levels, const contraction_loop* loops, int count, std::int
   contraction_loop own[max_rank];
   std::copy_n(loops, count, own);
   const auto& whole = loops[cut.loop];
-  const result_piece<T> sum{scratch, c.rows, c.columns, c.columns};
+  const result_piece<T> sum{scratch, c.rows, c.cols, c.cols};
   for (std::int64_t i = 0; i < whole.extent; i += cut.size) {
     const bool adds = accumulate || i > 0;
     own[cut.loop].extent = std::min(cut.size, whole.extent - i);
     sum_in_parts(levels - 1, own, count, unit, a + i * whole.stride[0], b + i * whole.stride[1], adds ? sum : c, false,
-                 scratch + c.rows * c.columns, kernel);
+                 scratch + c.rows * c.cols, kernel);
     if (adds) add_piece(sum, c);
   }
 }

@@ -41,7 +41,7 @@ inline void splat(const void* value, std::int64_t elem_bytes, std::byte* to, std
 struct fused_block {
   std::int64_t index[max_rank + 1];
   std::int64_t rows;
-  std::int64_t columns;
+  std::int64_t cols;
 };
 
 /// Calls visit(index, rows, first) for runs of a block's rows, of which row `first` is at `index`, and the others follow along the next dim.
@@ -71,19 +71,19 @@ constexpr std::int64_t step_of_rows(const extents& strides) { return strides.cou
 /// Elements of so many rows in memory: from one row to the next it is `step`, from one column to the next `stride`.
 struct block_part {
   const std::byte* from;
-  std::int64_t rows, step, columns, stride;
+  std::int64_t rows, step, cols, stride;
 };
 /// Copies them to where the block has them; its rows are `row_bytes` apart.
 inline void copy_part(const block_part& part, std::int64_t size, std::byte* to, std::int64_t row_bytes) {
   const auto* from = part.from;
-  if (part.stride != 0 && (part.stride != 1 || part.columns < 16))
+  if (part.stride != 0 && (part.stride != 1 || part.cols < 16))
     return with_bits(size, [&](auto bits) {
       for (std::int64_t k = 0; k < part.rows; ++k, from += part.step * size, to += row_bytes)
-        for (std::int64_t i = 0; i < part.columns; ++i) std::memcpy(to + i * size, from + i * part.stride * size, sizeof bits);
+        for (std::int64_t i = 0; i < part.cols; ++i) std::memcpy(to + i * size, from + i * part.stride * size, sizeof bits);
     });
   for (std::int64_t k = 0; k < part.rows; ++k, from += part.step * size, to += row_bytes) {
-    if (part.stride == 0) splat(from, size, to, part.columns);
-    else std::memcpy(to, from, static_cast<std::size_t>(part.columns * size));
+    if (part.stride == 0) splat(from, size, to, part.cols);
+    else std::memcpy(to, from, static_cast<std::size_t>(part.cols * size));
   }
 }
 
@@ -110,19 +110,19 @@ inline void for_each_part(const fused_code& code, std::int16_t load, const void*
     };
     for (std::int64_t r = 0, rows = 0; r < all; r += rows) {
       rows = until(last - 1, all - r);
-      const auto visit_columns = [&](std::int64_t column, std::int64_t columns) {
+      const auto visit_columns = [&](std::int64_t column, std::int64_t cols) {
         index[last] = first_column + column;
         const auto found = find_load(o, margin, loop, index);
         const auto* const from = static_cast<const std::byte*>(inputs[found.slot]);
         visit(block_part{from + (found.offset + offset_at(index, *found.strides)) * bytes_of(o.type), rows,
-                         step_of_rows(*found.strides), columns, 1},
-              (first + r) * b.columns + column);
+                         step_of_rows(*found.strides), cols, 1},
+              (first + r) * b.cols + column);
       };
       index[last] = first_column;
-      const auto columns = until(last, b.columns), others = b.columns - columns;  // one end of a row lies in a margin, or none
-      if (columns > others) visit_columns(0, columns);
-      if (others > 0) visit_columns(columns, others);
-      if (columns <= others) visit_columns(0, columns);
+      const auto cols = until(last, b.cols), others = b.cols - cols;  // one end of a row lies in a margin, or none
+      if (cols > others) visit_columns(0, cols);
+      if (others > 0) visit_columns(cols, others);
+      if (cols <= others) visit_columns(0, cols);
       if (last > 0) index[last - 1] += rows;
     }
   });
@@ -132,20 +132,20 @@ inline void for_each_part(const fused_code& code, std::int16_t load, const void*
 inline bool is_in_one_piece(const fused_code& code, const scalar_op& o, const fused_block& b) {
   const int last = code.whole.count - 1;
   for (const auto& along : o.offsets) {
-    const auto n = along.dim == last ? b.columns : along.dim == last - 1 ? b.rows : 1;
+    const auto n = along.dim == last ? b.cols : along.dim == last - 1 ? b.rows : 1;
     const auto first = code.begin[along.dim] + b.index[along.dim] + along.by;
     if (first < 0 || first + n > code.whole[along.dim]) return false;
   }
-  return b.rows == 1 || (step_of_rows(o.strides) == b.columns && b.index[last - 1] + b.rows <= code.group.loop[last - 1]);
+  return b.rows == 1 || (step_of_rows(o.strides) == b.cols && b.index[last - 1] + b.rows <= code.group.loop[last - 1]);
 }
 
 /// Loads the elements of a block into `out`.
 inline void gather(const extents& loop, const extents& strides, std::int64_t size, const void* input, const fused_block& b,
                    std::byte* out) {
-  const auto stride = loop.count == 0 ? 0 : strides[loop.count - 1], row_bytes = b.columns * size;
+  const auto stride = loop.count == 0 ? 0 : strides[loop.count - 1], row_bytes = b.cols * size;
   for_each_run(loop, b, [&](const std::int64_t* index, std::int64_t rows, std::int64_t first) {
     const auto* const from = static_cast<const std::byte*>(input) + offset_at(index, strides) * size;
-    copy_part({from, rows, step_of_rows(strides), b.columns, stride}, size, out + first * row_bytes, row_bytes);
+    copy_part({from, rows, step_of_rows(strides), b.cols, stride}, size, out + first * row_bytes, row_bytes);
   });
 }
 
@@ -153,7 +153,7 @@ inline void gather(const extents& loop, const extents& strides, std::int64_t siz
 inline void store_rows(const extents& loop, const extents& strides, std::int64_t elem_bytes, const std::byte* from,
                        const fused_block& b, std::byte* output) {
   for_each_run(loop, b, [&](const std::int64_t* index, std::int64_t rows, std::int64_t first) {
-    copy_part({from + first * b.columns * elem_bytes, rows, b.columns, b.columns, 1}, elem_bytes,
+    copy_part({from + first * b.cols * elem_bytes, rows, b.cols, b.cols, 1}, elem_bytes,
               output + offset_at(index, strides) * elem_bytes, step_of_rows(strides) * elem_bytes);
   });
 }
@@ -178,11 +178,11 @@ inline void count_up(const extents& loop, const scalar_op& o, std::int64_t first
   convert.from.push_back(0);
   for_each_run(loop, b, [&](const std::int64_t* index, std::int64_t rows, std::int64_t from) {
     for (std::int64_t k = 0; k < rows; ++k)
-      for (std::int64_t begin = 0; begin < b.columns; begin += most) {
-        const std::int64_t n = b.columns - begin < most ? b.columns - begin : most;
+      for (std::int64_t begin = 0; begin < b.cols; begin += most) {
+        const std::int64_t n = b.cols - begin < most ? b.cols - begin : most;
         for (std::int64_t i = 0; i < n; ++i)
           indices[i] = first + offset_at(index, strides) + k * step_of_rows(strides) + (begin + i) * strides[loop.count - 1];
-        convert.kernel(convert, registers, out + ((from + k) * b.columns + begin) * bytes_of(o.type), n);
+        convert.kernel(convert, registers, out + ((from + k) * b.cols + begin) * bytes_of(o.type), n);
       }
   });
 }
@@ -198,7 +198,7 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
                               const std::int64_t* iota_offsets, const given_rows* given, const fused_block& b, std::byte* home) {
   const scalar_op& o = code.op(s.op);
   const extents& loop = code.group.loop;
-  const auto n = b.rows * b.columns;
+  const auto n = b.rows * b.cols;
   if (o.op == opcode::constant) {
     fill(o, home, n);
   } else if (o.op == opcode::iota) {
@@ -212,13 +212,12 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
       return static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])) + from * bytes;
     }
     for_each_part(code, s.op, inputs, b, [&](const block_part& part, std::int64_t to) {
-      const bool follow_each_other = part.rows == 1 || part.step == b.columns;  // the rows, in memory
-      if (part.columns == b.columns && part.rows == b.rows && follow_each_other && s.last_use < code.op_count())
+      const bool follow_each_other = part.rows == 1 || part.step == b.cols;  // the rows, in memory
+      if (part.cols == b.cols && part.rows == b.rows && follow_each_other && s.last_use < code.op_count())
         at = const_cast<std::byte*>(part.from);
-      else if (2 * part.columns > b.columns &&
-               follow_each_other)  // what it writes between its rows is another part, which comes later
-        std::memcpy(home + to * bytes, part.from, static_cast<std::size_t>(((part.rows - 1) * b.columns + part.columns) * bytes));
-      else copy_part(part, bytes, home + to * bytes, b.columns * bytes);
+      else if (2 * part.cols > b.cols && follow_each_other)  // what it writes between its rows is another part, which comes later
+        std::memcpy(home + to * bytes, part.from, static_cast<std::size_t>(((part.rows - 1) * b.cols + part.cols) * bytes));
+      else copy_part(part, bytes, home + to * bytes, b.cols * bytes);
     });
     return at;
   } else {
@@ -262,18 +261,18 @@ template <class = void>
 
   fused_block b{{}, 1, total - first < code.blocks.elems ? total - first : code.blocks.elems};
   if (code.blocks.has_whole_rows) {
-    b.rows = b.columns / code.blocks.row;
-    b.columns = code.blocks.row;
+    b.rows = b.cols / code.blocks.row;
+    b.cols = code.blocks.row;
   }
   const auto read = [&](const fused_code::source& s) {
-    const auto rows = b.rows, columns = b.columns;
+    const auto rows = b.rows, cols = b.cols;
     if (code.repeats[static_cast<std::size_t>(s.op)] != 0) {
       b.rows = 1;
-      b.columns = for_each_index_step;
+      b.cols = for_each_index_step;
     }
     registers[s.op] = read_source(code, s, inputs, iota_offsets, given, b, home(s.op));
     b.rows = rows;
-    b.columns = columns;
+    b.cols = cols;
   };
   for (const auto& s : code.once) read(s);
   for (const auto& i : code.instructions) registers[i.result] = home(i.result);
@@ -312,7 +311,7 @@ template <class = void>
     const bool begins_row = (begin == first || column == 0) && !code.each_row.empty();
     if (!code.each.empty() || code.has_gaps || begins_row) {
       if (code.blocks.has_whole_rows) b.rows = n / code.blocks.row;
-      else b.columns = n;
+      else b.cols = n;
       if (begins_row)
         for (const auto& s : code.each_row) read(s);
       for (const auto& s : code.each) read(s);

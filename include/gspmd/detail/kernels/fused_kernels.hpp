@@ -289,19 +289,19 @@ struct fused_kernels {
   static constexpr std::array<by_type, enumerated_count> elementwise = [] {
     std::array<by_type, enumerated_count> table{};
     boost::mp11::mp_for_each<boost::mp11::mp_iota_c<enumerated_count>>([&]<class O>(O) {
-      boost::mp11::mp_for_each<boost::mp11::mp_iota_c<types>>([&]<class I>(I) {
+      boost::mp11::mp_for_each<boost::mp11::mp_iota_c<types>>([&]<class Index>(Index) {
         constexpr auto op = static_cast<opcode>(O::value);
-        using in = boost::mp11::mp_at<element_types, I>;
+        using in = boost::mp11::mp_at<element_types, Index>;
         if constexpr (is_narrow(dtype_of<in>())) return;
         else if constexpr (op == opcode::map) {
-          if constexpr (!is_complex_element<in>) table[O::value][I::value] = map_kernel_of<in>;
+          if constexpr (!is_complex_element<in>) table[O::value][Index::value] = map_kernel_of<in>;
         } else if constexpr (op != opcode::convert && is_defined(op, dtype_of<in>())) {
           using kernel_in = kernel_element<op, in>;
-          if constexpr (is_compare(op) && swapped(op) == op) table[O::value][I::value] = fused_kernel_of<op, bool, kernel_in>;
+          if constexpr (is_compare(op) && swapped(op) == op) table[O::value][Index::value] = fused_kernel_of<op, bool, kernel_in>;
           else if constexpr (is_compare(op)) return;
           else if constexpr (result_type(op, dtype_of<in>(), dtype_of<in>()) != dtype_of<in>())
-            table[O::value][I::value] = fused_kernel_of<op, element_t<result_type(op, dtype_of<in>(), dtype_of<in>())>, in>;
-          else table[O::value][I::value] = fused_kernel_of<op, kernel_in, kernel_in>;
+            table[O::value][Index::value] = fused_kernel_of<op, element_t<result_type(op, dtype_of<in>(), dtype_of<in>())>, in>;
+          else table[O::value][Index::value] = fused_kernel_of<op, kernel_in, kernel_in>;
         }
       });
     });
@@ -312,11 +312,11 @@ struct fused_kernels {
   static constexpr std::array<by_type, types> convert = [] {
     std::array<by_type, types> table{};
     boost::mp11::mp_for_each<boost::mp11::mp_iota_c<types>>([&]<class O>(O) {
-      boost::mp11::mp_for_each<boost::mp11::mp_iota_c<types>>([&]<class I>(I) {
+      boost::mp11::mp_for_each<boost::mp11::mp_iota_c<types>>([&]<class Index>(Index) {
         using to = boost::mp11::mp_at<element_types, O>;
-        using from = boost::mp11::mp_at<element_types, I>;
+        using from = boost::mp11::mp_at<element_types, Index>;
         if constexpr (is_converted_directly(dtype_of<from>(), dtype_of<to>()))
-          table[O::value][I::value] = fused_kernel_of<opcode::convert, convert_to<to, from>, convert_from<to, from>>;
+          table[O::value][Index::value] = fused_kernel_of<opcode::convert, convert_to<to, from>, convert_from<to, from>>;
       });
     });
     return table;

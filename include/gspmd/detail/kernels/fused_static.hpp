@@ -103,9 +103,9 @@ struct fused_plan {
   }
   using registers = decltype(banks(std::make_index_sequence < facts.has_own ? dtype_end : element_type_count > {}));
 
-  template <std::size_t I>
+  template <std::size_t Index>
   [[gnu::always_inline]] static auto& at(registers& r) {
-    return static_cast<bank<Group::ops[I].type>&>(r).of[facts.position[I]];
+    return static_cast<bank<Group::ops[Index].type>&>(r).of[facts.position[Index]];
   }
 
   /// Where one row begins: the loads' addresses, the stores' addresses, and the iotas' values at its first element.
@@ -137,26 +137,26 @@ struct fused_plan {
   }
 };
 
-template <class Group, std::size_t I>
+template <class Group, std::size_t Index>
 [[gnu::always_inline]] inline void compute(typename fused_plan<Group>::registers& r, const typename fused_plan<Group>::row& row,
                                            std::int64_t i) {
   using group_plan = fused_plan<Group>;
-  constexpr const scalar_op& o = Group::ops[I];
+  constexpr const scalar_op& o = Group::ops[Index];
   constexpr opcode op = o.op;
   constexpr dtype type = o.type, operand_type = o.operand_type;  // GCC 12 takes no member of `o` as a template argument
   using out = element_t<type>;
   using in = element_t<operand_type>;
-  auto& result = group_plan::template at<I>(r);
+  auto& result = group_plan::template at<Index>(r);
   if constexpr (op == opcode::parameter) {
     constexpr std::int64_t stride = group_plan::ndim == 0 ? 0 : o.strides[group_plan::ndim - 1];
-    result = load_element<out>(row.from[group_plan::facts.load[I]], i * stride);
+    result = load_element<out>(row.from[group_plan::facts.load[Index]], i * stride);
   } else if constexpr (op == opcode::constant) {
     if constexpr (is_own(type)) result = out{};  // no other number is one
     else if constexpr (is_floating(type)) result = static_cast<out>(o.real);
     else result = static_cast<out>(o.integer);
   } else if constexpr (op == opcode::iota) {
     const std::int64_t moved = o.dim == group_plan::ndim - 1 ? i : 0;
-    result = convert_element<out>(row.index[group_plan::facts.load[I]] + moved);
+    result = convert_element<out>(row.index[group_plan::facts.load[Index]] + moved);
   } else if constexpr (op == opcode::select) {
     result = apply<op, out, in>(group_plan::template at<o.args[0]>(r), group_plan::template at<o.args[1]>(r),
                                 group_plan::template at<o.args[2]>(r));
@@ -174,11 +174,11 @@ template <class Group, std::size_t I>
   }
 }
 
-template <class Group, std::size_t I>
+template <class Group, std::size_t Index>
 [[gnu::always_inline]] inline void store(typename fused_plan<Group>::registers& r, const typename fused_plan<Group>::row& row,
                                          std::int64_t i) {
-  constexpr const fused_store& s = Group::stores[I];
-  store_element(row.to[I], i, fused_plan<Group>::template at<static_cast<std::size_t>(s.op)>(r));
+  constexpr const fused_store& s = Group::stores[Index];
+  store_element(row.to[Index], i, fused_plan<Group>::template at<static_cast<std::size_t>(s.op)>(r));
 }
 
 // In steps: Clang refuses a fold of more than 256 operands.
@@ -188,17 +188,17 @@ constexpr std::size_t fold_rest(std::size_t n, std::size_t step) {
   return n - step * fold_step < fold_step ? n - step * fold_step : fold_step;
 }
 
-template <class Group, std::size_t First, std::size_t... I>
+template <class Group, std::size_t First, std::size_t... Index>
 [[gnu::always_inline]] inline void compute_some(typename fused_plan<Group>::registers& r,
                                                 const typename fused_plan<Group>::row& row, std::int64_t i,
-                                                std::index_sequence<I...>) {
-  (compute<Group, First + I>(r, row, i), ...);
+                                                std::index_sequence<Index...>) {
+  (compute<Group, First + Index>(r, row, i), ...);
 }
-template <class Group, std::size_t First, std::size_t... I>
+template <class Group, std::size_t First, std::size_t... Index>
 [[gnu::always_inline]] inline void store_some(typename fused_plan<Group>::registers& r,
                                               const typename fused_plan<Group>::row& row, std::int64_t i,
-                                              std::index_sequence<I...>) {
-  (store<Group, First + I>(r, row, i), ...);
+                                              std::index_sequence<Index...>) {
+  (store<Group, First + Index>(r, row, i), ...);
 }
 
 template <class Group>
@@ -302,11 +302,11 @@ inline constexpr auto lasting_loads = [] {
   list.back() = count;
   return list;
 }();
-template <class Group, std::size_t I>
+template <class Group, std::size_t Index>
 [[gnu::always_inline]] inline void read_once(typename fused_plan<Group>::row& row,
                                              typename fused_plan<Group>::registers& lasting) {
-  auto& kept = fused_plan<Group>::template at<I>(lasting);
-  auto& from = row.from[static_cast<std::size_t>(fused_plan<Group>::facts.load[I])];
+  auto& kept = fused_plan<Group>::template at<Index>(lasting);
+  auto& from = row.from[static_cast<std::size_t>(fused_plan<Group>::facts.load[Index])];
   kept = load_element<std::remove_reference_t<decltype(kept)>>(from, 0);
   from = &kept;
 }

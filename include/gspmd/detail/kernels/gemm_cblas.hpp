@@ -29,13 +29,13 @@ inline void blas_gemm(bool ta, bool tb, blas_int m, blas_int n, blas_int k, cons
   cblas_dgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, m, n, k, 1.0, a, lda, b, ldb,
               accumulate ? 1.0 : 0.0, c, ldc);
 }
-inline void blas_gemv(bool t, blas_int rows, blas_int columns, const float* a, blas_int lda, const float* x, blas_int x_step,
+inline void blas_gemv(bool t, blas_int rows, blas_int cols, const float* a, blas_int lda, const float* x, blas_int x_step,
                       float* y, blas_int y_step) {
-  cblas_sgemv(CblasRowMajor, t ? CblasTrans : CblasNoTrans, rows, columns, 1.0F, a, lda, x, x_step, 1.0F, y, y_step);
+  cblas_sgemv(CblasRowMajor, t ? CblasTrans : CblasNoTrans, rows, cols, 1.0F, a, lda, x, x_step, 1.0F, y, y_step);
 }
-inline void blas_gemv(bool t, blas_int rows, blas_int columns, const double* a, blas_int lda, const double* x, blas_int x_step,
+inline void blas_gemv(bool t, blas_int rows, blas_int cols, const double* a, blas_int lda, const double* x, blas_int x_step,
                       double* y, blas_int y_step) {
-  cblas_dgemv(CblasRowMajor, t ? CblasTrans : CblasNoTrans, rows, columns, 1.0, a, lda, x, x_step, 1.0, y, y_step);
+  cblas_dgemv(CblasRowMajor, t ? CblasTrans : CblasNoTrans, rows, cols, 1.0, a, lda, x, x_step, 1.0, y, y_step);
 }
 
 /// y[i] (+)= the sum over p of op(a)[i, p] * x[p], op(a) being m x k.

@@ -31,7 +31,7 @@ struct slice_code {
   struct elements {
     void *table, *slices;
     const void* index;
-    std::int64_t lines, table_per_line, slices_per_line, index_per_line;
+    std::int64_t line_count, table_per_line, slices_per_line, index_per_line;
     std::int64_t n, size, first, here, table_step, along;
     bool clips, is_uniform;  // scatter: all lines are the first element of the slices
     std::uint64_t fill, nothing;
@@ -279,7 +279,7 @@ void copy_row(void* table, void* slice, std::int64_t n, std::int64_t table_step,
 template <class Elem, class Index, class Body>
 void by_place(const slice_code::elements& e, Body body) {
   const auto each = [&](auto place) {
-    for (std::int64_t l = 0; l < e.lines; ++l)
+    for (std::int64_t l = 0; l < e.line_count; ++l)
       body(static_cast<Elem*>(e.table) + l * e.table_per_line, static_cast<Elem*>(e.slices) + l * e.slices_per_line,
            static_cast<const Index*>(e.index) + l * e.index_per_line, place);
   };

@@ -69,25 +69,25 @@ class lines_transformer {
     while (std::int64_t{1} << shift_ < coarse) ++shift_;
   }
   void transform_matrix(const lanes& x, const lanes& y) {
-    const std::int64_t rows = how_.rows, columns = how_.n / rows;
+    const std::int64_t rows = how_.rows, cols = how_.n / rows;
     // The lines that go through a vector together are the columns of one line, then the rows.
     for (int line = 0; line < x.count; ++line) {
-      for (std::int64_t b = 0; b < columns; b += width) {
-        lanes::within(x, line, b, columns - b, 1, columns).load(rows, from_);
+      for (std::int64_t b = 0; b < cols; b += width) {
+        lanes::within(x, line, b, cols - b, 1, cols).load(rows, from_);
         pairs* const z = transformed(along_rows_);
         for (std::int64_t k = 0; k < rows; ++k) {
           pairs root{};
-          for (int l = 0; l < width && b + l < columns; ++l) {
+          for (int l = 0; l < width && b + l < cols; ++l) {
             const std::int64_t e = (b + l) * k;
             set_lane(root, l, fine_[e & ((std::int64_t{1} << shift_) - 1)] * coarse_[e >> shift_]);
           }
           z[k] = z[k] * root;
         }
-        line_lanes<false, T, V>::of(matrix_ + b, columns - b, 1, columns).store(rows, z, T(1));
+        line_lanes<false, T, V>::of(matrix_ + b, cols - b, 1, cols).store(rows, z, T(1));
       }
       for (std::int64_t k = 0; k < rows; k += width) {
-        line_lanes<false, T, V>::of(matrix_ + k * columns, rows - k, columns, 1).load(columns, from_);
-        lanes::within(y, line, k, rows - k, 1, rows).store(columns, transformed(along_columns_), scale());
+        line_lanes<false, T, V>::of(matrix_ + k * cols, rows - k, cols, 1).load(cols, from_);
+        lanes::within(y, line, k, rows - k, 1, rows).store(cols, transformed(along_columns_), scale());
       }
     }
   }
@@ -132,16 +132,16 @@ class lines_transformer {
 
 /// All lines, `V`'s number of them at a time in the order in which they lie.
 template <bool IsInverse, class T, class V>
-void transform_lines_by(const line_transform& how, int rank, int dim, std::int64_t lines, const erased_block* blocks) {
+void transform_lines_by(const line_transform& how, int rank, int dim, std::int64_t line_count, const erased_block* blocks) {
   using lanes = line_lanes<IsInverse, T, V>;
   const erased_block &in = blocks[0], &out = blocks[1];
   lines_transformer<IsInverse, T, V> transform(how, static_cast<complex_pair<T>*>(blocks[2].data));
   std::int64_t index[max_rank]{};
-  for (std::int64_t done = 0; done < lines;) {
+  for (std::int64_t done = 0; done < line_count;) {
     lanes x, y;
     x.stride = in.strides[dim];
     y.stride = out.strides[dim];
-    for (; x.count < lanes::width && done < lines; ++done) {
+    for (; x.count < lanes::width && done < line_count; ++done) {
       std::int64_t from = 0, to = 0;
       for (int d = 0; d < rank; ++d) {
         from += index[d] * in.strides[d];
@@ -163,14 +163,14 @@ template <bool IsInverse, class T>
 void transform_lines(int rank, const erased_block* blocks) {
   int dim = 0;
   while (dim + 1 < rank && blocks[2].extents[dim] == 1) ++dim;
-  std::int64_t lines = 1;
+  std::int64_t line_count = 1;
   for (int d = 0; d < rank; ++d)
-    if (d != dim) lines *= blocks[0].extents[d];
+    if (d != dim) line_count *= blocks[0].extents[d];
   const std::int64_t n = blocks[0].extents[dim];
-  if (n == 0 || lines == 0) return;
-  const auto how = line_transform::of(n, lines);
-  if (how.by_vectors) transform_lines_by<IsInverse, T, simd<T>>(how, rank, dim, lines, blocks);
-  else transform_lines_by<IsInverse, T, T>(how, rank, dim, lines, blocks);
+  if (n == 0 || line_count == 0) return;
+  const auto how = line_transform::of(n, line_count);
+  if (how.by_vectors) transform_lines_by<IsInverse, T, simd<T>>(how, rank, dim, line_count, blocks);
+  else transform_lines_by<IsInverse, T, T>(how, rank, dim, line_count, blocks);
 }
 
 }  // namespace GSPMD_TARGET

@@ -123,9 +123,9 @@ void subtract_by_library(bool transpose_a, bool adjoint_b, std::int64_t m, std::
 #endif
 
 template <class T>
-void negate_rows(std::int64_t rows, std::int64_t columns, T* x, std::int64_t ldx) {
+void negate_rows(std::int64_t rows, std::int64_t cols, T* x, std::int64_t ldx) {
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) x[i * ldx + j] = -x[i * ldx + j];
+    for (std::int64_t j = 0; j < cols; ++j) x[i * ldx + j] = -x[i * ldx + j];
 }
 /// c -= op(a) op(b): a as it is or transposed, b as it is or transposed and conjugated.
 template <class T>

@@ -57,7 +57,7 @@ struct pivoting {
   T* x;
   std::int64_t k, ldx;
   std::int32_t* order = nullptr;  // the numbers of the rows, which are exchanged too
-  std::int64_t columns = n;       // at most n: a panel has less
+  std::int64_t cols = n;          // at most n: a panel has less
   bool is_odd = false;            // how often rows were exchanged
 
   /// Columns from `begin` to `end`, rows from `begin` on: l below the diagonal, whose own is ones, and u. False: a pivot is 0, and so is all below it.
@@ -109,16 +109,16 @@ struct pivoting {
   }
   void exchange(std::int64_t i, std::int64_t j) {
     is_odd = !is_odd;
-    for (std::int64_t c = 0; c < columns; ++c) std::swap(*at(i, c), *at(j, c));
+    for (std::int64_t c = 0; c < cols; ++c) std::swap(*at(i, c), *at(j, c));
     for (std::int64_t c = 0; c < k; ++c) std::swap(x[i * ldx + c], x[j * ldx + c]);
     if (order != nullptr) std::swap(order[i], order[j]);
   }
 };
 
 template <class T>
-void fill_rows(std::int64_t rows, std::int64_t columns, part_t<T> number, T* x, std::int64_t ldx) {
+void fill_rows(std::int64_t rows, std::int64_t cols, part_t<T> number, T* x, std::int64_t ldx) {
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) x[i * ldx + j] = T(number);
+    for (std::int64_t j = 0; j < cols; ++j) x[i * ldx + j] = T(number);
 }
 
 }  // namespace GSPMD_TARGET

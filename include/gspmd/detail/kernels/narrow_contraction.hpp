@@ -17,14 +17,14 @@ inline namespace GSPMD_TARGET {
 
 /// Rows of neighbours, dense in `to`.
 template <class Stored, class T>
-void widen_rows(const Stored* from, std::int64_t ld, std::int64_t rows, std::int64_t columns, T* to) {
-  if (ld == columns) {
-    columns *= rows;
+void widen_rows(const Stored* from, std::int64_t ld, std::int64_t rows, std::int64_t cols, T* to) {
+  if (ld == cols) {
+    cols *= rows;
     rows = 1;
   }
-  for (std::int64_t i = 0; i < rows; ++i, from += ld, to += columns)
+  for (std::int64_t i = 0; i < rows; ++i, from += ld, to += cols)
     for_each_index(
-        columns, [=](std::int64_t j) __attribute__((always_inline)) { to[j] = static_cast<T>(from[j]); });
+        cols, [=](std::int64_t j) __attribute__((always_inline)) { to[j] = static_cast<T>(from[j]); });
 }
 
 /// As run_contraction, of a plan with panels.

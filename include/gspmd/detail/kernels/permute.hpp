@@ -36,7 +36,7 @@ template <class Bits>
 [[gnu::always_inline]] inline void permute_by(const permutation_plan& p, const void* from, void* to) {
   constexpr std::int64_t bytes = sizeof(Bits);
   if (p.elems == 0) return;
-  if (p.row > 1 || p.columns == 1) {
+  if (p.row > 1 || p.cols == 1) {
     const auto* const in = static_cast<const std::byte*>(from);
     auto* const out = static_cast<std::byte*>(to);
     switch (p.row * bytes) {  // short rows are one or two moves each, not calls
@@ -53,7 +53,7 @@ template <class Bits>
   // Past the caches, lines that are written whole need not be read first.
   const bool streams = p.elems * bytes >= stream_from_bytes;
   for (odometer<2> at(p.loops.items, p.loops.count); at.is_there; at.step())
-    transpose_plane(p.rows, p.columns, in + at.offset[0], p.in_ld, out + at.offset[1], p.out_ld, streams);
+    transpose_plane(p.rows, p.cols, in + at.offset[0], p.in_ld, out + at.offset[1], p.out_ld, streams);
   if (streams) fence_streams();
 }
 

@@ -142,9 +142,9 @@ template <class T>
 void top_of_lines(const top_k_spec& s, std::int64_t valid, std::int64_t first, const void* from, const std::int32_t* numbers,
                   void* to, std::int32_t* at) {
   const std::int64_t n = s.shape[s.shape.count - 1];
-  std::int64_t lines = 1;
-  for (int d = 0; d + 1 < s.shape.count; ++d) lines *= s.shape[d];
-  for (std::int64_t l = 0; l < lines; ++l)
+  std::int64_t line_count = 1;
+  for (int d = 0; d + 1 < s.shape.count; ++d) line_count *= s.shape[d];
+  for (std::int64_t l = 0; l < line_count; ++l)
     top_of_line(static_cast<const T*>(from) + l * n, numbers == nullptr ? nullptr : numbers + l * n, valid, first, s.k,
                 static_cast<T*>(to) + l * s.k, at + l * s.k);
 }

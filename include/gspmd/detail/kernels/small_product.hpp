@@ -32,10 +32,10 @@ constexpr bool is_small_product(std::int64_t m, std::int64_t n, std::int64_t k) 
 template <int Rows, int Bytes, class T>
 [[gnu::always_inline]] inline void multiply_columns(std::int64_t k, const T* a, std::int64_t a_row, std::int64_t a_col,
                                                     const T* b, std::int64_t b_row, T* c, std::int64_t ldc, bool accumulate) {
-  using columns = typename std::conditional_t<Bytes == sizeof(T), std::type_identity<T>, short_vector<T, Bytes>>::type;
-  columns acc[Rows] = {};
+  using cols = typename std::conditional_t<Bytes == sizeof(T), std::type_identity<T>, short_vector<T, Bytes>>::type;
+  cols acc[Rows] = {};
   for (std::int64_t p = 0; p < k; ++p) {
-    columns row;
+    cols row;
     std::memcpy(&row, b + p * b_row, sizeof row);
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r) acc[r] += a[r * a_row + p * a_col] * row;
@@ -43,7 +43,7 @@ template <int Rows, int Bytes, class T>
 #pragma GCC unroll 4
   for (int r = 0; r < Rows; ++r) {
     if (accumulate) {
-      columns before;
+      cols before;
       std::memcpy(&before, c + r * ldc, sizeof before);
       acc[r] = before + acc[r];
     }

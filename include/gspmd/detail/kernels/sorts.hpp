@@ -83,22 +83,22 @@ Entry* sort_by_digits(Entry* from, Entry* to, std::int64_t n, int bytes, Code co
 
 /// Where the elements of a line are, and where they go.
 struct sorted_line {
-  std::int64_t from, from_step, to, to_step, columns, rows;
+  std::int64_t from, from_step, to, to_step, cols, rows;
   sorted_line(const sort_spec& s, std::int64_t o, std::int64_t j)
       : from(o * s.length * s.inner + j),
         from_step(s.inner),
         to(s.makes_rows ? (o * s.inner + j) * s.sorted_length : from),
         to_step(s.makes_rows ? 1 : s.inner),
-        columns(s.columns),
-        rows(s.sorted_length / s.columns) {}
+        cols(s.cols),
+        rows(s.sorted_length / s.cols) {}
   /// Calls put(place, i) for all elements of the result, in their order.
   template <class Put>
   void each(std::int64_t n, Put put) const {
-    if (columns == 1)
+    if (cols == 1)
       for (std::int64_t i = 0; i < n; ++i) put(to + i * to_step, i);
     else
       for (std::int64_t row = 0, i = 0; row < rows; ++row)
-        for (std::int64_t c = 0; c < columns; ++c, ++i) put(to + (c * rows + row) * to_step, i);
+        for (std::int64_t c = 0; c < cols; ++c, ++i) put(to + (c * rows + row) * to_step, i);
   }
 };
 

@@ -67,7 +67,7 @@ constexpr permutation_plan plan_strided_copy(const extents& shape, const extents
     if (plane_row > 0) {
       p.rows = loops[0].extent;
       p.in_ld = loops[0].stride[0];
-      p.columns = loops[plane_row].extent;
+      p.cols = loops[plane_row].extent;
       p.out_ld = loops[plane_row].stride[1];
       first = 1;
     }
@@ -81,7 +81,7 @@ inline namespace GSPMD_TARGET {
 
 template <class Bits>
 void copy_by_strides(const permutation_plan& p, const void* from, void* to) {
-  if (p.row != 1 || p.columns != 1 || p.loops.empty()) return permute_by<Bits>(p, from, to);
+  if (p.row != 1 || p.cols != 1 || p.loops.empty()) return permute_by<Bits>(p, from, to);
   constexpr std::int64_t bytes = sizeof(Bits);
   const auto last = p.loops[p.loops.count - 1];
   const auto step = last.stride[0] * bytes, out_step = last.stride[1] * bytes;

@@ -54,34 +54,33 @@ template <class T>
 inline constexpr bool has_blocks = sizeof(T) >= 4 && std::is_arithmetic_v<T>;
 
 template <bool Streams, class T>
-inline void transpose_tile(std::int64_t rows, std::int64_t columns, const T* in, std::int64_t in_ld, T* out,
-                           std::int64_t out_ld) {
+inline void transpose_tile(std::int64_t rows, std::int64_t cols, const T* in, std::int64_t in_ld, T* out, std::int64_t out_ld) {
   std::int64_t whole_rows = 0, whole_columns = 0;
   if constexpr (has_blocks<T>) {
     constexpr int lanes = simd_lanes<T>;
     whole_rows = rows - rows % lanes;
-    whole_columns = columns - columns % lanes;
+    whole_columns = cols - cols % lanes;
     for (std::int64_t i = 0; i < whole_rows; i += lanes)  // reads run along the rows, which the prefetchers follow
       for (std::int64_t j = 0; j < whole_columns; j += lanes)
         transpose_block<Streams>(in + i * in_ld + j, in_ld, out + j * out_ld + i, out_ld);
   }
-  for (std::int64_t j = 0; j < columns; ++j)
+  for (std::int64_t j = 0; j < cols; ++j)
     for (std::int64_t i = j < whole_columns ? whole_rows : 0; i < rows; ++i)
       std::memcpy(out + j * out_ld + i, in + i * in_ld + j, sizeof(T));  // T is not what is declared there
 }
 
 /// out[j * out_ld + i] = in[i * in_ld + j] for i < rows, j < columns.
 template <class T>
-inline void transpose_plane(std::int64_t rows, std::int64_t columns, const T* in, std::int64_t in_ld, T* out, std::int64_t out_ld,
+inline void transpose_plane(std::int64_t rows, std::int64_t cols, const T* in, std::int64_t in_ld, T* out, std::int64_t out_ld,
                             bool streams) {
   // Tiles bound the number of pages in use at a time. Past the caches wide ones read best, inside square ones do.
   const std::int64_t tile_rows = streams ? 16 : 64;
   const std::int64_t tile_columns = streams ? 2048 / static_cast<std::int64_t>(sizeof(T)) : 64;
   const bool is_aligned =
       reinterpret_cast<std::uintptr_t>(out) % simd_bytes == 0 && out_ld * static_cast<std::int64_t>(sizeof(T)) % simd_bytes == 0;
-  for (std::int64_t j = 0; j < columns; j += tile_columns)
+  for (std::int64_t j = 0; j < cols; j += tile_columns)
     for (std::int64_t i = 0; i < rows; i += tile_rows) {
-      const auto height = std::min(tile_rows, rows - i), width = std::min(tile_columns, columns - j);
+      const auto height = std::min(tile_rows, rows - i), width = std::min(tile_columns, cols - j);
       if (has_blocks<T> && streams && is_aligned)
         transpose_tile<has_blocks<T>>(height, width, in + i * in_ld + j, in_ld, out + j * out_ld + i, out_ld);
       else transpose_tile<false>(height, width, in + i * in_ld + j, in_ld, out + j * out_ld + i, out_ld);

@@ -43,10 +43,10 @@ constexpr bool is_unrolled(const contraction_plan& p) {
 }
 
 /// Lanes First, First + 1, ... of v as a vector of so many; past the end the last one again.
-template <int First, class V, int... I>
-[[gnu::always_inline]] inline auto lanes_from(const V& v, std::integer_sequence<int, I...>) {
+template <int First, class V, int... Index>
+[[gnu::always_inline]] inline auto lanes_from(const V& v, std::integer_sequence<int, Index...>) {
   constexpr int last = static_cast<int>(sizeof(V) / sizeof(v[0])) - 1;
-  return __builtin_shufflevector(v, v, (First + I < last ? First + I : last)...);
+  return __builtin_shufflevector(v, v, (First + Index < last ? First + Index : last)...);
 }
 template <int First, int Count, class V>
 [[gnu::always_inline]] inline auto some_lanes(const V& v) {
@@ -76,20 +76,20 @@ struct unrolled_columns {
   static constexpr int lanes = left >= simd_lanes<T> ? simd_lanes<T> : std::bit_ceil(static_cast<unsigned>(left));
   static constexpr int count = left < lanes ? left : lanes;
   static constexpr std::int64_t all_b = (S.k - 1) * S.b_row + S.n;
-  using columns =
+  using cols =
       typename std::conditional_t<lanes == 1, std::type_identity<T>, short_vector<T, lanes* static_cast<int>(sizeof(T))>>::type;
   // Rows that lie one after the other may write into the next one, which comes after them and begins with these columns.
   static constexpr std::int64_t whole_rows = count == lanes ? S.m : First == 0 && S.c_row == S.n ? S.m - 1 : 0;
 
   template <int... J>
-  [[gnu::always_inline]] static columns gathered(const T* b, std::integer_sequence<int, J...>) {
-    return columns{(J < count ? b[J * S.b_col] : T{})...};
+  [[gnu::always_inline]] static cols gathered(const T* b, std::integer_sequence<int, J...>) {
+    return cols{(J < count ? b[J * S.b_col] : T{})...};
   }
   /// Row P of B. Beyond `count` the lanes hold anything.
   template <int P>
-  [[gnu::always_inline]] static columns row_of(const T* b) {
+  [[gnu::always_inline]] static cols row_of(const T* b) {
     constexpr std::int64_t at = P * S.b_row + First * S.b_col, over = lanes - count;
-    columns row{};
+    cols row{};
     if constexpr (S.b_col != 1 || (at + lanes > all_b && at < over)) {
       row = gathered(b + at, std::make_integer_sequence<int, lanes>{});
     } else if constexpr (at + lanes <= all_b) {
@@ -102,9 +102,9 @@ struct unrolled_columns {
   }
   template <int... P>
   [[gnu::always_inline]] static void multiply(const T* a, const T* b, T* c, std::integer_sequence<int, P...>) {
-    const columns rows[] = {row_of<P>(b)...};
+    const cols rows[] = {row_of<P>(b)...};
     const auto sum = [&](std::int64_t r) __attribute__((always_inline)) {
-      columns acc{};
+      cols acc{};
       ((acc += a[r * S.a_row + P * S.a_col] * rows[P]), ...);
       return acc;
     };

@@ -44,7 +44,7 @@ class affine_einsum {
       if (is_window(c)) return true;
     return false;
   }
-  [[nodiscard]] constexpr const extents& shape(int k) const { return g_.nodes[static_cast<std::size_t>(operands_[k])].shape; }
+  [[nodiscard]] constexpr extents shape(int k) const { return g_.nodes[static_cast<std::size_t>(operands_[k])].shape; }
   [[nodiscard]] constexpr dtype type() const { return g_.nodes[static_cast<std::size_t>(operands_[0])].type; }
   constexpr void know(char letter, std::int64_t extent) {
     extent_[static_cast<int>(letter)] = extent;

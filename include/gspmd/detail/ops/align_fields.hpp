@@ -250,7 +250,7 @@ class field_aligner {
     std::int64_t gained = 0;
     for (int i = 0; i < count(); ++i) shape_[i] = part_[i] == part::source ? at(i).shape : aligned_shape(i);
     const auto changes = [this](int i) { return !(shape_[i] == at(i).shape); };
-    const auto border = [&](int i) {
+    const auto note_border = [&](int i) {
       if (has_border_[i] != 0 || !changes(i) || part_[i] == part::source) return;
       has_border_[i] = 1;
       gained -= saturating_multiply(elements(at(i).shape), times(i));
@@ -258,7 +258,7 @@ class field_aligner {
     for (int i = 0; i < count(); ++i) {
       const node& n = at(i);
       for (const int o : n.operands)
-        if (is_member(i) != is_member(o)) border(o);
+        if (is_member(i) != is_member(o)) note_border(o);
       bool is_freed = false;
       if (part_[i] == part::joined) is_freed = is_aligned(i, attribute_dim(n, 0));
       if (part_[i] == part::moved)
@@ -266,7 +266,7 @@ class field_aligner {
       if (is_freed) gained += saturating_multiply(elements(n.shape), times(i));
     }
     for (const int o : g_.outputs)
-      if (is_member(o)) border(o);
+      if (is_member(o)) note_border(o);
     return gained > 0;
   }
 

@@ -114,7 +114,7 @@ constexpr bool fits_attention(graph& g, int q, int k, int v, location at) {
   return true;
 }
 
-/// Adds attention. `seen`: how many rows of k the first row of q sees, each further one seeing one more; null: all see all.
+/// Adds attention. If q is bf16 or f16, both results are float, for the gradient, and the caller rounds the first one. `seen`: how many rows of k the first row of q sees, each further one seeing one more; null: all see all.
 constexpr int add_attention(graph& g, int q, int k, int v, double scale, const std::int64_t* seen, location at) {
   if (!fits_attention(g, q, k, v, at)) return -1;
   const node like = g.nodes[static_cast<std::size_t>(q)];
@@ -123,10 +123,11 @@ constexpr int add_attention(graph& g, int q, int k, int v, double scale, const s
   for (int d = 0; d < rank - 3; ++d) examples.push_back(like.shape[d]);
   rows = examples;
   rows.push_back(like.shape[rank - 2]);
-  node n = source(code_of<attention_op>, like.type, like.shape, at);
+  const dtype wide = computed_as(like.type);
+  node n = source(code_of<attention_op>, wide, like.shape, at);
   n.shape[rank - 1] = g.nodes[static_cast<std::size_t>(v)].shape[rank - 1];
   for (const int o : {q, k, v}) n.operands.push_back(o);
-  n.operands.push_back(add_number(g, scale, computed_as(like.type), examples, attention_op::name, at));
+  n.operands.push_back(add_number(g, scale, wide, examples, attention_op::name, at));
   if (seen != nullptr) {
     const int row = add_iota(g, dtype::s32, rows, rows.count - 1, at);
     const int first = add_number(g, *seen, dtype::s32, rows, attention_op::name, at);
@@ -137,7 +138,7 @@ constexpr int add_attention(graph& g, int q, int k, int v, double scale, const s
   extents per_row = like.shape;
   per_row.pop_back();
   const int id = g.add_sized(n);
-  return id < 0 || g.add_result(computed_as(like.type), per_row) < 0 ? -1 : id;
+  return id < 0 || g.add_result(wide, per_row) < 0 ? -1 : id;
 }
 
 }  // namespace gspmd::detail

@@ -38,6 +38,7 @@ constexpr factor_kind kind_of_attention(char letter) {
 constexpr void attention_rule(const graph& g, const node& n, const attention_words& words, op_rule& rule) {
   const extents &q = operand_of(g, n, 0).shape, &k = operand_of(g, n, 1).shape, &v = operand_of(g, n, 2).shape;
   const int examples = attention_examples(g, n);
+  rule.reduced_by = monoid::add;  // the gradients by k and v, of rows and heads of q
   for (int d = 0; d < examples; ++d) rule.add_factor(q[d]);
   const std::int64_t heads = q[examples], shared = k[examples];
   const int per_example = rule.add_factor(shared);
@@ -47,7 +48,6 @@ constexpr void attention_rule(const graph& g, const node& n, const attention_wor
   of_letter[int{'s'}] = rule.add_factor(k[examples + 1], factor_kind::whole);
   of_letter[int{'k'}] = rule.add_factor(q[examples + 2], factor_kind::whole);
   of_letter[int{'v'}] = rule.add_factor(v[examples + 2], factor_kind::whole);
-  rule.results = n.results;
   const auto add = [&](std::string_view letters) {
     tensor_map map;
     for (int d = 0; d < examples; ++d) {
@@ -171,7 +171,7 @@ void describe_attention(std::string& t, const plan_view& plan, const plan_step* 
   const extents &q = plan.operand(*step, 0).local, &k = plan.operand(*step, 1).local;
   const bool is_causal = step->operands.count > (IsForward ? forward_words : backward_words).count;
   const auto block = attention_block::of(q[q.count - 2], k[k.count - 2], is_causal);
-  t += " by blocks of " + std::to_string(block.rows) + " x " + std::to_string(block.columns) + (is_causal ? ", causal" : "");
+  t += " by blocks of " + std::to_string(block.rows) + " x " + std::to_string(block.cols) + (is_causal ? ", causal" : "");
 }
 
 }  // namespace gspmd::detail

@@ -21,6 +21,7 @@ struct convolution_op : plain_operator, without_movements, outside_of_loops {
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const auto e = windowed_einsum_of(g, n);
     const auto extent = global_extents(g, n, e);
+    rule.reduced_by = monoid::add;
     inline_vec<std::int8_t, 2 * max_rank> letters;  // by factor
     for (int k = 0; k < 3; ++k) {
       tensor_map map;

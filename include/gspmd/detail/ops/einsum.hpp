@@ -66,6 +66,7 @@ struct einsum_op : without_exchange, without_movements, reads_shards, outside_of
 
   /// The equation is the rule: a letter is a factor; parallel if the result has it, else a reduction by add.
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
+    rule.reduced_by = monoid::add;
     inline_vec<std::int8_t, 2 * max_rank> letters;  // by factor
     const auto result = letters_of(g, n, n.operands.count);
     for (int k = 0; k <= n.operands.count; ++k) {

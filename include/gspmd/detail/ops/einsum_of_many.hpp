@@ -86,7 +86,7 @@ class einsum_of_many {
     is_sound_ = false;
     return g_.fail(at_, "einsum", rule, text("the equation `") << equation_ << "` " << what);
   }
-  [[nodiscard]] constexpr const extents& shape(const tensor& t) const { return g_.nodes[static_cast<std::size_t>(t.id)].shape; }
+  [[nodiscard]] constexpr extents shape(const tensor& t) const { return g_.nodes[static_cast<std::size_t>(t.id)].shape; }
   static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
   constexpr bool read() {

@@ -114,14 +114,14 @@ struct fft_op : plain_operator, without_movements, reads_shards, outside_of_loop
     const auto [dim, is_inverse] = fft_way::of(l.node_of(op));
     const local_value x = l.value(op.operands[0]);
     const int rank = x.local.count;
-    std::int64_t lines = 1;
+    std::int64_t line_count = 1;
     for (int d = 0; d < rank; ++d)
-      if (d != dim) lines = saturating_multiply(lines, x.local[d]);
+      if (d != dim) line_count = saturating_multiply(line_count, x.local[d]);
     local_value scratch = x;
     scratch.layout = sharding{};
     scratch.global = scratch.local = extents(rank, 1);
     scratch.global[dim] = scratch.local[dim] =
-        std::max<std::int64_t>(line_transform::of(x.local[dim], lines).scratch_elems(bytes_of(x.type)), 2);
+        std::max<std::int64_t>(line_transform::of(x.local[dim], line_count).scratch_elems(bytes_of(x.type)), 2);
     const int entry = (x.type == dtype::c128 ? 2 : 0) + (is_inverse ? 1 : 0);
     add_step<kernels::local>(l, op, entry, {op.operands[0]}, {op.result, l.add_value(scratch)}).local = fft_function_of(rank);
   }

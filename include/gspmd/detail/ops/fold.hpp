@@ -105,7 +105,6 @@ struct reduce_by_op : fold_operator {
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& in = operand_of(g, n, 0).shape;
     const int dim = spec_of(n).dim;
-    rule.results = n.results;
     tensor_map operand, result;
     for (int d = 0; d < in.count; ++d) {
       const bool is_folded = d == dim;
@@ -131,10 +130,7 @@ struct scan_by_op : fold_operator {
   static constexpr const char* name = "scan_by";
   static constexpr dim_mask exchanges(const node& n) { return dim_bit(spec_of(n).dim); }
   static constexpr bool uniform = true;
-  static constexpr void rule(const graph&, const node& n, op_rule& rule) {
-    uniform_rule(n.shape, rule);
-    rule.results = n.results;
-  }
+  static constexpr void rule(const graph&, const node& n, op_rule& rule) { uniform_rule(n.shape, rule); }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const fold_spec s = spec_of(l.node_of(op));

@@ -23,7 +23,7 @@ struct gather_op : indexing_operator {
     rule.maps.push_back(maps.table);
     rule.maps.push_back(maps.indices);
     rule.maps.push_back(maps.slices);
-    if (n.type == dtype::pred) rule.reduced_by = monoid::or_;
+    rule.reduced_by = n.type == dtype::pred ? monoid::or_ : monoid::add;
   }
   /// Linear in the table, unless a number takes the place of what lies outside.
   static constexpr operator_class meets(const node& n, monoid kind) {
@@ -51,6 +51,8 @@ struct gather_op : indexing_operator {
 constexpr int add_gather(graph& g, int table, int indices, const index_dims& dims, span<const std::int64_t> slice_sizes,
                          out_of_range beyond, const written_number& fill, location at) {
   if (table < 0 || indices < 0 || !g.may_read({table, indices}, at, gather_words.op)) return -1;
+  const one_call call(&g, gather_words.op, {table, indices});
+  indices = as_index(g, indices, at);
   const node from = g.nodes[static_cast<std::size_t>(table)], index = g.nodes[static_cast<std::size_t>(indices)];
   index_checker check(g, gather_words, at);
   if (slice_sizes.size() != static_cast<std::size_t>(from.shape.count)) {

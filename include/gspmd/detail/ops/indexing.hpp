@@ -5,6 +5,8 @@
 #include <string>
 
 #include "gspmd/detail/ir/kernels/indices.hpp"
+#include "gspmd/detail/ops/as_index.hpp"
+#include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
@@ -17,11 +19,11 @@ struct index_dims {
   span<const std::int64_t> window{};     // of the slices: those that run inside of one
   span<const std::int64_t> collapsed{};  // of the table: a slice is one index there, and has no such dim
   span<const std::int64_t> table_batch{}, index_batch{};
-  span<const std::int64_t> columns{};  // of the table: by column of the indices
-  std::int64_t vector_dim = 0;         // of the indices; their rank: each is one number
+  span<const std::int64_t> cols{};  // of the table: by column of the indices
+  std::int64_t vector_dim = 0;      // of the indices; their rank: each is one number
 };
 struct index_words {
-  const char *op, *window, *collapsed, *table_batch, *index_batch, *columns, *slices;
+  const char *op, *window, *collapsed, *table_batch, *index_batch, *cols, *slices;
 };
 inline constexpr index_words gather_words{
     "gather",          "offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims",
@@ -152,28 +154,27 @@ class index_checker {
   constexpr bool read(const index_dims& dims, const extents& table, const node& indices, const extents& slice, int slices_rank,
                       out_of_range beyond, indexing& ix) {
     const int rank = indices.shape.count;
-    if (indices.type != dtype::s32 && indices.type != dtype::s64)
+    if (!may_be_index(indices.type))
       return fail(mistake::type, text("the indices are ")
-                                     << name_of(indices.type) << "; they are s32 or s64: write convert<std::int32_t>(indices)");
+                                     << name_of(indices.type) << "; they are integers: write convert<std::int64_t>(indices)");
     if (dims.vector_dim < 0 || dims.vector_dim > rank)
       return fail(mistake::dim, text("index_vector_dim ")
                                     << dims.vector_dim << " is no dim of the indices " << shape_text(indices.shape)
                                     << "; it is one, or their rank where each is one number");
     ix.vector_dim = dims.vector_dim == rank ? -1 : static_cast<int>(dims.vector_dim);
     ix.beyond = beyond;
-    const std::int64_t columns = ix.vector_dim < 0 ? 1 : indices.shape[ix.vector_dim];
-    if (static_cast<std::int64_t>(dims.columns.size()) != columns)
-      return fail(mistake::dim, text(words_.columns) << " has " << static_cast<std::int64_t>(dims.columns.size())
-                                                     << " dims, and the indices " << shape_text(indices.shape) << " have "
-                                                     << columns << " numbers for each slice; there is one dim for each");
+    const std::int64_t cols = ix.vector_dim < 0 ? 1 : indices.shape[ix.vector_dim];
+    if (static_cast<std::int64_t>(dims.cols.size()) != cols)
+      return fail(mistake::dim, text(words_.cols) << " has " << static_cast<std::int64_t>(dims.cols.size())
+                                                  << " dims, and the indices " << shape_text(indices.shape) << " have " << cols
+                                                  << " numbers for each slice; there is one dim for each");
     dim_mask one = 0, by_column = 0, of_indices = ix.vector_dim < 0 ? 0 : dim_bit(ix.vector_dim), window = 0;
     if (!are_dims(dims.collapsed, words_.collapsed, table.count, one) ||
         !are_dims(dims.table_batch, words_.table_batch, table.count, one) ||
         !are_dims(dims.index_batch, words_.index_batch, rank, of_indices))
       return false;
     for (const auto d : dims.table_batch) by_column |= dim_bit(static_cast<int>(d));
-    if (!are_dims(dims.columns, words_.columns, table.count, by_column) ||
-        !are_dims(dims.window, words_.window, slices_rank, window))
+    if (!are_dims(dims.cols, words_.cols, table.count, by_column) || !are_dims(dims.window, words_.window, slices_rank, window))
       return false;
     if (dims.table_batch.size() != dims.index_batch.size())
       return fail(mistake::dim, text(words_.table_batch) << " and " << words_.index_batch << " name the same number of dims");
@@ -202,8 +203,8 @@ class index_checker {
                                                   << shape_text(indices.shape) << " are a batch; they have one extent");
       ix.table[t].index_batch = static_cast<std::int8_t>(d);
     }
-    for (std::size_t c = 0; c < dims.columns.size(); ++c)
-      ix.table[static_cast<int>(dims.columns[c])].column = static_cast<std::int8_t>(c);
+    for (std::size_t c = 0; c < dims.cols.size(); ++c)
+      ix.table[static_cast<int>(dims.cols[c])].column = static_cast<std::int8_t>(c);
     std::int64_t kept = 0;
     for (const auto d : dims.window) kept |= std::int64_t{1} << d;
     ix.place(kept, slices_rank);

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd::detail {
 
 /// The functions with state that a program was given for `map`, and whatever belongs to them. Graphs and plans point at what

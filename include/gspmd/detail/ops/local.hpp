@@ -38,7 +38,6 @@ struct local_operator : plain_operator, reduced_first, without_movements, reads_
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const local_rule& own = n.local->rule;
     rule.reduced_by = n.reduced_by;
-    rule.results = n.results;
     extents by_letter(own.letters.count, 1);
     for (int k = 0; k < n.operands.count; ++k)
       for (int d = 0; d < own.tensors[k].count; ++d) by_letter[own.tensors[k][d]] = operand_of(g, n, k).shape[d];

@@ -42,14 +42,14 @@ template <class Rule, class F, class... R, class... A, std::size_t... K, std::si
 struct typed_local<Rule, F, std::tuple<R...>(A...), std::index_sequence<K...>, std::index_sequence<J...>> {
   static constexpr const local_rule& rule = Rule::value;
   using function = F;
-  template <std::size_t I>
-  using result = std::tuple_element_t<I, std::tuple<R...>>;
-  template <std::size_t I>
-  using operand = std::tuple_element_t<I, std::tuple<A...>>;
-  template <std::size_t I>
-  using block = local_block<const operand<I>, rule.tensors[static_cast<int>(I)].count>;
-  template <std::size_t I>
-  using result_block = local_block<result<I>, rule.result(static_cast<int>(I)).count>;
+  template <std::size_t Index>
+  using result = std::tuple_element_t<Index, std::tuple<R...>>;
+  template <std::size_t Index>
+  using operand = std::tuple_element_t<Index, std::tuple<A...>>;
+  template <std::size_t Index>
+  using block = local_block<const operand<Index>, rule.tensors[static_cast<int>(Index)].count>;
+  template <std::size_t Index>
+  using result_block = local_block<result<Index>, rule.result(static_cast<int>(Index)).count>;
 
   static constexpr bool takes = returns_nothing<const F&, block<K>..., result_block<J>...>;
 

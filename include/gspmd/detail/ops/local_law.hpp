@@ -100,8 +100,8 @@ template <class Typed, class Sequence = std::make_index_sequence<static_cast<std
 struct law_results;
 template <class Typed, std::size_t... J>
 struct law_results<Typed, std::index_sequence<J...>> {
-  template <std::size_t I>
-  using element = typename Typed::template result<I>;
+  template <std::size_t Index>
+  using element = typename Typed::template result<Index>;
 
   /// Filled with a number, or each with its identity.
   constexpr law_results(const local_rule& rule, const letter_numbers& sizes, const letter_numbers& pad, int fill)
@@ -128,11 +128,12 @@ struct law_results<Typed, std::index_sequence<J...>> {
   }
 
  private:
-  template <std::size_t I>
+  template <std::size_t Index>
   constexpr bool take_part(const local_rule& rule, const law_results& part, const law_results& whole, int letter,
                            std::int64_t begin) const {
-    if (!rule.reduces(letter, static_cast<int>(I))) return std::get<I>(part.of).is_part_of(std::get<I>(whole.of), letter, begin);
-    std::get<I>(of).add(std::get<I>(part.of), rule.reduced_by);
+    if (!rule.reduces(letter, static_cast<int>(Index)))
+      return std::get<Index>(part.of).is_part_of(std::get<Index>(whole.of), letter, begin);
+    std::get<Index>(of).add(std::get<Index>(part.of), rule.reduced_by);
     return true;
   }
 };
@@ -269,9 +270,9 @@ inline constexpr law_finding compiled_law = [] {
   } else {
     constexpr int cases = Typed::rule.letters.count + 1;
     constexpr int patterns = law_numbers<typename Typed::function>(typename Typed::function{}).patterns();
-    return []<int... I>(std::integer_sequence<int, I...>) {
+    return []<int... Index>(std::integer_sequence<int, Index...>) {
       law_finding result;
-      const law_finding each[] = {compiled_finding<law_case<Typed, (I + 1) % cases - 1, (I + 1) / cases>>(0)...};
+      const law_finding each[] = {compiled_finding<law_case<Typed, (Index + 1) % cases - 1, (Index + 1) / cases>>(0)...};
       for (const auto& found : each) {
         if (found.broken == law_finding::kind::holds) continue;
         if (found.broken != law_finding::kind::unknown) return found;

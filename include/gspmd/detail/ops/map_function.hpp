@@ -78,45 +78,45 @@ using map_arguments = std::make_index_sequence<static_cast<std::size_t>(Arity)>;
 #pragma GCC diagnostic ignored "-Wconversion"        // a function of doubles is offered longs too; the program decides which
 #pragma GCC diagnostic ignored "-Wfloat-conversion"  // type it is called with
 /// Whether a function, called as a Call, takes elements of type T and gives such elements, without cutting either.
-template <class T, class Call, std::size_t... I>
-constexpr bool takes_elements(std::index_sequence<I...>) {
-  if constexpr (requires(T x) { static_cast<T>(std::declval<Call>()(((void)I, x)...)); })
+template <class T, class Call, std::size_t... Index>
+constexpr bool takes_elements(std::index_sequence<Index...>) {
+  if constexpr (requires(T x) { static_cast<T>(std::declval<Call>()(((void)Index, x)...)); })
     return parameters_hold<T, std::remove_cvref_t<Call>> &&
-           takes_result<T, decltype(std::declval<Call>()(((void)I, std::declval<T&>())...))>();
+           takes_result<T, decltype(std::declval<Call>()(((void)Index, std::declval<T&>())...))>();
   else return false;
 }
 
-template <class T, class F, std::size_t... I>
-constexpr auto call_pointer(std::index_sequence<I...>) -> T (*)(const T*) {
-  if constexpr (takes_elements<T, F>(std::index_sequence<I...>{})) {
-    return +[](const T* x) { return static_cast<T>(F{}(x[I]...)); };
+template <class T, class F, std::size_t... Index>
+constexpr auto call_pointer(std::index_sequence<Index...>) -> T (*)(const T*) {
+  if constexpr (takes_elements<T, F>(std::index_sequence<Index...>{})) {
+    return +[](const T* x) { return static_cast<T>(F{}(x[Index]...)); };
   } else {
     return nullptr;
   }
 }
 
 /// Returns the call for the user's own type of that number, if there is one.
-template <int Number, class F, std::size_t... I>
-constexpr own_map_element own_call_pointer(std::index_sequence<I...>) {
+template <int Number, class F, std::size_t... Index>
+constexpr own_map_element own_call_pointer(std::index_sequence<Index...>) {
   if constexpr (has_own_type<Number, F>) {
     using T = typename own_type_of<Number, F>::type;
-    if constexpr (takes_elements<T, F>(std::index_sequence<I...>{}))
+    if constexpr (takes_elements<T, F>(std::index_sequence<Index...>{}))
       return +[](const void* arguments, void* result) {
         const T* const x = static_cast<const T*>(arguments);
-        *static_cast<T*>(result) = static_cast<T>(F{}(x[I]...));
+        *static_cast<T*>(result) = static_cast<T>(F{}(x[Index]...));
       };
   }
   return nullptr;
 }
 
 /// Calls the object element by element.
-template <class T, class F, std::size_t... I>
-constexpr map_rows rows_of_elements(std::index_sequence<I...>) {
-  if constexpr (takes_elements<T, const F&>(std::index_sequence<I...>{})) {
+template <class T, class F, std::size_t... Index>
+constexpr map_rows rows_of_elements(std::index_sequence<Index...>) {
+  if constexpr (takes_elements<T, const F&>(std::index_sequence<Index...>{})) {
     return +[](const void* object, const void* const* arguments, void* out, std::int64_t n) {
       const F& f = *static_cast<const F*>(object);
-      const void* const x[] = {arguments[I]...};
-      for (std::int64_t i = 0; i < n; ++i) store_element(out, i, static_cast<T>(f(load_element<T>(x[I], i)...)));
+      const void* const x[] = {arguments[Index]...};
+      for (std::int64_t i = 0; i < n; ++i) store_element(out, i, static_cast<T>(f(load_element<T>(x[Index], i)...)));
     };
   } else {
     return nullptr;
@@ -125,20 +125,20 @@ constexpr map_rows rows_of_elements(std::index_sequence<I...>) {
 #pragma GCC diagnostic pop
 
 /// Calls the object once for a run of elements. The loop's result may lie over an argument: then it goes through a buffer.
-template <class T, class F, std::size_t... I>
-constexpr map_rows rows_at_once(std::index_sequence<I...>) {
-  static_assert(std::is_invocable_v<const F&, decltype((void)I, static_cast<const T*>(nullptr))..., T*, std::int64_t>,
+template <class T, class F, std::size_t... Index>
+constexpr map_rows rows_at_once(std::index_sequence<Index...>) {
+  static_assert(std::is_invocable_v<const F&, decltype((void)Index, static_cast<const T*>(nullptr))..., T*, std::int64_t>,
                 "gspmd: map: a function for by_rows<T> is called as f(const T* x, ..., T* out, std::int64_t n) with one pointer "
                 "for each argument, by several devices at once: also when it is const");
   return +[](const void* object, const void* const* arguments, void* out, std::int64_t n) {
     const F& f = *static_cast<const F*>(object);
-    const T* const x[] = {static_cast<const T*>(arguments[I])...};
-    if (((x[I] != out) && ...)) return static_cast<void>(f(x[I]..., static_cast<T*>(out), n));
+    const T* const x[] = {static_cast<const T*>(arguments[Index])...};
+    if (((x[Index] != out) && ...)) return static_cast<void>(f(x[Index]..., static_cast<T*>(out), n));
     constexpr std::int64_t most = 256;
     T part[most];
     for (std::int64_t first = 0; first < n; first += most) {
       const std::int64_t count = n - first < most ? n - first : most;
-      static_cast<void>(f((x[I] + first)..., static_cast<T*>(part), count));
+      static_cast<void>(f((x[Index] + first)..., static_cast<T*>(part), count));
       std::memcpy(static_cast<T*>(out) + first, part, static_cast<std::size_t>(count) * sizeof(T));
     }
   };

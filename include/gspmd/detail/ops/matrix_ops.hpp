@@ -54,26 +54,28 @@ using wide_element = std::conditional_t<IsComplex, c128, double>;
 
 template <int Rank, bool IsComplex>
 inline constexpr local_function cholesky_function = [] {
-  local_function f = matrix_function<Rank>(2, 1, nullptr);
-  f.entries[0].run = [](const void*, const erased_block* b) { run_cholesky<narrow_element<IsComplex>>(Rank, b); };
-  f.entries[1].run = [](const void*, const erased_block* b) { run_cholesky<wide_element<IsComplex>>(Rank, b); };
-  return f;
+  local_function made = matrix_function<Rank>(2, 1, nullptr);
+  made.entries[0].run = [](const void*, const erased_block* b) { run_cholesky<narrow_element<IsComplex>>(Rank, b); };
+  made.entries[1].run = [](const void*, const erased_block* b) { run_cholesky<wide_element<IsComplex>>(Rank, b); };
+  return made;
 }();
 template <int Rank, bool IsComplex, int Way>
 inline constexpr local_function triangular_solve_function = [] {
-  local_function f = matrix_function<Rank>(3, 2, matrix_ways + Way);
-  f.entries[0].run = [](const void* way, const erased_block* b) {
+  local_function made = matrix_function<Rank>(3, 2, matrix_ways + Way);
+  made.entries[0].run = [](const void* way, const erased_block* b) {
     run_triangular_solve<narrow_element<IsComplex>>(Rank, way, b);
   };
-  f.entries[1].run = [](const void* way, const erased_block* b) { run_triangular_solve<wide_element<IsComplex>>(Rank, way, b); };
-  return f;
+  made.entries[1].run = [](const void* way, const erased_block* b) {
+    run_triangular_solve<wide_element<IsComplex>>(Rank, way, b);
+  };
+  return made;
 }();
 template <int Rank, bool IsComplex, int Way>
 inline constexpr local_function solve_function = [] {
-  local_function f = matrix_function<Rank>(4, 2, matrix_ways + Way);
-  f.entries[0].run = [](const void* way, const erased_block* b) { run_solve<narrow_element<IsComplex>>(Rank, way, b); };
-  f.entries[1].run = [](const void* way, const erased_block* b) { run_solve<wide_element<IsComplex>>(Rank, way, b); };
-  return f;
+  local_function made = matrix_function<Rank>(4, 2, matrix_ways + Way);
+  made.entries[0].run = [](const void* way, const erased_block* b) { run_solve<narrow_element<IsComplex>>(Rank, way, b); };
+  made.entries[1].run = [](const void* way, const erased_block* b) { run_solve<wide_element<IsComplex>>(Rank, way, b); };
+  return made;
 }();
 /// Of all ranks from 2 on.
 template <class Of>
@@ -177,26 +179,26 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
   static constexpr void rule(const graph&, const node& n, op_rule& rule) {
     const bool has_columns = n.operands.count == 2;
     const int rank = n.shape.count;
-    tensor_map matrix, columns;
+    tensor_map matrix, cols;
     for (int d = 0; d < rank - 2; ++d) {
       const int batch = rule.add_factor(n.shape[d], factor_kind::parallel);
-      for (tensor_map* m : {&matrix, &columns}) {
+      for (tensor_map* m : {&matrix, &cols}) {
         m->begin_dim();
         m->add_factor(batch);
       }
     }
     const int rows = rule.add_factor(n.shape[rank - 2], factor_kind::whole);
     const int others = rule.add_factor(n.shape[rank - 2], factor_kind::whole);
-    for (tensor_map* m : {&matrix, &columns}) {
+    for (tensor_map* m : {&matrix, &cols}) {
       m->begin_dim();
       m->add_factor(rows);
       m->begin_dim();
     }
     matrix.add_factor(others);
-    if (has_columns) columns.add_factor(rule.add_factor(n.shape[rank - 1], factor_kind::parallel));
+    if (has_columns) cols.add_factor(rule.add_factor(n.shape[rank - 1], factor_kind::parallel));
     rule.maps.push_back(matrix);
-    if (has_columns) rule.maps.push_back(columns);
-    rule.maps.push_back(has_columns ? columns : matrix);
+    if (has_columns) rule.maps.push_back(cols);
+    rule.maps.push_back(has_columns ? cols : matrix);
   }
   static constexpr void name_dim(text& t, const graph&, const node& n, int operand, int dim) {
     const int rank = n.shape.count;
@@ -220,7 +222,6 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
     };
     add(2);
     for (const int count : dims) add(count);
-    rule.results = n.results;
   }
   /// Of a device: `factors` n^3 / 3 for each matrix, and `sides` n^2 for each column.
   static constexpr std::int64_t flops_of(const local_program& p, const instruction& op, std::int64_t factors,
@@ -235,13 +236,13 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
   static constexpr int entry_of(const node& n) { return part_of(n.type) == dtype::f64 ? 1 : 0; }
   /// Adds a value for one matrix of a device, of the type and rank of the operator's first operand.
   template <class Lowering>
-  static constexpr int add_scratch(Lowering& l, const instruction& op, std::int64_t rows, std::int64_t columns) {
+  static constexpr int add_scratch(Lowering& l, const instruction& op, std::int64_t rows, std::int64_t cols) {
     local_value scratch = l.value(op.operands[0]);
     const int rank = scratch.local.count;
     scratch.layout = sharding{};
     scratch.global = extents(rank, 1);
     scratch.global[rank - 2] = rows;
-    scratch.global[rank - 1] = columns;
+    scratch.global[rank - 1] = cols;
     scratch.local = scratch.global;
     return l.add_value(scratch);
   }

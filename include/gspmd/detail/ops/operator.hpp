@@ -71,7 +71,8 @@ using own_collectives = vec<own_collective> (*)(const graph&, const mesh_shape&,
 ///   made, runs                  see origin and realisation
 ///   completes                   see completion_rounds
 ///   uniform                     all tensors have the same dims, one factor each, whatever the rule says of sizes
-///   rule(g, n, rule)            how the dims of operands and results correspond
+///   rule(g, n, rule)            how the dims of operands and results correspond: a map for each operand, then one for each result; and
+///                               `rule.reduced_by`, which has no default, if a factor leaves a result partial
 ///   meets(n, monoid)            how it takes operands that are partial with it, and which operands choose only (ir/meet.hpp)
 ///   exchanges(n)                the dims of its result along which its own steps send what they found from part to part
 ///   sends(g, mesh, n, s)        the collectives among its own steps where its first operand lies as `s`; null: there are none
@@ -189,10 +190,30 @@ struct without_steps : reduced_first, without_movements, reads_shards, without_a
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
-template <class O>
+/// Checks the facts of an operator that are constants. Those that depend on a node are compared on the first node of each operator in a
+/// program (passes/refuse/try_operators.hpp).
+template <class O, bool IsComplete = complete_operator<O>>
 struct checked_operator {
   static_assert(complete_operator<O>,
                 "gspmd: an operator states every fact of complete_operator, in ops/operator.hpp: the one named below is missing");
+  static constexpr bool holds = true;
+};
+template <class O>
+struct checked_operator<O, true> {
+  static_assert(O::made != origin::shards || O::runs != realisation::steps || !std::is_base_of_v<without_steps, O>,
+                "gspmd: an operator's `runs` is realisation::steps and its base without_steps has a `lower` that adds none; "
+                "write a `lower` and drop that base");
+  static_assert(O::made != origin::shards || (O::runs != realisation::loop && O::runs != realisation::strides) ||
+                    !std::is_base_of_v<outside_of_loops, O>,
+                "gspmd: an operator's `runs` is realisation::loop or strides and its base outside_of_loops has an `in_loop` that "
+                "computes nothing; write `in_loop` and `lies_along` and drop that base");
+  static_assert(O::completes.forward >= 0 && O::completes.forward < completion_round_count && O::completes.backward >= 0 &&
+                    O::completes.backward < completion_round_count,
+                "gspmd: an operator's `completes` names a round and completion has no such round; rounds are 0 to 3");
+  static_assert(
+      !O::composes || !std::is_base_of_v<without_movements, O>,
+      "gspmd: an operator's `composes` is true and its base without_movements has no `map`; write `movements` and `map` "
+      "and drop that base");
   static constexpr bool holds = true;
 };
 

@@ -63,7 +63,10 @@ constexpr bool each_opcode_has_one_operator() {
 }
 static_assert(each_opcode_has_one_operator());
 
-constexpr void rule_of(const graph& g, const node& n, op_rule& rule) { facts_of(n.op).rule(g, n, rule); }
+constexpr void rule_of(const graph& g, const node& n, op_rule& rule) {
+  rule.results = n.results;
+  facts_of(n.op).rule(g, n, rule);
+}
 
 /// Whether one movement may take the place of an operator: from any sharding of its operand to any of its result.
 constexpr bool may_be_moved(const graph& g, const node& n) {

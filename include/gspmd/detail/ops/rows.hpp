@@ -68,7 +68,7 @@ struct row_operator : plain_operator, without_movements, reads_shards, without_a
     if (writes) rule.maps.push_back(row);
     rule.maps.push_back({});
     rule.maps.push_back(writes ? all : row);
-    if (n.type == dtype::pred) rule.reduced_by = monoid::or_;
+    rule.reduced_by = n.type == dtype::pred ? monoid::or_ : monoid::add;
   }
   /// Only the device knows which rows it holds of operand 0, where they are split.
   static constexpr void note_rows(lowering& l, const instruction& op, plan_step& s) {

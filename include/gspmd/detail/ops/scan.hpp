@@ -127,7 +127,6 @@ struct top_k_op : plain_operator,
   /// `ab->ak,ak`: every device has the elements that were found, however `b` is split.
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& in = operand_of(g, n, 0).shape;
-    rule.results = n.results;
     tensor_map operand, result;
     for (int d = 0; d < in.count; ++d) {
       const bool is_last = d + 1 == in.count;
@@ -161,7 +160,7 @@ struct top_k_op : plain_operator,
     const std::int64_t last[] = {x.shape.count - 1};
     for (int d = 0; d + 1 < x.shape.count; ++d) batch[d] = d;
     index_dims dims;
-    dims.collapsed = dims.columns = last;
+    dims.collapsed = dims.cols = last;
     dims.table_batch = dims.index_batch = {batch, static_cast<std::size_t>(x.shape.count - 1)};
     dims.vector_dim = x.shape.count;
     b.send(0, add_scatter(b.program(), b.visited() + 1, b.by(b.visited()), x.shape, dims, monoid::add, out_of_range::fill, n.at));

@@ -46,21 +46,21 @@ struct sort_by_columns {
 
 /// How the lines of a device, split into parts along the sorted dim, are sorted together; see sort_op::lower.
 struct sort_on_parts {
-  enum class way { alone, exchange, deal, columns };
-  std::int64_t parts = 1, lines = 1, length = 0;  // length: of a part
+  enum class way { alone, exchange, deal, cols };
+  std::int64_t parts = 1, line_count = 1, length = 0;  // length: of a part
 
   constexpr sort_on_parts(const mesh_shape& mesh, const extents& local, const sharding& s, int dim)
       : parts(parts_of(mesh, s, dim)), length(local[dim]) {
     for (int d = 0; d < local.count; ++d)
-      if (d != dim) lines *= local[d];
+      if (d != dim) line_count *= local[d];
   }
-  [[nodiscard]] constexpr sort_by_columns columns() const { return {length, parts}; }
+  [[nodiscard]] constexpr sort_by_columns cols() const { return {length, parts}; }
   /// Lines that a device gets where they are dealt out.
-  [[nodiscard]] constexpr std::int64_t dealt() const { return (lines + parts - 1) / parts; }
+  [[nodiscard]] constexpr std::int64_t dealt() const { return (line_count + parts - 1) / parts; }
   [[nodiscard]] constexpr way how() const {
-    if (parts == 1 || lines == 0 || length == 0) return way::alone;
+    if (parts == 1 || line_count == 0 || length == 0) return way::alone;
     if (parts == 2) return way::exchange;
-    return 2 * (parts - 1) * length * dealt() <= lines * columns().elems ? way::deal : way::columns;
+    return 2 * (parts - 1) * length * dealt() <= line_count * cols().elems ? way::deal : way::cols;
   }
 };
 
@@ -86,10 +86,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
   static constexpr bool keeps_slices = false;
 
   static constexpr dim_mask exchanges(const node& n) { return dim_bit(sort_way::of(n).dim); }
-  static constexpr void rule(const graph&, const node& n, op_rule& rule) {
-    uniform_rule(n.shape, rule);
-    rule.results = n.results;
-  }
+  static constexpr void rule(const graph&, const node& n, op_rule& rule) { uniform_rule(n.shape, rule); }
   /// The collectives of `lower`, for each operand.
   static constexpr vec<own_collective> sends(const graph& g, const mesh_shape& mesh, const node& n, const sharding& s) {
     const int dim = sort_way::of(n).dim;
@@ -100,16 +97,17 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     };
     for (int k = 0; k < n.operands.count; ++k) switch (how.how()) {
         case sort_on_parts::way::alone: break;
-        case sort_on_parts::way::exchange: send(k, collective_kind::collective_permute, how.lines * how.length); break;
+        case sort_on_parts::way::exchange: send(k, collective_kind::collective_permute, how.line_count * how.length); break;
         case sort_on_parts::way::deal:
           for (int turn = 0; turn < 2; ++turn) send(k, collective_kind::all_to_all, (how.parts - 1) * how.length * how.dealt());
           break;
-        case sort_on_parts::way::columns: {
-          const auto length = how.columns().length;
-          for (int turn = 0; turn < 2; ++turn) send(k, collective_kind::all_to_all, how.lines * (length - length / how.parts));
-          send(k, collective_kind::collective_permute, how.lines * length);
+        case sort_on_parts::way::cols: {
+          const auto length = how.cols().length;
+          for (int turn = 0; turn < 2; ++turn)
+            send(k, collective_kind::all_to_all, how.line_count * (length - length / how.parts));
+          send(k, collective_kind::collective_permute, how.line_count * length);
           if (length != how.length)
-            send(k, collective_kind::collective_permute, how.lines * placed_again(mesh, s, dim, how, n.shape[dim]));
+            send(k, collective_kind::collective_permute, how.line_count * placed_again(mesh, s, dim, how, n.shape[dim]));
         }
       }
     return all;
@@ -122,7 +120,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
       if (use.dim == dim) line.add_split(use.axis, 0);
     index_map cut;
     cut.dims.push_back(dim_map{0});
-    return traffic_of(mesh, extents(1, how.parts * how.columns().length), extents(1, global), line, cut).elems();
+    return traffic_of(mesh, extents(1, how.parts * how.cols().length), extents(1, global), line, cut).elems();
   }
   /// The flops of a sort by comparisons: log2 of the length of a line for each element.
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
@@ -169,7 +167,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     s.length = s.sorted_length = x.local[dim];
     const sort_on_parts how(l.out.mesh, x.local, x.layout, dim);
     if (how.how() == sort_on_parts::way::alone) return sort_step(l, op, s, operands, results, -1);
-    on_parts<Lowering>{l, op, x, dim, how.parts, how.lines, s}.lower(how, operands, results);
+    on_parts<Lowering>{l, op, x, dim, how.parts, how.line_count, s}.lower(how, operands, results);
   }
   static constexpr void sort_step(lowering& l, const instruction& op, const sort_spec& spec, const vec<int>& operands,
                                   const vec<int>& results, int dim) {
@@ -201,14 +199,14 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     const instruction& op;
     const local_value x;
     int dim;
-    std::int64_t parts, lines;
+    std::int64_t parts, line_count;
     sort_spec first;
 
     constexpr void lower(const sort_on_parts& how, const vec<int>& operands, const vec<int>& results) {
       first.makes_rows = true;
       if (how.how() == sort_on_parts::way::exchange) return exchange(operands, results);
       if (how.how() == sort_on_parts::way::deal) return deal(operands, results);
-      by_columns(how.columns().length, operands, results);
+      by_columns(how.cols().length, operands, results);
     }
 
    private:
@@ -221,7 +219,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
       mirror.dims.push_back(dim_map::affine(of_parts, -1, parts * first.length - 1, 1));
       vec<int> others;
       for (const int v : sorted) others.push_back(l.mapped(op, v, l.value(v), mirror));
-      sort_ends_spec ends{lines, first.length, first.length, parts, true, first.order};
+      sort_ends_spec ends{line_count, first.length, first.length, parts, true, first.order};
       finish_with(ends, sorted, others, results);
     }
     constexpr void deal(const vec<int>& operands, const vec<int>& results) {
@@ -235,15 +233,15 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     }
     constexpr void by_columns(std::int64_t length, const vec<int>& operands, const vec<int>& results) {
       first.sorted_length = length;
-      first.columns = parts;
+      first.cols = parts;
       const vec<int> sorted = rows(operands, {parts, parts, length / parts}, of_parts);
       sort_step(l, op, first, operands, sorted, dim);
       const vec<int> transposed = redistributed(sorted, of_parts + 1);
       vec<int> again;
       for (const int v : transposed) again.push_back(l.add_value(local_value(l.value(v))));
-      sort_step(l, op, row_sort(lines, length), transposed, again, -1);
+      sort_step(l, op, row_sort(line_count, length), transposed, again, -1);
       const vec<int> back = redistributed(again, of_parts), last = rows(operands, {parts * length}, of_parts);
-      sort_step(l, op, row_sort(lines, length), back, last, -1);
+      sort_step(l, op, row_sort(line_count, length), back, last, -1);
       index_map margins;
       margins.low = margins.high = length / 2;
       margins.dims.push_back(dim_map{of_parts});
@@ -254,7 +252,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
         around.local[of_parts] = length;
         others.push_back(l.mapped(op, v, around, margins));
       }
-      const sort_ends_spec ends{lines, length, length / 2, parts, false, first.order};
+      const sort_ends_spec ends{line_count, length, length / 2, parts, false, first.order};
       if (length == first.length) return finish_with(ends, last, others, results);
       const vec<int> merged = rows(operands, {parts * length}, of_parts);
       sort_ends_step(l, op, ends, last, others, merged, of_parts);
@@ -274,7 +272,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     constexpr vec<int> rows(const vec<int>& operands, std::initializer_list<std::int64_t> tail, int split) {
       local_value v = x;
       v.global = extents(2, 1);
-      v.global[1] = lines;
+      v.global[1] = line_count;
       v.layout = {};
       for (const auto& use : x.layout.splits)
         if (use.dim != dim) {

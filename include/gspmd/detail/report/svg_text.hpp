@@ -20,14 +20,14 @@ namespace gspmd::detail {
   }
 }
 /// Control characters go, which XML has not; line feeds too, unless `lines` stay.
-[[gnu::cold]] inline std::string escaped_xml(std::string_view text, bool lines = false) {
+[[gnu::cold]] inline std::string escaped_xml(std::string_view text, bool keeps_lines = false) {
   std::string t;
   for (const char c : text) {
     if (c == '<') t += "&lt;";
     else if (c == '>') t += "&gt;";
     else if (c == '&') t += "&amp;";
     else if (c == '"') t += "&quot;";
-    else if (static_cast<unsigned char>(c) >= ' ' || (lines && c == '\n')) t += c;
+    else if (static_cast<unsigned char>(c) >= ' ' || (keeps_lines && c == '\n')) t += c;
   }
   return t;
 }

@@ -135,9 +135,9 @@ template <class Logs>
     std::string_view line = packed.substr(0, end);
     packed.remove_prefix(end + 1);
     std::vector<std::string_view> words;
-    for (auto tab = line.find('\t'); tab != line.npos; tab = line.find('\t')) {
-      words.push_back(line.substr(0, tab));
-      line.remove_prefix(tab + 1);
+    for (auto tab_at = line.find('\t'); tab_at != line.npos; tab_at = line.find('\t')) {
+      words.push_back(line.substr(0, tab_at));
+      line.remove_prefix(tab_at + 1);
     }
     words.push_back(line);
     if (words[0] == "L")

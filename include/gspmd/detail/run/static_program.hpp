@@ -27,9 +27,9 @@ inline constexpr const Entry& entry_of_step =
     table_of<Entry>(Program::view)[static_cast<std::size_t>(step_of<Program, Step>.spec)];
 
 /// The descriptions of kernels as types.
-template <class Program, std::size_t I>
+template <class Program, std::size_t Index>
 struct contraction_constant {
-  constexpr const contraction_plan& operator()() const { return table_of<contraction_plan>(Program::view)[I]; }
+  constexpr const contraction_plan& operator()() const { return table_of<contraction_plan>(Program::view)[Index]; }
 };
 
 template <class In, class Permutation>

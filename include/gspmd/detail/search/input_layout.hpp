@@ -59,31 +59,29 @@ inline std::vector<std::string> dims_of(const mesh_info& mesh, const sharding& s
   return dims;
 }
 
-/// Whether a dim is worth splitting in so many parts: padding is at most an eighth of it.
-constexpr bool divides_well(std::int64_t extent, std::int64_t parts) {
-  if (parts <= 1) return true;
-  if (extent < parts) return false;
-  return (extent + parts - 1) / parts * parts - extent <= extent / 8;
-}
-constexpr bool divides_well(const mesh_shape& mesh, const extents& shape, const input_layout& l) {
+/// Returns true if each axis makes the shard of a device smaller. Padding is a matter of the price. An axis that adds nothing but padding
+/// is not tried: 33 rows over 8 devices are shards of 5, but 1 row over 8 is a shard of 1, as on one device.
+constexpr bool each_axis_cuts(const mesh_shape& mesh, const extents& shape, const input_layout& l) {
   for (int d = 0; d < shape.count; ++d) {
+    const auto shard = [&](std::int64_t parts) { return (shape[d] + parts - 1) / parts; };
     std::int64_t parts = 1;
     for (int a = 0; a < l.size(); ++a)
       if (l[a] == d) parts *= mesh.sizes[a];
-    if (!divides_well(shape[d], parts)) return false;
+    for (int a = 0; a < l.size(); ++a)
+      if (l[a] == d && mesh.sizes[a] > 1 && shard(parts) == shard(parts / mesh.sizes[a])) return false;
   }
   return true;
 }
 
 /// The annotations to try in the place of `now`: all of the input, each axis over each dim or none, where these are few; else those that
 /// differ in one axis. Axes of one device split nothing.
-constexpr std::vector<input_layout> candidates(const mesh_shape& mesh, const extents& shape, const input_layout& now) {
+constexpr constant_vector<input_layout> candidates(const mesh_shape& mesh, const extents& shape, const input_layout& now) {
   constexpr std::size_t few = 64;
   const int axes = mesh.axis_count();
-  std::vector<input_layout> found{{}, input_layout(axes, -1)};
+  constant_vector<input_layout> found{{}, input_layout(axes, -1)};
   const auto add = [&](input_layout l) {
     l.from_last = false;
-    if (std::find(found.begin(), found.end(), l) != found.end() || !divides_well(mesh, shape, l)) return;
+    if (std::find(found.begin(), found.end(), l) != found.end() || !each_axis_cuts(mesh, shape, l)) return;
     found.push_back(l);
     l.from_last = l.has_order();
     if (l.from_last) found.push_back(l);
@@ -114,30 +112,30 @@ constexpr std::vector<input_layout> candidates(const mesh_shape& mesh, const ext
   }
 }
 
-/// One dim over all axes: `dim`, or if that is -1 the largest that they divide, which holds least; where they divide none, as many axes as
-/// one can take.
+/// Splits one dim over all axes: `dim`, or if that is -1 the dim that gives the smallest shards, of several the longest. If no dim can take
+/// all axes, each axis in turn splits the dim that gives the smallest shards.
 constexpr input_layout split_over_all(const mesh_shape& mesh, const extents& shape, int dim = -1) {
   const int axes = mesh.axis_count();
   input_layout l(axes, -1);
-  const auto with = [&](int d) {
-    input_layout other = l;
-    for (int a = 0; a < axes; ++a)
-      if (mesh.sizes[a] > 1) other[a] = d;
-    return other;
-  };
-  int best = -1;
-  for (int d = 0; d < shape.count; ++d)
-    if ((dim < 0 || d == dim) && divides_well(mesh, shape, with(d)) && (best < 0 || shape[d] > shape[best])) best = d;
-  if (best >= 0) return with(best);
-  for (int a = 0; a < axes; ++a) {
-    int taken = -1;
+  const auto take_best = [&](int first, int end) {  // over these axes
+    input_layout best = l;
+    std::int64_t least = local_elements(mesh, shape, sharding_of(l)), longest = 0;
     for (int d = 0; d < shape.count; ++d) {
       input_layout other = l;
-      if (mesh.sizes[a] > 1) other[a] = d;
-      if ((dim < 0 || d == dim) && divides_well(mesh, shape, other) && (taken < 0 || shape[d] > shape[taken])) taken = d;
+      for (int a = first; a < end; ++a)
+        if (mesh.sizes[a] > 1) other[a] = d;
+      const auto elems = local_elements(mesh, shape, sharding_of(other));
+      if ((dim >= 0 && d != dim) || !each_axis_cuts(mesh, shape, other)) continue;
+      if (elems > least || (elems == least && shape[d] <= longest)) continue;
+      best = other;
+      least = elems;
+      longest = shape[d];
     }
-    if (mesh.sizes[a] > 1) l[a] = taken;
-  }
+    l = best;
+  };
+  take_best(0, axes);
+  if (l != input_layout(axes, -1)) return l;
+  for (int a = 0; a < axes; ++a) take_best(a, a + 1);
   return l;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
+#include <time.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,6 +17,8 @@
 #include "gspmd/detail/search/input_layout.hpp"
 #include "gspmd/detail/search/plan_price.hpp"
 #include "gspmd/detail/search/planned_layouts.hpp"
+#include "gspmd/detail/support/planning_work.hpp"
+#include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/report/network.hpp"
 
@@ -26,11 +29,15 @@ inline plan_price price_of(const dynamic::program& p, const network& net) {
   return price_of(p.view(), p.mesh_info(), rates_on(net, p.mesh_info()));
 }
 
-/// How much more a search may do. With the same number of plans, and time enough, it finds the same again.
+/// How much more a search may do. Plans and work are counted, so that it finds the same in every run; a limit of time is an option.
 class search_budget {
  public:
-  search_budget(int plans, double seconds, std::function<void(int)> report)
-      : most_(plans), seconds_(seconds), report_(std::move(report)), begin_(clock::now()) {}
+  search_budget(int plans, std::int64_t work, double seconds, std::function<void(int)> report)
+      : most_(plans),
+        last_work_(saturating_add(planning_work::done, work)),
+        seconds_(seconds),
+        report_(std::move(report)),
+        begin_(now()) {}
 
   /// Takes one plan off, if there is one.
   bool take() {
@@ -40,23 +47,27 @@ class search_budget {
     return true;
   }
   [[nodiscard]] bool is_spent() {
-    if (seconds_ > 0 && !is_late_) is_late_ = std::chrono::duration<double>(clock::now() - begin_).count() > seconds_;
-    return is_late_ || made_ >= most_now_;
+    if (seconds_ > 0 && !is_late_) is_late_ = now() - begin_ > seconds_;
+    return is_late_ || made_ >= most_now_ || planning_work::done > last_work_;
   }
   /// Lets plans be made up to this number of all that it has.
   void allow(int plans) { most_now_ = plans < most_ ? plans : most_; }
   [[nodiscard]] int made() const { return made_; }
   [[nodiscard]] int most() const { return most_; }
-  /// Whether something is left out for want of time; then another run may find something else.
-  [[nodiscard]] bool is_late() const { return is_late_; }
 
  private:
-  using clock = std::chrono::steady_clock;
+  /// Returns the processor time of this thread, in seconds: what else runs on the machine does not count.
+  static double now() {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+  }
   int most_, most_now_ = 0, made_ = 0;
+  std::int64_t last_work_;
   double seconds_;
   bool is_late_ = false;
   std::function<void(int)> report_;
-  clock::time_point begin_;
+  double begin_;
 };
 
 /// Plans a program on one mesh with annotations of its inputs; remembers what each took.
@@ -77,7 +88,7 @@ class priced_plans {
   [[nodiscard]] static constexpr bool is_waiting() { return false; }
 
   /// The price of the program so annotated; nothing: it is refused, or the budget is spent.
-  std::optional<plan_price> of(const std::vector<input_group>& groups, const group_layouts& layouts) {
+  std::optional<plan_price> of(const constant_vector<input_group>& groups, const group_layouts& layouts) {
     const auto key = key_of(groups, layouts);
     if (const auto it = known_.find(key); it != known_.end()) return it->second;
     if (!budget_.take()) return {};
@@ -90,12 +101,12 @@ class priced_plans {
     return price;
   }
   /// The price if it is known already.
-  [[nodiscard]] std::optional<plan_price> known(const std::vector<input_group>& groups, const group_layouts& layouts) const {
+  [[nodiscard]] std::optional<plan_price> known(const constant_vector<input_group>& groups, const group_layouts& layouts) const {
     const auto it = known_.find(key_of(groups, layouts));
     return it == known_.end() ? std::nullopt : it->second;
   }
   /// The program so annotated, as it is planned.
-  [[nodiscard]] graph annotated(const std::vector<input_group>& groups, const group_layouts& layouts) const {
+  [[nodiscard]] graph annotated(const constant_vector<input_group>& groups, const group_layouts& layouts) const {
     graph g = program_.graph();
     for (std::size_t k = 0; k < groups.size(); ++k)
       for (const int i : groups[k].members) {
@@ -111,7 +122,8 @@ class priced_plans {
   [[nodiscard]] dynamic::program fastest(const graph& g) const { return {mesh_.within(most_bytes), g, program_.functions()}; }
   [[nodiscard]] dynamic::program planned(const graph& g) const { return {mesh_, g, program_.functions()}; }
   /// How the planner lays the inputs of a program so annotated, by group; nothing: it is refused, or cuts an axis, which inputs may lie along.
-  [[nodiscard]] std::optional<group_layouts> lies(const std::vector<input_group>& groups, const group_layouts& layouts) const {
+  [[nodiscard]] std::optional<group_layouts> lies(const constant_vector<input_group>& groups,
+                                                  const group_layouts& layouts) const {
     try {
       const auto p = planned(annotated(groups, layouts));
       if (p.mesh_info().shape.axis_count() != shape().axis_count()) return {};
@@ -126,7 +138,7 @@ class priced_plans {
   [[nodiscard]] const std::string& too_large() const { return too_large_; }
 
  private:
-  [[nodiscard]] static std::string key_of(const std::vector<input_group>& groups, const group_layouts& layouts) {
+  [[nodiscard]] static std::string key_of(const constant_vector<input_group>& groups, const group_layouts& layouts) {
     std::map<int, const input_layout*> by_input;
     for (std::size_t k = 0; k < groups.size(); ++k)
       for (const int i : groups[k].members) by_input[i] = &layouts[k];

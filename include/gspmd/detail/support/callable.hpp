@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/support/language.hpp"
+
 /// The outcome of a call of a user's callable, known before the call is made.
 namespace gspmd::detail {
 

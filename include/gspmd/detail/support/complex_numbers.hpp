@@ -4,6 +4,8 @@
 #include <concepts>
 #include <type_traits>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd {
 namespace detail {
 

@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/support/language.hpp"
+
 /// A user's callable as a template argument. It is deduced and not `auto`, so that a callable which captures a number of the run time
 /// reaches the template, which can then say in one sentence what is wrong.
 namespace gspmd::detail {
@@ -62,9 +64,9 @@ struct constant_callable<F> {
 
  private:
   /// Bytes between captures are no constants; they stay zero.
-  template <std::size_t... I>
-  constexpr void copy(const closure_bytes<F>& from, std::index_sequence<I...>) {
-    ((__builtin_constant_p(from.of[I]) ? static_cast<void>(captured.of[I] = from.of[I]) : void()), ...);
+  template <std::size_t... Index>
+  constexpr void copy(const closure_bytes<F>& from, std::index_sequence<Index...>) {
+    ((__builtin_constant_p(from.of[Index]) ? static_cast<void>(captured.of[Index] = from.of[Index]) : void()), ...);
   }
 };
 template <class F>

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <string_view>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd {
 
 /// A string literal as a template argument: `einsum<"bd,df->bf">`, `axis<"data", 2>`.

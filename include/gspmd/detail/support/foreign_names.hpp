@@ -3,6 +3,8 @@
 
 #include <concepts>
 
+#include "gspmd/detail/support/language.hpp"
+
 /// The names that users try on values because other libraries have them, refused with the names that they have here. Found by their
 /// arguments only: the names of users do not meet these. Results are `auto`, so that the refusal stands where the call is compiled and not,
 /// with all the lines on how it came there, where the compiler runs it.

@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/support/language.hpp"
+
 /// Values with lists as constants, between two evaluations: a vec may not outlive the evaluation that made it.
 ///
 /// A type that is to be frozen shows its lists and what else it holds:

@@ -45,10 +45,12 @@ struct inline_vec {
   }
   constexpr T* data() { return items; }
   constexpr const T* data() const { return items; }
-  constexpr T* begin() { return items; }
-  constexpr T* end() { return items + count; }
-  constexpr const T* begin() const { return items; }
-  constexpr const T* end() const { return items + count; }
+  constexpr T* begin() & { return items; }
+  constexpr T* end() & { return items + count; }
+  constexpr const T* begin() const& { return items; }
+  constexpr const T* end() const& { return items + count; }
+  constexpr const T* begin() const&& = delete;  // x.shape().begin() and x.shape().end() are of two lists: auto s = x.shape();
+  constexpr const T* end() const&& = delete;    // the same
 
   constexpr void insert(int at, T value) {
     for (int i = count < Capacity ? count++ : no_room(); i > at; --i) items[i] = items[i - 1];

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd::detail {
 
 /// The rule that a program breaks. The compiler's error carries the rule in words (refuse.hpp), the computed text names the
@@ -39,12 +41,14 @@ enum class mistake : std::uint8_t {
   states,  // what devices hold does not go together, or would move and nobody asked for it
   rule,    // the text of a local_op's rule
   law,     // a local_op's function does not do what its rule says
+  facts,   // two facts of an operator's struct contradict each other
   inputs,  // what compile is given
   mesh_axes,
   device_order,
   mesh_views,
   network,
-  shard,  // what a step is given
+  shard,      // what a step is given
+  arguments,  // of run or scatter: their number and element types
   budget,
   collectives,  // other than the program is said to have
   reported,     // the compiler has said it already

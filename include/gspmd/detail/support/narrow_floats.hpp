@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd {
 namespace detail {
 

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd {
 namespace detail {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/support/language.hpp"
+
 /// Functions that depend on no type of the user's and are much to compile. They are compiled where they are used, or, if
 /// GSPMD_PRECOMPILED is defined, in the files that include gspmd/precompiled.hpp; all others are told that the instance is there. So they
 /// are templates, of `once` alone:

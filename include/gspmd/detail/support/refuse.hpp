@@ -55,13 +55,13 @@ struct message_lines {
 /// `Text::make()` gives the text; evaluated only here, when there is something to report.
 template <class Text>
 struct message_of {
-  static constexpr message_lines lines = [] {
+  static constexpr message_lines in_lines = [] {
     const text t = Text::make();  // Clang 16 wants it destroyed before the constant is done
     return message_lines(t.view());
   }();
-  template <std::size_t... I>
-  static auto type_for(std::index_sequence<I...>) -> message<lines.at[I]...>;
-  using type = decltype(type_for(std::make_index_sequence<lines.count>{}));
+  template <std::size_t... Index>
+  static auto type_for(std::index_sequence<Index...>) -> message<in_lines.at[Index]...>;
+  using type = decltype(type_for(std::make_index_sequence<in_lines.count>{}));
 };
 
 #if defined(__cpp_static_assert) && __cpp_static_assert >= 202306L  // C++26: the error is the computed text itself
@@ -189,6 +189,8 @@ consteval void refuse() {
         accepted<Message>,
         "gspmd: local_op: the function does not keep the law of its rule; mark a letter as whole, as in [t], or correct "
         "the function; see message<>");
+  else if constexpr (Broken == mistake::facts)
+    static_assert(accepted<Message>, "gspmd: two facts of an operator's struct contradict each other; message<> has both");
   else if constexpr (Broken == mistake::inputs)
     static_assert(accepted<Message>, "gspmd: compile: give one input for each argument of the callable; see message<>");
   else if constexpr (Broken == mistake::mesh_axes)
@@ -199,6 +201,9 @@ consteval void refuse() {
     static_assert(accepted<Message>, "gspmd: mesh_views: these meshes are not views of one mesh; see message<>");
   else if constexpr (Broken == mistake::shard)
     static_assert(accepted<Message>, "gspmd: step: this is not the shard that the step takes here; see message<>");
+  else if constexpr (Broken == mistake::arguments)
+    static_assert(accepted<Message>,
+                  "gspmd: pass one array for each input of the program, of the element type of the input; see message<>");
   else if constexpr (Broken == mistake::budget)
     static_assert(accepted<Message>,
                   "gspmd: the program is over its budget; raise the limit or change what costs most; see message<>");

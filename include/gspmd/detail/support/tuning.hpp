@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gspmd/detail/support/language.hpp"
+
 /// The numbers that change how fast plans and kernels are and nothing else, each with what chose it. On other machines others may be
 /// better; results do not depend on them, but for the last bits of sums (parts of sums, ir/sum_parts.hpp, are no tuning).
 namespace gspmd::detail {
@@ -20,9 +22,9 @@ inline constexpr std::int64_t default_picoseconds_per_kib = 32 * 1024;
 /// So many devices trade with each other at the full rate of a tapered switch; more share the links (collective_time.hpp).
 inline constexpr std::int64_t untapered_devices = 16;
 inline constexpr std::int64_t default_picoseconds_per_1024_flops = 1024;
-/// A product takes as long as if each of its extents (rows, columns, terms) were so much larger: vectors and tiles are not filled, and
-/// there is less to overlap with. Estimates of GSPMD's Tables 2 and 3 fit with 0 to 32; with more, products of a vector would take longer
-/// than their bytes.
+/// Added to each extent of a product (rows, columns, terms) in its estimated time: small extents do not fill vectors and tiles,
+/// and leave less to overlap with.
+/// With more than 32, products with a vector would take longer than their bytes.
 inline constexpr std::int64_t added_to_extents_of_product = 16;
 /// The memory of a device moves a byte in the time of so many flops, where nobody states more: an A100 does 13, sockets with AVX-512 about 10;
 /// with units for products of 16 bits it is 140 to 300.

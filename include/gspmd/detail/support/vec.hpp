@@ -6,8 +6,20 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
+#include <vector>
+
+#include "gspmd/detail/support/language.hpp"
 
 namespace gspmd::detail {
+
+/// std::vector for constant evaluation. With -D_GLIBCXX_DEBUG std::vector is no literal type, and this is the same container without checks.
+#if defined(_GLIBCXX_DEBUG)
+template <class T>
+using constant_vector = std::__cxx1998::vector<T>;
+#else
+template <class T>
+using constant_vector = std::vector<T>;
+#endif
 
 /// As much of std::vector as the planner needs, in few calls: in a constant evaluation an element of a std::vector costs Clang
 /// more than ten steps of its limit to append and six to read, one of these four and two. Pointers are its iterators, and its
@@ -70,12 +82,12 @@ class vec {
   [[nodiscard]] constexpr const T& back() const { return begin_[size_ - 1]; }
 
   constexpr void reserve(std::size_t count) {
-    if (count > room_) move_to(count);
+    if (count > room_ && !moves_to_grow()) move_to(count);
   }
   constexpr void push_back(const T& value) {
     if (size_ == room_) {
       T kept = value;  // it may be one of ours
-      move_to(room_ == 0 ? 4 : 2 * room_);
+      move_to(grown());
       make(begin_ + size_, std::move(kept));
     } else if constexpr (is_plain) {
       begin_[size_] = value;
@@ -89,7 +101,7 @@ class vec {
   {
     if (size_ == room_) {
       T kept = std::move(value);
-      move_to(room_ == 0 ? 4 : 2 * room_);
+      move_to(grown());
       make(begin_ + size_, std::move(kept));
     } else {
       make(begin_ + size_, std::move(value));
@@ -152,6 +164,17 @@ class vec {
   }
 
  private:
+  /// Returns true if every element that is added shall move the list: with GSPMD_TEST_MOVE_LISTS, at run time. A reference that is kept while
+  /// a list grows then always reads freed memory, and not only if the list happens to be full. AddressSanitizer reports it (preset asan).
+  static constexpr bool moves_to_grow() {
+#ifdef GSPMD_TEST_MOVE_LISTS
+    return !std::is_constant_evaluated();
+#else
+    return false;
+#endif
+  }
+  /// The room of a full list that grows.
+  [[nodiscard]] constexpr std::size_t grown() const { return moves_to_grow() ? size_ + 1 : room_ == 0 ? 4 : 2 * room_; }
   static constexpr void make(T* at, T&& value) {
     if constexpr (is_plain) *at = value;
     else std::construct_at(at, std::move(value));

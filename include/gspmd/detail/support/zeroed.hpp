@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd::detail {
 
 /// Memory for tables of zeros, cut into pieces by take(). In a constant evaluation an element of a std::vector costs Clang

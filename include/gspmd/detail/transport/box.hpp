@@ -244,16 +244,16 @@ inline void copy_elements(const box_walk& rows, std::byte* out, const std::byte*
 
 /// As copy_box, of a box whose elements are neighbours along dim `columns` of the first buffer, and along dim 0 of the second one.
 template <class = once>
-[[gnu::noinline]] void transpose_box(void* to, const void* from, const placed_box& placed, int columns, std::int64_t bytes,
+[[gnu::noinline]] void transpose_box(void* to, const void* from, const placed_box& placed, int cols, std::int64_t bytes,
                                      bool streaming) {
   placed_box planes = placed;  // one element of each
-  planes.box.size[0] = planes.box.size[columns] = 1;
+  planes.box.size[0] = planes.box.size[cols] = 1;
   with_bits(bytes, [&](auto bits) {
     using element = decltype(bits);
     const auto& box = placed.box;
     for (box_walk at(planes, 0); at.is_there; at.step())
-      transpose_plane(box.size[0], box.size[columns], static_cast<const element*>(from) + at.in, box.in_stride[0],
-                      static_cast<element*>(to) + at.out, box.out_stride[columns], streaming);
+      transpose_plane(box.size[0], box.size[cols], static_cast<const element*>(from) + at.in, box.in_stride[0],
+                      static_cast<element*>(to) + at.out, box.out_stride[cols], streaming);
   });
 }
 GSPMD_COMPILED_ONCE(void transpose_box<once>(void*, const void*, const placed_box&, int, std::int64_t, bool));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/support/language.hpp"
+
 #ifdef GSPMD_TEST_DELAYS
 #include <atomic>
 #include <chrono>

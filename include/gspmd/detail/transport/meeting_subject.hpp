@@ -152,6 +152,11 @@ inline meeting_subject subject_of(const mesh_shape& mesh, const ring& r) {
          std::to_string(to) + ", which receives " + bytes(received) + "; all must give the same layouts and widths";
 }
 
+/// The error text where `rank` is waited for and has called MPI_Finalize.
+[[gnu::cold]] inline std::string never_starts(int rank) {
+  return "waits in run or launch for rank " + std::to_string(rank) +
+         ", which has called MPI_Finalize; all ranks must call run and launch equally often";
+}
 /// The error text where `rank` is waited for and comes to no collective any more.
 [[gnu::cold]] inline std::string never_comes(int rank) {
   return "waits in a collective for rank " + std::to_string(rank) +

@@ -3,8 +3,11 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,18 +16,22 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <utility>
 
-/// Pages of memory that processes of one machine share.
+#include "gspmd/detail/support/language.hpp"
+
+/// Pages of memory that processes of one machine share. They have no name in any file system. If a process is killed, nothing is left.
 ///
-/// Not MPI_Win_allocate_shared: its pages come from /dev/shm, at the first write to each. Where that is small, as it is in
-/// containers, a process dies by SIGBUS, or waits for one that has given up; and all must come together to free a window.
+/// MPI_Win_allocate_shared is not used: its pages are in /dev/shm and are reserved at the first write to each. If /dev/shm is small, as in
+/// containers, a process dies by SIGBUS, or waits for a process that has given up. Also, all processes must come together to free a window.
 namespace gspmd::detail {
 
+/// The way in which other processes get the file descriptor of the pages (memfd_create).
 enum class page_source : std::uint8_t {
-  anonymous,  // takes nothing from /dev/shm; the others open it in the owner's /proc/PID/fd
-  file,       // in /dev/shm, for processes that may not look there: those in user namespaces of their own
+  opened,  // they open /proc/PID/fd/N of the owner
+  sent,    // the owner sends the descriptor over a UNIX socket: processes in different user namespaces may not open /proc/PID/fd
 };
 
 struct unmap_pages {
@@ -33,47 +40,116 @@ struct unmap_pages {
 };
 using mapped_pages = std::unique_ptr<std::byte, unmap_pages>;
 
-/// Null where the system refuses; errno says why.
+/// Returns null if the system refuses; errno says why.
 inline mapped_pages map_pages(int fd, std::size_t bytes) {
   void* const p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return p == MAP_FAILED ? mapped_pages{} : mapped_pages(static_cast<std::byte*>(p), unmap_pages{bytes});
 }
 
-/// Where other processes find the pages of one. In another container something else may lie at the same path, so they compare
-/// the numbers of device and file.
+/// The facts about the pages of a process that the other processes need. In another container a different file may have the same path, so
+/// receivers compare the numbers of device and file.
 struct page_offer {
-  char path[40];
+  char name[40];  // opened: the path of the pages; sent: the address of the owner's socket, in the abstract namespace
   std::uint64_t device, file;
   std::int64_t failure;  // an errno; 0: none
 };
 
-/// Zeroed pages of this process, which others can open as long as this object lives.
+/// Maps the pages of another process if `fd` is their file. Else, or if the system refuses, returns null; errno says why. Closes `fd`.
+inline mapped_pages map_offered(int fd, const page_offer& offer, std::size_t bytes) {
+  struct stat found {};
+  mapped_pages pages;
+  int failure = ESTALE;
+  if (::fstat(fd, &found) != 0) failure = errno;
+  else if (found.st_dev == offer.device && found.st_ino == offer.file && found.st_uid == ::geteuid() &&
+           static_cast<std::uint64_t>(found.st_size) >= bytes) {  // less would be a SIGBUS
+    pages = map_pages(fd, bytes);
+    failure = errno;
+  }
+  ::close(fd);
+  errno = failure;
+  return pages;
+}
+
+/// Zeroed pages of this process, which others can get as long as this object lives.
 class offered_pages {
  public:
   offered_pages(page_source from, std::size_t bytes) { offer_.failure = make(from, bytes); }
   offered_pages(const offered_pages&) = delete;
   offered_pages& operator=(const offered_pages&) = delete;
   ~offered_pages() {
-    if (has_name_) ::unlink(offer_.path);
-    if (fd_ >= 0) ::close(fd_);
+    for (const int fd : {fd_, socket_})
+      if (fd >= 0) ::close(fd);
   }
 
   [[nodiscard]] const page_offer& offer() const { return offer_; }
   [[nodiscard]] mapped_pages take() { return std::move(mine_); }
 
+  /// Sends the descriptor to the process with this offer. Does not wait. Returns 0 or an errno.
+  [[nodiscard]] int send_to(const page_offer& other) const {
+    auto to = address_of_socket(other);
+    char text = 0;
+    iovec one{&text, 1};
+    descriptor_message control{};
+    msghdr message{};
+    message.msg_name = &to;
+    message.msg_namelen = sizeof to;
+    message.msg_iov = &one;
+    message.msg_iovlen = 1;
+    message.msg_control = control.bytes;
+    message.msg_controllen = sizeof control.bytes;
+    auto* const head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof fd_);
+    std::memcpy(CMSG_DATA(head), &fd_, sizeof fd_);
+    return ::sendmsg(socket_, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
+  }
+  /// Returns the pages of the process with this offer, which has sent their descriptor here. Else null; errno says why. Does not wait.
+  [[nodiscard]] mapped_pages receive_from(const page_offer& other, std::size_t bytes) const {
+    mapped_pages pages;
+    for (int failure = ESTALE; !pages; failure = errno) {
+      char text = 0;
+      iovec one{&text, 1};
+      descriptor_message control{};
+      msghdr message{};
+      message.msg_iov = &one;
+      message.msg_iovlen = 1;
+      message.msg_control = control.bytes;
+      message.msg_controllen = sizeof control.bytes;
+      if (::recvmsg(socket_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0) {
+        errno = failure;
+        break;
+      }
+      errno = failure;
+      const auto* const head = CMSG_FIRSTHDR(&message);
+      if (head == nullptr || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(head), sizeof fd);
+      pages = map_offered(fd, other, bytes);
+    }
+    return pages;
+  }
+
  private:
+  union descriptor_message {
+    char bytes[CMSG_SPACE(sizeof(int))];
+    cmsghdr aligned;
+  };
+  static sockaddr_un address_of_socket(const page_offer& offer) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, offer.name, sizeof offer.name);  // begins with '\0': no file
+    return address;
+  }
+
   int make(page_source from, std::size_t bytes) {
     rlimit limit{};
     if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) return EFBIG;  // a signal would end the process
-    if (from == page_source::anonymous) {
-      fd_ = ::memfd_create("gspmd", MFD_CLOEXEC);
-      std::snprintf(offer_.path, sizeof offer_.path, "/proc/%ld/fd/%d", static_cast<long>(::getpid()), fd_);
-    } else {
-      std::snprintf(offer_.path, sizeof offer_.path, "/dev/shm/gspmd-XXXXXX");
-      fd_ = ::mkostemp(offer_.path, O_CLOEXEC);
-      has_name_ = fd_ >= 0;
-    }
+    fd_ = ::memfd_create("gspmd", MFD_CLOEXEC);
     if (fd_ < 0) return errno;
+    if (from == page_source::opened)
+      std::snprintf(offer_.name, sizeof offer_.name, "/proc/%ld/fd/%d", static_cast<long>(::getpid()), fd_);
+    else if (const int failure = open_socket(); failure != 0) return failure;
     if (const int failure = reserve(bytes); failure != 0) return failure;
     struct stat here {};
     if (::fstat(fd_, &here) != 0) return errno;
@@ -83,12 +159,23 @@ class offered_pages {
     return mine_ ? 0 : errno;
   }
 
-  /// Takes all pages now: a page that is not there is an error here, and a signal at the first write. In pieces, because a
-  /// signal, as of a profiler, undoes what a call has reserved.
+  /// The address is random, so no other program has it in the network namespace of another process.
+  int open_socket() {
+    std::uint64_t random[2];
+    if (::getrandom(random, sizeof random, 0) != sizeof random) return EAGAIN;
+    std::snprintf(offer_.name, sizeof offer_.name, "gspmd-%016llx%016llx", static_cast<unsigned long long>(random[0]),
+                  static_cast<unsigned long long>(random[1]));
+    socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const auto address = address_of_socket(offer_);
+    return socket_ < 0 || ::bind(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ? errno : 0;
+  }
+
+  /// Reserves all pages now: a missing page is an error here, and a signal at the first write. Reserves in pieces, because a signal, such
+  /// as a profiler's, undoes the reservation of the interrupted call.
   [[nodiscard]] int reserve(std::size_t bytes) const {
     if (const auto pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
         pages > 0 && size > 0 && bytes / static_cast<std::size_t>(size) > static_cast<std::size_t>(pages))
-      return ENOMEM;  // and not all memory taken before it is known
+      return ENOMEM;  // before it takes all memory of the machine
     constexpr std::size_t piece = std::size_t{4} << 20;
     for (std::size_t at = 0; at < bytes; at += piece) {
       int failure = EINTR;
@@ -99,27 +186,21 @@ class offered_pages {
     return 0;
   }
 
-  int fd_ = -1;
-  bool has_name_ = false;
+  int fd_ = -1, socket_ = -1;
   page_offer offer_{};
   mapped_pages mine_;
 };
 
-/// The pages that another process offers. Null where they cannot be had; errno says why.
+/// Opens the pages that another process offers as page_source::opened. Returns null if it cannot; errno says why.
 inline mapped_pages open_pages(const page_offer& offer, std::size_t bytes) {
   struct stat found {};
-  if (::stat(offer.path, &found) != 0) return {};
-  if (found.st_dev != offer.device || found.st_ino != offer.file) {
+  if (::stat(offer.name, &found) != 0) return {};
+  if (found.st_dev != offer.device || found.st_ino != offer.file) {  // opening another file may have an effect
     errno = ESTALE;
     return {};
   }
-  const int fd = ::open(offer.path, O_RDWR | O_CLOEXEC);
-  if (fd < 0) return {};
-  auto pages = map_pages(fd, bytes);
-  const int failure = errno;
-  ::close(fd);
-  errno = failure;
-  return pages;
+  const int fd = ::open(offer.name, O_RDWR | O_CLOEXEC);
+  return fd < 0 ? mapped_pages{} : map_offered(fd, offer, bytes);
 }
 
 }  // namespace gspmd::detail

@@ -19,8 +19,8 @@ struct sort_order {
 struct sort_spec {
   std::int64_t outer = 1, length = 0, inner = 1;  // of the operands, dense row-major
   std::int64_t sorted_length = 0;                 // of the results
-  std::int64_t columns = 1;  // element i of a line is put to (i % columns) * (sorted_length / columns) + i / columns
-  bool makes_rows = false;   // the results are [outer * inner, sorted_length], not as the operands
+  std::int64_t cols = 1;    // element i of a line is put to (i % columns) * (sorted_length / columns) + i / columns
+  bool makes_rows = false;  // the results are [outer * inner, sorted_length], not as the operands
   sort_order order;
   friend constexpr bool operator==(const sort_spec&, const sort_spec&) = default;
 };

@@ -6,6 +6,7 @@
 #include "gspmd/detail/passes/choose/form_walk.hpp"
 #include "gspmd/detail/passes/choose/operator_chooser.hpp"
 #include "gspmd/detail/passes/choose/replay.hpp"
+#include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
@@ -40,6 +41,7 @@ class chooser {
       if ((work / replay::choice >= most_nodes || operators_.prices >= most_prices) &&
           (state_.next >= count || known_.at(state_.next).op != opcode::result))
         return;
+      count_planning();
       const int i = state_.next++;
       state_.marks.push_back(state_.mark());
       is_replayed_ = replay_ != nullptr && replay_->is_same(known_, i);
@@ -197,7 +199,7 @@ class chooser {
     choice.wanted = static_cast<int>(state_.table.wanted.size());
     bool is_any_kept = false;
     for (const int o : n.operands) is_any_kept = is_any_kept || known.at(o).keep_split || known.at(o).keep_partial;
-    const auto held = is_any_kept ? held_partial(known, n) : operand_shardings{};
+    const auto held = is_any_kept ? held_partial(known, i) : operand_shardings{};
     for (int k = 0; k < n.operands.count; ++k) {
       state_.table.wanted.push_back(use.wanted[k]);
       if (is_any_kept && breaks_policy(known, n, k, use.wanted[k], held[k])) ++state_.forced;
@@ -249,7 +251,7 @@ class chooser {
     const use_search search(known_.mesh, known_.net(), rule, use_search::no_preferences);
     operator_prices prices(known_, i, n, rule);
     const axis_mask terms = to.partial & n.annotation.closed;
-    auto held = held_partial(known_, n);
+    auto held = held_partial(known_, i);
     if (terms != 0 && held[0].reduced_by != to.reduced_by) held[0] = {};
     operator_use best;
     cost least{std::numeric_limits<int>::max()};

@@ -40,7 +40,7 @@ class operator_chooser {
 
   [[nodiscard]] constexpr operator_use choose(int i, const node& n, const op_rule& rule) {
     const mesh_shape& mesh = known_.mesh;
-    const auto held = held_partial(known_, n);
+    const auto held = held_partial(known_, i);
     use_search::preferences asked;  // the result's, the operands', the further results', and the operands' as they are
     asked.push_back(to_factors(mesh, rule, rule.result(), known_.preferred_of(i).splits));
     bool agree = rule.uniform && !facts_of(n.op).has_collectives && !is_summed_before(i, n, held, asked[0]);

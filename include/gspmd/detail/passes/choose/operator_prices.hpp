@@ -4,6 +4,7 @@
 #include "gspmd/detail/passes/choose/loop_sums.hpp"
 #include "gspmd/detail/passes/choose/ring_choice.hpp"
 #include "gspmd/detail/passes/choose/shared_sums.hpp"
+#include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -42,13 +43,14 @@ class operator_prices {
       : known_(known), i_(i), n_(n), rule_(rule), sum_(sum_of_loop(known, i)), shared_(shared_sum_of(known, i)) {
     for (const int o : n.operands) is_any_kept_ = is_any_kept_ || known.at(o).keep_split || known.at(o).keep_partial;
     for (int k = 0; k < n.operands.count; ++k) brought_for_.push_back(readers_alike(known, i, k));
-    if (is_any_kept_) held_ = held_partial(known, n);
+    if (is_any_kept_) held_ = held_partial(known, i);
   }
 
   /// Returns the cost of bringing the operands to what they must be, of the operator itself, and of bringing the result to its sharding: in
   /// all trips of the loops around it, but an operand from outside of a loop is brought there before it. Where this takes longer than
   /// `limit`, any sum of parts of it that does.
   constexpr cost of(const operator_use& p, std::int64_t limit) {
+    count_planning();
     const int depth = known_.book.depth();
     cost total;
     int goes_round = -1;

@@ -81,9 +81,9 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
 constexpr sharding further_result(const mesh_shape& mesh, const op_rule& rule, const factor_splits& uses, int r) {
   sharding s;
   s.splits = to_dims(mesh, rule, rule.result(r), uses);
-  s.reduced_by = rule.reduced_by;
   for (const auto& use : uses)
     if (rule.leaves_partial(use.dim, r)) s.partial |= axis_bit(use.axis);
+  if (s.partial != 0) s.reduced_by = rule.reduced_by;
   return s;
 }
 
@@ -97,15 +97,36 @@ constexpr operator_use use_of(const form_prices& known, const node& n, const op_
     p.wanted.push_back(s);
   }
   p.result.splits = to_dims(known.mesh, rule, rule.result(), uses);
-  p.result.reduced_by = rule.reduced_by;
   for (const auto& use : uses)
     if (rule.leaves_partial(use.dim)) p.result.partial |= axis_bit(use.axis);
+  if (p.result.partial != 0) p.result.reduced_by = rule.reduced_by;
   pass_partial(known, n, held, p);
   return p;
 }
 
-/// Returns by operand its form, if the only ones it has are partial.
-constexpr operand_shardings held_partial(const form_prices& known, const node& n) {
+/// Returns true if no user of node i, nor of its views, takes it as a partial sum. A value that leaves a loop or a branch may be partial.
+constexpr bool is_used_whole(const form_prices& known, int i, int steps = shared_sums::most_steps) {
+  for (const int r : known.readers_of(i)) {
+    const node& user = known.at(r);
+    if (r == i || (shared_sums::is_view(user) && steps > 0 && is_used_whole(known, r, steps - 1))) continue;
+    if (facts_of(user.op).made == origin::region) return false;
+    for (int k = 0; k < user.operands.count; ++k)
+      if (user.operands[k] == i && partial_rule_of(user, k, monoid::add) != partial_rule::none) return false;
+  }
+  return !known.at(i).keep_partial;
+}
+/// Returns true if node i is the quotient of a sum, and gains nothing by dividing partial sums. Then the sum is reduced first, which costs the
+/// same and is exact if the quotient is: a mean of equal numbers is that number on every mesh.
+constexpr bool divides_whole_sum(const form_prices& known, int i) {
+  const node& n = known.at(i);
+  if (known.program.find_types != nullptr || facts_of(n.op).meets(n, monoid::add).takes != partial_class::first) return false;
+  return !known.at(n.operands[0]).keep_partial && is_used_whole(known, i);
+}
+
+/// Returns by operand its form, if the only ones it has are partial and node i may take it so.
+constexpr operand_shardings held_partial(const form_prices& known, int i) {
+  const node& n = known.at(i);
+  if (divides_whole_sum(known, i)) return operand_shardings(n.operands.count, sharding{});
   const form_book& book = known.book;
   operand_shardings held;
   for (int k = 0; k < n.operands.count; ++k) {

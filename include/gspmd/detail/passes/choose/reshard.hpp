@@ -4,6 +4,7 @@
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/collective_time.hpp"
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
 /// The way from one sharding to another that takes little time on the mesh's network, and sends few bytes (GSPMD 4.5), among ties few
@@ -139,6 +140,7 @@ constexpr path_cost cost_of_move(const mesh_shape& mesh, const network_rates& ne
     cost.time = time_of_collective(mesh, net, classify(mesh, m), m.axes, elems * bytes_per_elem);
     return cost;
   };
+  count_planning();
   const auto elems = cost_as_written(mesh, global, from, to);
   if (elems == 0) return {};
   if (!has_empty_parts(mesh, global, from)) return cost_from(from, elems);
@@ -253,6 +255,7 @@ class reduction_ways {
     return s;
   }
   [[nodiscard]] constexpr path_cost sent(const sharding& a, const sharding& b, axis_mask axes) const {
+    count_planning();
     const reduction r{global_, a, b, axes, a.reduced_by};
     path_cost cost{0, bytes_sent(mesh_, r, 1), 0};
     if (cost.elems == 0) return cost;
@@ -369,6 +372,7 @@ constexpr sharding without_unit_splits(const mesh_shape& mesh, const sharding& s
 /// The first step of a cheapest path from `from` to `to`, right for any extents. A slice may be a mere change of name: see same_data.
 constexpr reshard_step next_step(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& from,
                                  const sharding& to, std::int64_t bytes_per_elem) {
+  count_planning();
   reshard_step step;
   step.to = from;
   if (from == to) return step;

@@ -7,6 +7,7 @@
 #include "gspmd/detail/ir/refine.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/passes/list/save_memory.hpp"
+#include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -288,6 +289,7 @@ class completion {
 
   constexpr void visit(int i, bool is_forward) {
     if (nodes_[i].op == opcode::result) i = nodes_[i].operands[0];
+    count_planning();
     const node& n = nodes_[i];
     const int count = n.operands.count;
     const int* const operands = n.operands.items;

@@ -42,7 +42,7 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
         asked.splits = at[reader].splits;
       } else {
         op_rule rule;
-        facts.rule(g, user, rule);
+        rule_of(g, user, rule);
         asked.splits = to_dims(mesh, rule, rule.operand(0), to_factors(mesh, rule, rule.result(), at[reader].splits));
       }
       alike = r == 0 || asked.splits == slice.splits;

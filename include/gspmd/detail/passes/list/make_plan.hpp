@@ -11,6 +11,7 @@
 #include "gspmd/detail/passes/list/next_try.hpp"
 #include "gspmd/detail/passes/list/pipeline.hpp"
 #include "gspmd/detail/passes/list/search_pass.hpp"
+#include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
@@ -21,9 +22,9 @@ class results_without {
  public:
   using off = Off;
   using chosen_by = search_pass;  // of any mesh: it does nothing where none asks for it
-  constexpr results_without(const graph& g, const mesh_shape& mesh, const plan_request& request = {},
+  constexpr results_without(const graph& of, const mesh_shape& mesh, const plan_request& request = {},
                             std::vector<split_origin>* origins = nullptr)
-      : graph_(g), mesh_(mesh), request_(request), origins_(origins) {}
+      : graph_(of), mesh_(mesh), request_(request), origins_(origins) {}
   [[nodiscard]] constexpr const graph& program() const { return graph_; }
   [[nodiscard]] constexpr const mesh_shape& mesh() const { return mesh_; }
   [[nodiscard]] constexpr const plan_request& request() const { return request_; }
@@ -57,6 +58,7 @@ class results_without {
     auto& mine = std::get<result_of<Pass>>(results_);
     if (mine.is_made || Off::template has<Pass>) return mine.value;
     mine.is_made = true;
+    count_planning(static_cast<std::int64_t>(graph_.nodes.size()));
     if constexpr (requires { Pass::run(*this); }) {
       mine.value = Pass::run(*this);
     } else {
@@ -94,6 +96,7 @@ constexpr plan plan_again(const graph& g, mesh_shape mesh, plan_request request,
       found.is_refused = made.broken != mistake::none;
       if (found.is_refused) made.error = refuse_pass::why(results);
       else made = results.take_plan();
+      if (made.broken == mistake::facts) made.error = why_no_step(plan_view(made));
       found.holds = request.most_memory > 0 ? peak_bytes(plan_view(made)) : 0;
     }
     const auto after_it = after(found, request, least, search, program->nodes);

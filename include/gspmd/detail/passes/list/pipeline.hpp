@@ -283,12 +283,12 @@ struct steps_pass {
   using result = steps_result;
   static constexpr steps_result run(const auto& before) {
     const graph& g = before.program();
-    program_lines lines = lines_of(before);
+    program_lines listed = lines_of(before);
     step_state state = scheduled(before, g);
     scheduler(state).finish();
     then<row_blocks_pass>(before, state);
     steps_result made{std::move(state.out), std::move(state.base)};
-    made.steps.nodes = std::move(lines.of);
+    made.steps.nodes = std::move(listed.of);
     made.steps.scopes = g.scopes;
     made.steps.completed = before.template of<complete_pass>().of;
     start_early(made.steps, span<const int>(made.base.data(), made.base.size()));

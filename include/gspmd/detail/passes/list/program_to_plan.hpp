@@ -8,8 +8,10 @@
 #include <boost/mp11/list.hpp>
 
 #include "gspmd/detail/passes/ghost/ghost_zones.hpp"
+#include "gspmd/detail/passes/refuse/try_operators.hpp"
 #include "gspmd/detail/passes/rewrite/compose_movements.hpp"
 #include "gspmd/detail/passes/rewrite/defer_reshards.hpp"
+#include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
 /// The passes from a program as it was written to the one that is planned, in their order. Each is a struct with
@@ -90,8 +92,10 @@ using program_passes =
 /// program behind each that applies.
 template <class Passes = program_passes, class Off = without<>, class Seen = std::nullptr_t>
 constexpr graph program_to_plan(graph g, Seen seen = nullptr) {
+  if (!g.failed()) try_operators(g);
   boost::mp11::mp_for_each<Passes>([&]<class Pass>(Pass pass) {
     if (Off::template has<Pass> || g.failed() || !Pass::applies(g)) return;
+    count_planning(static_cast<std::int64_t>(g.nodes.size()));
     bool is_unordered = false;
     if constexpr (requires { Pass::run(g, vec<sharding>()); })
       is_unordered = Pass::run(g, complete_graph(g, g.mesh->shape, g.mesh->request));

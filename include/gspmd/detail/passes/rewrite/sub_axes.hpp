@@ -79,12 +79,12 @@ constexpr axis_cut find_cut(const mesh_shape& mesh, const op_rule& rule, const t
         parts *= size;
         continue;
       }
-      const auto major = std::gcd(left, size);
-      if (major > 1) {
+      const auto outer = std::gcd(left, size);
+      if (outer > 1) {
         std::int64_t below = 1, rest = 1;
         for (int g = f + 1; g < end; ++g) below *= rule.factors[map.factors[g]].size;
         for (int o = k; o < i; ++o) rest *= mesh.sizes[s.splits[o].axis];
-        if (!may_round || !rounds_well(left, below, rest)) return {s.splits[k].axis, static_cast<std::int32_t>(major)};
+        if (!may_round || !rounds_well(left, below, rest)) return {s.splits[k].axis, static_cast<std::int32_t>(outer)};
       }
       break;
     }

@@ -40,16 +40,16 @@ constexpr border_crossing enter(const mesh_info& mesh, const node& n, const valu
   }
   const auto& splits = from.layout.splits;
   for (int k = 1; k < splits.count; ++k) {  // the axes of the region cut first: the others cut what they leave
-    const auto& minor = splits[k];
+    const auto& inner = splits[k];
     int of = k - 1;  // the axis before it that cuts anything
     while (of > 0 && mesh.shape.sizes[splits[of].axis] == 1) --of;
-    const auto& major = splits[of];
-    if (major.dim != minor.dim || (axes & axis_bit(major.axis)) != 0 || (axes & axis_bit(minor.axis)) == 0) continue;
-    if (mesh.shape.sizes[major.axis] == 1) continue;
+    const auto& outer = splits[of];
+    if (outer.dim != inner.dim || (axes & axis_bit(outer.axis)) != 0 || (axes & axis_bit(inner.axis)) == 0) continue;
+    if (mesh.shape.sizes[outer.axis] == 1) continue;
     to.broken = mode_mistake::nested_order;
-    to.axis = minor.axis;
-    to.what = text("dim ") << int{minor.dim} << " is split by `" << axes_text(mesh, axis_bit(major.axis)) << "` before `"
-                           << axes_text(mesh, axis_bit(minor.axis)) << "`, which is local: local axes come first";
+    to.axis = inner.axis;
+    to.what = text("dim ") << int{inner.dim} << " is split by `" << axes_text(mesh, axis_bit(outer.axis)) << "` before `"
+                           << axes_text(mesh, axis_bit(inner.axis)) << "`, which is local: local axes come first";
     return to;
   }
   for (const auto& use : written.layout.splits) to.is.parts.cut(use.axis, use.dim);

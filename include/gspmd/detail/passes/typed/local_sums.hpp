@@ -43,8 +43,8 @@ class local_sums {
   /// The axes that are known to cut, in all operands that have it, a dim that is summed.
   [[nodiscard]] constexpr axis_mask summed_here() const {
     axis_mask axes = 0;
-    for (int f = 0; f < rule_.factors.count && rule_.reduced_by == monoid::add; ++f) {
-      if (rule_.factors[f].kind != factor_kind::reduction) continue;
+    for (int f = 0; f < rule_.factors.count; ++f) {
+      if (rule_.factors[f].kind != factor_kind::reduction || rule_.reduced_by != monoid::add) continue;
       axis_mask of_all = t_.local_here;
       bool is_any = false;
       for (int k = 0; k < t_.at(i_).operands.count; ++k) {

@@ -119,7 +119,7 @@ class region_planner {
     const value_type& t = typer_.types[static_cast<std::size_t>(i)];
     return old_.nodes[i].local_axes & (t.is_known ? t.cut_axes() | t.layout.partial : ~axis_mask{0});
   }
-  [[nodiscard]] constexpr const extents& shape(int i) const { return made_.nodes[i].shape; }
+  [[nodiscard]] constexpr extents shape(int i) const { return made_.nodes[i].shape; }
   constexpr int push(const node& n) {
     made_.nodes.push_back(n);
     return static_cast<int>(made_.nodes.size()) - 1;
@@ -132,10 +132,10 @@ class region_planner {
   }
   /// Whether axes that are not the region's cut a dim evenly that its axes cut, which are major.
   constexpr bool is_even(const extents& shape, const sharding& s, axis_mask local) {
-    const sharding major = part_along(s, local), minor = part_along(s, ~local);
-    const int dim = leaves_axes_ ? -1 : unevenly_cut(made_.mesh->shape, shape, major, minor);
+    const sharding outer = part_along(s, local), inner = part_along(s, ~local);
+    const int dim = leaves_axes_ ? -1 : unevenly_cut(made_.mesh->shape, shape, outer, inner);
     if (dim >= 0)
-      made_.fail(at_, "manual", mistake::states, text("nested_order: ") << uneven_text(*made_.mesh, shape, major, minor, dim));
+      made_.fail(at_, "manual", mistake::states, text("nested_order: ") << uneven_text(*made_.mesh, shape, outer, inner, dim));
     return dim < 0;
   }
   /// The same memory under another shape and layout.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 #include "gspmd/detail/passes/typed/border.hpp"
 #include "gspmd/detail/passes/typed/operator_types.hpp"
 #include "gspmd/detail/passes/typed/region_types.hpp"
 #include "gspmd/detail/passes/typed/reshard_types.hpp"
 #include "gspmd/detail/passes/typed/transition_types.hpp"
+#include "gspmd/detail/support/planning_work.hpp"
 
 namespace gspmd::detail {
 
@@ -71,6 +74,7 @@ constexpr void program_typer::run() {
   types.resize(program.nodes.size(), value_type{});
   wanted.resize(program.nodes.size(), -1);
   type_again = [](program_typer& t, int i) { t.visit(i); };
+  count_planning(static_cast<std::int64_t>(program.nodes.size()) - next);
   for (; next < static_cast<int>(program.nodes.size()); ++next) visit(next);
   if (program.type_local != nullptr && mistakes.empty())  // of a loop whose condition was typed after what it asks
     for (const auto& s : steps) step_writer(*this).refuse_if_devices_part(s);

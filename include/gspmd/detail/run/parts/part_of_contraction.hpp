@@ -33,7 +33,7 @@ struct contraction_cut {
 
 /// A dim of a contraction that threads may share: a loop over the result, the vector of the kernel, or the rows or columns of its products.
 struct shared_dim {
-  enum kind : std::int8_t { none, loop, vector, rows, columns };
+  enum kind : std::int8_t { none, loop, vector, rows, cols };
   kind what = none;
   int number = 0;  // of a loop
   contraction_loop along;
@@ -66,7 +66,7 @@ constexpr shared_dim find_shared_dim(const contraction_plan& p, int parts) {
   }
   const auto unit_of = [&](std::int64_t extent) { return extent >= 4 * lines_at_once * parts ? lines_at_once : std::int64_t{1}; };
   const int first = p.is_swapped ? 1 : 0;
-  for (const auto what : {shared_dim::rows, shared_dim::columns}) {
+  for (const auto what : {shared_dim::rows, shared_dim::cols}) {
     const bool is_rows = what == shared_dim::rows;
     contraction_loop along{is_rows ? p.m : p.n, {0, 0, is_rows ? p.out_ld : 1}};
     along.stride[is_rows ? first : 1 - first] =

@@ -69,9 +69,9 @@ struct top_part {
   std::int64_t first = 0;
 
   static std::int64_t lines_of(const top_k_spec& s) {
-    std::int64_t lines = 1;
-    for (int d = 0; d + 1 < s.shape.count; ++d) lines *= s.shape[d];
-    return lines;
+    std::int64_t line_count = 1;
+    for (int d = 0; d + 1 < s.shape.count; ++d) line_count *= s.shape[d];
+    return line_count;
   }
   top_part(const prepared_top_k& all, int part, int parts) : whole(all), spec(*all.spec) {
     const part_of_units own(lines_of(spec), part, parts);

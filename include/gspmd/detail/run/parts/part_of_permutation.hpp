@@ -24,7 +24,7 @@ struct permutation_cut {
     int longest = -1;
     for (int i = 0; i < plan.loops.count; ++i)
       if (longest < 0 || plan.loops[i].extent > plan.loops[longest].extent) longest = i;
-    const bool copies = plan.row > 1 || plan.columns == 1;
+    const bool copies = plan.row > 1 || plan.cols == 1;
     const auto take = [&](std::int64_t& extent, std::int64_t unit, std::int64_t in_by, std::int64_t out_by) {
       const auto units =
           extent < unit ? std::int64_t{1} : extent / unit;  // a rest goes to the last: a plane of one column is none
@@ -35,12 +35,12 @@ struct permutation_cut {
       out = first * out_by;
       if (extent <= 0) plan.elems = 0;
     };
-    const auto longer = plan.rows > plan.columns ? plan.rows : plan.columns;
+    const auto longer = plan.rows > plan.cols ? plan.rows : plan.cols;
     if (longest >= 0 && (copies || plan.loops[longest].extent >= longer / lines_at_once))
       take(plan.loops[longest].extent, 1, plan.loops[longest].stride[0], plan.loops[longest].stride[1]);
     else if (copies) take(plan.row, lines_at_once, 1, 1);
-    else if (plan.rows > plan.columns) take(plan.rows, lines_at_once, plan.in_ld, 1);
-    else take(plan.columns, lines_at_once, 1, plan.out_ld);
+    else if (plan.rows > plan.cols) take(plan.rows, lines_at_once, plan.in_ld, 1);
+    else take(plan.cols, lines_at_once, 1, plan.out_ld);
   }
 };
 

@@ -59,7 +59,7 @@ struct sum_tree {
 
 /// How a reduction is shared, on one device.
 struct shared_reduction {
-  enum way : std::int8_t { none, results, columns, terms };
+  enum way : std::int8_t { none, results, cols, terms };
   way how = none;
   std::int64_t outer = 1, rows = 1, step = 1, inner = 1;  // [outer, rows, inner], of which a result has `rows` terms
   sum_tree tree{1};
@@ -81,7 +81,7 @@ struct shared_reduction {
     if (outer >= parts && step % boundary == 0) {
       how = results;
     } else if (is_in_memory && inner >= columns_at_once * parts) {
-      how = columns;
+      how = cols;
     } else if (outer == 1 && inner <= source.piece()) {
       tree.leaf = inner == 1 ? most_in_turn * 4 * source.lanes() : rows_in_turn(source.lanes(), inner, inner);
       if (rows > tree.leaf && tree.leaf * inner % boundary == 0 && tree.count_nodes(rows) >= parts &&
@@ -104,7 +104,7 @@ struct shared_reduction {
         return reduce_each(source, in + own.first * step * bytes, own.last - own.first, step, rows, out + own.first * bytes);
       for (auto o = own.first; o < own.last; ++o)
         reduce_rows(source, in + o * step * bytes, rows, inner, inner, out + o * inner * bytes, false);
-    } else if (how == columns) {
+    } else if (how == cols) {
       const part_of_units own((inner + columns_at_once - 1) / columns_at_once, part, parts);
       const auto first = own.first * columns_at_once, last = std::min(own.last * columns_at_once, inner);
       if (first >= last) return;

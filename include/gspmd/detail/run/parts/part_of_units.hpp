@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd::detail {
 
 /// From `first` to `last`: the part of `units` that thread `part` of `parts` computes. The parts of all of them are all units.

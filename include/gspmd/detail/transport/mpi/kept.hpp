@@ -12,7 +12,8 @@
 namespace gspmd::detail {
 
 /// A T that is kept with a communicator of the user's, as an attribute of it: until MPI_Comm_free of that communicator, or until
-/// MPI_Finalize begins, when MPI still frees what the T has made. Not of its duplicates.
+/// MPI_Finalize begins, when MPI can still free the objects of the T. Duplicates of the communicator do not have it.
+/// T::leave(list of all T) is called when MPI_Finalize begins.
 template <class T>
 class mpi_kept {
  public:
@@ -20,17 +21,26 @@ class mpi_kept {
   static T& with(MPI_Comm comm) {
     auto& all = instance();
     const std::lock_guard alone(all.mutex_);
-    T* kept = nullptr;
-    int is_there = 0;
-    check_mpi(MPI_Comm_get_attr(comm, all.of_user_, &kept, &is_there), "MPI_Comm_get_attr", -1);
-    if (is_there != 0) return *kept;
+    if (T* const known = all.find_in(comm)) return *known;
     all.kept_.push_back(std::make_unique<T>());
-    kept = all.kept_.back().get();
+    T* const kept = all.kept_.back().get();
     check_mpi(MPI_Comm_set_attr(comm, all.of_user_, kept), "MPI_Comm_set_attr", -1);
     return *kept;
   }
+  /// Returns the one that is kept with `comm`, or null.
+  static T* find(MPI_Comm comm) {
+    auto& all = instance();
+    const std::lock_guard alone(all.mutex_);
+    return all.find_in(comm);
+  }
 
  private:
+  T* find_in(MPI_Comm comm) const {
+    T* kept = nullptr;
+    int is_there = 0;
+    check_mpi(MPI_Comm_get_attr(comm, of_user_, &kept, &is_there), "MPI_Comm_get_attr", -1);
+    return is_there != 0 ? kept : nullptr;
+  }
   mpi_kept() {
     check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, let_go, &of_user_, nullptr), "MPI_Comm_create_keyval", -1);
     check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, let_go_of_all, &of_process_, nullptr), "MPI_Comm_create_keyval", -1);
@@ -51,8 +61,9 @@ class mpi_kept {
     }
     return MPI_SUCCESS;
   }
-  /// MPI_Finalize lets go of the attributes of MPI_COMM_SELF before anything else.
+  /// MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else.
   static int let_go_of_all(MPI_Comm, int, void*, void*) {
+    T::leave(instance().kept_);
     instance().kept_.clear();
     return MPI_SUCCESS;
   }

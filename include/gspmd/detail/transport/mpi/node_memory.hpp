@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/transport/mpi/call.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -17,13 +18,13 @@
 
 namespace gspmd::detail {
 
-/// Zeroed memory of each process of a communicator that the others on its node can read and write too. Where sharing is not
-/// possible, on all alike, it is memory like any other. Freeing it is no collective.
+/// Zeroed memory of each process of a communicator, which the other processes of its node can read and write too. If some process cannot
+/// share, all processes have private memory. Freeing it is not collective.
 class node_memory {
  public:
   /// Collective over `comm`, in which this process is `self` and process j is on the node nodes[j]. All give the same size.
   node_memory(MPI_Comm comm, int self, const std::vector<int>& nodes, std::size_t bytes,
-              std::initializer_list<page_source> sources = {page_source::anonymous, page_source::file})
+              std::initializer_list<page_source> sources = {page_source::opened, page_source::sent})
       : bytes_(bytes) {
     for (const auto source : sources) {
       failure_ = share(comm, self, nodes, source);
@@ -31,6 +32,7 @@ class node_memory {
         mine_ = pages_[static_cast<std::size_t>(self)].get();
         return;
       }
+      if (failure_ == ENOMEM || failure_ == ENOSPC || failure_ == EFBIG) break;  // another source needs as much memory
     }
     pages_.clear();
     pages_.resize(nodes.size());
@@ -52,22 +54,51 @@ class node_memory {
   [[nodiscard]] int failure() const { return failure_; }
 
  private:
+  /// Returns 0 or an errno, alike on all.
   int share(MPI_Comm comm, int self, const std::vector<int>& nodes, page_source source) {
-    const auto me = static_cast<std::size_t>(self);
+    pages_.clear();
+    pages_.resize(nodes.size());
     offered_pages mine(source, bytes_);
     std::vector<page_offer> offers(nodes.size());
     check_mpi(MPI_Allgather(&mine.offer(), sizeof(page_offer), MPI_BYTE, offers.data(), sizeof(page_offer), MPI_BYTE, comm),
               "MPI_Allgather", -1);
-    pages_.clear();
-    pages_.resize(nodes.size());
-    auto failure = static_cast<int>(mine.offer().failure);
-    for (std::size_t j = 0; j < nodes.size() && failure == 0; ++j) {
-      if (j == me || nodes[j] != nodes[me] || offers[j].failure != 0) continue;
-      pages_[j] = open_pages(offers[j], bytes_);
-      if (!pages_[j]) failure = errno;
-    }
+    for (const auto& offer : offers)
+      if (offer.failure != 0) return static_cast<int>(offer.failure);
+    auto failure = source == page_source::opened ? open_all(self, nodes, offers) : exchange(comm, self, nodes, offers, mine);
     check_mpi(MPI_Allreduce(MPI_IN_PLACE, &failure, 1, MPI_INT, MPI_MAX, comm), "MPI_Allreduce", -1);
-    pages_[me] = mine.take();
+    pages_[static_cast<std::size_t>(self)] = mine.take();
+    return failure;
+  }
+  int open_all(int self, const std::vector<int>& nodes, const std::vector<page_offer>& offers) {
+    const auto me = static_cast<std::size_t>(self);
+    for (std::size_t j = 0; j < nodes.size(); ++j) {
+      if (j == me || nodes[j] != nodes[me]) continue;
+      pages_[j] = open_pages(offers[j], bytes_);
+      if (!pages_[j]) return errno;
+    }
+    return 0;
+  }
+  /// In round k each process sends its descriptor to the k-th process after it on its node. A system may hold no more than ten messages for
+  /// a process that does not receive, so all wait for each other after each round. Two processes on each node need one round.
+  int exchange(MPI_Comm comm, int self, const std::vector<int>& nodes, const std::vector<page_offer>& offers,
+               const offered_pages& mine) {
+    std::vector<std::size_t> counts(nodes.size());  // processes of each node
+    for (const int node : nodes) ++counts[static_cast<std::size_t>(node)];
+    const auto most = *std::max_element(counts.begin(), counts.end());
+    std::vector<std::size_t> here;  // the processes on this node, this one first
+    for (std::size_t k = 0; k < nodes.size(); ++k) {
+      const auto j = (static_cast<std::size_t>(self) + k) % nodes.size();
+      if (nodes[j] == nodes[static_cast<std::size_t>(self)]) here.push_back(j);
+    }
+    int failure = 0;
+    for (std::size_t k = 1; k < most; ++k) {
+      if (k < here.size() && failure == 0) failure = mine.send_to(offers[here[k]]);
+      check_mpi(MPI_Barrier(comm), "MPI_Barrier", -1);
+      if (k >= here.size() || failure != 0) continue;
+      const auto from = here[here.size() - k];
+      pages_[from] = mine.receive_from(offers[from], bytes_);
+      if (!pages_[from]) failure = errno;
+    }
     return failure;
   }
 

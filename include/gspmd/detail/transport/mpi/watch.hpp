@@ -23,6 +23,7 @@ struct mpi_wait {
   std::uint32_t turns = 0;
   std::uint64_t number = 0;  // 0: it has hardly begun
   double since = 0;
+  std::string (*never)(int rank) = never_comes;  // the error text if `rank` has left
 };
 
 /// Finds out that a wait will never end, which MPI does not tell: ranks wait for each other in different collectives, or for one that
@@ -58,19 +59,24 @@ class mpi_watch {
     if (++wait.turns % turns_between_looks == 0) look(wait);
   }
 
-  /// Tells those that wait for this rank that it comes to nothing any more, until all ranks have come here; false if they have not in so
-  /// many seconds. Collective. Then has_failed() is alike on all.
+  /// Announces that this rank comes to no collective any more, until all ranks have announced it. Returns false if some rank has not
+  /// after this number of seconds. Collective. Then has_failed() is alike on all.
   [[gnu::noinline, gnu::cold]] bool leave(double seconds) {
     const double until = MPI_Wtime() + seconds;
-    card mine = card_of(++waits_, nobody);
     for (int turns = 0; MPI_Wtime() <= until; ++turns) {
-      if (has_voted(mine) && std::all_of(cards_.begin(), cards_.end(), [](const card& c) { return c.rank == nobody; })) {
-        has_failed_ = std::any_of(cards_.begin(), cards_.end(), [](const card& c) { return c.has_failed != 0; });
-        return true;
-      }
+      if (has_left()) return true;
       if (turns > 100) ::usleep(100);
     }
     return false;
+  }
+  /// One step of leave, which does not wait: returns true when all ranks have left.
+  bool has_left() {
+    if (leaving_ == 0) leaving_ = ++waits_;
+    if (!has_voted(card_of(leaving_, nobody))) return false;
+    if (!std::all_of(cards_.begin(), cards_.end(), [](const card& c) { return c.rank == nobody; })) return false;
+    has_failed_ = std::any_of(cards_.begin(), cards_.end(), [](const card& c) { return c.has_failed != 0; });
+    leaving_ = 0;
+    return true;
   }
   /// Some rank has given up a collective. There may be messages that nobody has received.
   [[nodiscard]] bool has_failed() const { return has_failed_; }
@@ -109,7 +115,7 @@ class mpi_watch {
     mine.text[text.copy(mine.text, sizeof mine.text - 1)] = '\0';
     if (!has_voted(mine)) return;
     wait.since = now;
-    if (is_as_before() && cards_[static_cast<std::size_t>(rank_)].wait == wait.number) judge(wait.subject);
+    if (is_as_before() && cards_[static_cast<std::size_t>(rank_)].wait == wait.number) judge(wait);
   }
 
   /// Votes, unless this rank has, and asks for the end of the vote: what the cards are then.
@@ -129,8 +135,8 @@ class mpi_watch {
                       [](const card& a, const card& b) { return a.wait == b.wait; });
   }
 
-  /// Throws if this rank, which waits in `subject`, does so in vain.
-  void judge(const meeting_subject& subject) {
+  /// Throws if this wait is in vain.
+  void judge(const mpi_wait& wait) {
     const auto card_of_rank = [this](int rank) -> const card& { return cards_[static_cast<std::size_t>(rank)]; };
     const auto n = cards_.size();
     int at = rank_, first = -1;  // the first of two that are not in the same collective
@@ -147,14 +153,14 @@ class mpi_watch {
     fail();
     const auto& one = card_of_rank(first);
     const auto& other = card_of_rank(one.rank);
-    if (other.rank == nobody) throw located(error(never_comes(one.rank), rank_), subject);
+    if (other.rank == nobody) throw located(error(wait.never(one.rank), rank_), wait.subject);
     throw error(different_collectives(first, one.text, one.rank, other.text), rank_);
   }
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = -1;
-  std::uint64_t waits_ = 0;
-  card mine_{};  // in the vote that goes on
+  std::uint64_t waits_ = 0, leaving_ = 0;  // leaving_: the wait of has_left, or 0
+  card mine_{};                            // in the vote that goes on
   std::vector<card> cards_, cards_before_;
   MPI_Request request_ = MPI_REQUEST_NULL;
   bool has_failed_ = false;

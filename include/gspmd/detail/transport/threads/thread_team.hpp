@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "gspmd/detail/support/tuning.hpp"
+#include "gspmd/detail/transport/threads/float_environment.hpp"
 #include "gspmd/error.hpp"
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -30,13 +31,16 @@ inline void pause_spinning() {
 #endif
 }
 
-/// The threads of a device: the one that calls run(), which is number 0, and `count` - 1 others, which are there as long as the object is.
-/// Between two jobs they look for the next one for a moment, then give the processor away, then sleep until they are woken; so does the first
-/// one until the others are done. Where there are more threads than processors they sleep at once: who only gives its processor away waits
-/// for as long as whoever gets it wants to compute.
+/// The threads of a device: the thread that calls run(), which is number 0, and `count` - 1 helpers, which live as long as the object.
+/// A helper that waits for the next job first spins, then yields the processor, then sleeps until thread 0 wakes it. Thread 0 waits for the
+/// helpers in the same way. If there are more threads than processors, waiting threads sleep at once: after a yield a thread waits for the
+/// whole time slice of the next thread.
+///
+/// Helpers compute each job in the floating-point environment that thread 0 has when it calls run().
 ///
 ///   member              writer      when                          readers        when
-///   call_, context_     thread 0    before it adds 1 to begun_    the others     from when they see that until they take 1 from left_
+///   call_, context_,    thread 0    before it adds 1 to begun_    the helpers    from when they see that until they take 1 from left_
+///   environment_
 ///   left_               thread 0    sets it before that           thread 0       until it is 0
 ///                       others      take 1 when their part ends
 ///   failures_[k]        thread k    before it takes 1             thread 0       when left_ is 0
@@ -76,6 +80,7 @@ class thread_team {
     if (threads_.empty()) return call(context, 0);
     call_ = call;
     context_ = context;
+    environment_ = float_environment::of_this_thread();
     left_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
     begin();
     call_part(0);
@@ -115,6 +120,7 @@ class thread_team {
     for (std::uint32_t seen = 0;; ++seen) {
       for (int tries = 0; begun_.load(std::memory_order_acquire) == seen; ++tries) wait(begun_, seen, tries, begins_);
       if (ends_) return;
+      environment_.set();
       call_part(k);
       if (left_.fetch_sub(1, std::memory_order_release) == 1) wake(ended_);
     }
@@ -129,6 +135,7 @@ class thread_team {
   alignas(64) std::atomic<std::uint32_t> begun_{0};
   void (*call_)(void*, int) = nullptr;
   void* context_ = nullptr;
+  float_environment environment_;
   bool ends_ = false;
   alignas(64) std::atomic<int> left_{0};
   std::vector<std::exception_ptr> failures_;

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/transport/mpi/call.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include "gspmd/detail/transport/meeting_subject.hpp"
+#include "gspmd/detail/transport/mpi/watch.hpp"
+#include "gspmd/error.hpp"
+
+/// On a communicator of the user's, all ranks wait here until all have called run, launch or the constructor of mpi_communicator.
+///
+/// A rank may compute for hours before it comes, or it may never come. MPI does not distinguish the two.
+///  1. If a rank dies or exits without MPI_Finalize, the launcher (mpirun) ends all ranks.
+///  2. If a rank has called MPI_Finalize after an earlier launch on this communicator, it votes in the watch of that launch, and so do the
+///     ranks that wait here. They see that it has left, and end all ranks.
+///  3. If there was no earlier launch, gspmd has no code that runs in MPI_Finalize of that rank. The ranks that wait print a note.
+namespace gspmd::detail {
+
+inline double arrival_note_seconds = 4;  // a test has less
+
+[[gnu::cold]] inline std::string describe_start(const mesh_shape*, dtype, const void*) { return "run or launch"; }
+
+/// Returns when `request` is over, a collective of all ranks of `comm`. `watch` is that of an earlier launch on `comm`, or null.
+inline void wait_for_all_ranks(MPI_Request request, MPI_Comm comm, mpi_watch* watch) {
+  int rank = 0, count = 1, is_over = 0;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &count);
+  const meeting_subject start{7, nullptr, nullptr, nullptr, describe_start};
+  mpi_wait wait{.subject = start, .never = never_starts};
+  bool is_noted = watch != nullptr || rank > 1;  // two ranks print: one of the two may be the one that does not come
+  double since = 0;
+  for (int turns = 0;; ++turns) {
+    check_mpi(MPI_Test(&request, &is_over, MPI_STATUS_IGNORE), "MPI_Test", rank);
+    if (is_over != 0) return;
+    if (turns < 100) continue;
+    const double now = MPI_Wtime();
+    if (turns == 100) since = now;
+    if (now < since + 1) std::this_thread::yield();
+    else ::usleep(100);
+    try {
+      if (watch != nullptr) watch->turn(wait, (rank + 1) % count);  // which waits for the next one, and so on
+    } catch (const error& failure) {
+      abort_mpi(failure, comm);
+    }
+    if (is_noted || now < since + arrival_note_seconds) continue;
+    is_noted = true;
+    std::fprintf(
+        stderr,
+        "gspmd: note: rank %d has waited %g s in run or launch for %s; the wait ends when that rank comes, and never if it "
+        "has called MPI_Finalize\n",
+        rank, arrival_note_seconds,
+        count > 2   ? "another rank of its communicator"
+        : rank == 0 ? "rank 1"
+                    : "rank 0");
+  }
+}
+
+/// Waits for all ranks of `comm` to come here.
+inline void wait_for_all_ranks(MPI_Comm comm, mpi_watch* watch) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(comm, &request), "MPI_Ibarrier", -1);
+  wait_for_all_ranks(request, comm, watch);
+}
+
+/// Combines `count` integers of all ranks of `comm`, in place, by their minimum.
+inline void minimum_of_all_ranks(int* values, int count, MPI_Comm comm, mpi_watch* watch) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, values, count, MPI_INT, MPI_MIN, comm, &request), "MPI_Iallreduce", -1);
+  wait_for_all_ranks(request, comm, watch);
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "gspmd/detail/support/planning_work.hpp"
+
+namespace gspmd::dynamic {
+
+/// Limits how much this thread plans while the object exists. Use it to plan programs from people you do not trust.
+///
+///     const dynamic::planning_limit limit(1'000'000);
+///     const dynamic::program p = b.compile();   // throws gspmd::error if that takes more than a million units of work
+///
+/// A unit is one price that the planner works out, or one node that a pass reads. A program takes the same number of units on every machine
+/// and in every run. If a limit is set inside another limit, the stricter limit holds.
+class planning_limit {
+ public:
+  explicit planning_limit(std::int64_t units)
+      : begin_(work::done), end_(work::limit - begin_ < units ? work::limit : begin_ + units) {
+    outer_end_ = std::exchange(work::limit, end_);
+    outer_units_ = std::exchange(work::allowed, end_ == outer_end_ ? work::allowed : units);
+  }
+  ~planning_limit() {
+    work::limit = outer_end_;
+    work::allowed = outer_units_;
+  }
+  planning_limit(const planning_limit&) = delete;
+  planning_limit& operator=(const planning_limit&) = delete;
+
+  /// Returns the units of work that were done since the limit was set.
+  [[nodiscard]] std::int64_t used() const { return work::done - begin_; }
+  /// Returns true if planning was stopped, also if the error was caught on its way.
+  [[nodiscard]] bool is_exceeded() const { return work::done > end_; }
+
+ private:
+  using work = detail::planning_work;
+  std::int64_t begin_, end_, outer_end_ = 0, outer_units_ = 0;
+};
+
+}  // namespace gspmd::dynamic

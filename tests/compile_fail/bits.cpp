@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// std::vector<bool> has no array of elements: one error, wherever it is passed.
+// expect: gspmd: std::vector<bool> stores bits, and a tensor of bool has a byte for each element; pass a gspmd::array<bool>, or a pointer to or a span of bools
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+constexpr auto chosen = [](auto m, auto a) { return select(m, a, 0.0 * a); };
+using step = compile<chosen, mesh<axis<"x", 1>>, in<bool, dims<8>>, in<double, dims<8>>>;
+
+int main() {
+#ifdef FIXED
+  array<bool> m({8});
+#else
+  std::vector<bool> m(8);
+#endif
+  std::vector<double> a(8), y(8);
+  simulated_communicator comm(1);
+  step s;
+  const auto chosen_of_m = run<step>(self{}, m, a);  // <- here
+  static_cast<void>(scatter<step, 0>(comm, m));
+  s(comm, m, a, y);
+  return chosen_of_m[0] > 0;
+}

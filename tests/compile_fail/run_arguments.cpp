@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arguments of run, run_into, scatter, ghosted_step and the step: their number and element types.
+// mistakes: 8
+// expect: gspmd: pass one array for each input of the program, of the element type of the input
+// expect: the call passes 1 array; also pass
+// expect: input 1 (w), double [4,2]
+// expect: the call passes 4 arrays; leave out
+// expect: run: input 1 (w) is double [4,2]
+// expect: and the array passed for it is of
+// expect: float; pass an array of double, or
+// expect: bool; pass an array of double, or
+// expect: run_into: output 0 is double [4,2]
+// expect: scatter: input 0 is double [4,4]
+// expect: ghosted_step: the program has 2
+// expect: and the elements passed are
+#include <gspmd/gspmd.hpp>
+#include <gspmd/strided/ghosted_step.hpp>
+
+#include <array>
+#include <complex>
+#include <span>
+
+using namespace gspmd;
+
+template <class T>
+struct weights {
+  BOOST_HANA_DEFINE_STRUCT(weights, (T, w));
+};
+constexpr auto product = [](auto x, auto layer) { return einsum<"bd,df->bf">(x, layer.w); };
+using step = compile<product, mesh<axis<"x", 1>>, in<double, dims<4, 4>>, record<weights, in<double, dims<4, 2>>>>;
+constexpr auto twice = [](auto x, auto y) { return x + 2.0 * y; };
+using plain = compile<twice, mesh<axis<"x", 1>>, in<double, dims<4, 4>>, in<double, dims<4, 4>>>;
+
+int main() {
+  const array<double> x({4, 4});
+  const weights<std::vector<double>> w{std::vector<double>(8)};
+  double y[4][2];
+  std::vector<double> u(16), v(16), next(16);
+  simulated_communicator comm(1);
+  plain s;
+  ghosted_step<plain> ghosted;
+#ifdef FIXED
+  run<step>(self{}, x, w);
+  run<step>(threads{}, x, weights<double[4][2]>{});
+  run_into<step>(self{}, strided_view(y), x, w);
+  static_cast<void>(scatter<step, 0>(comm, x));
+  ghosted(comm, u, v, next);
+  s(comm, u, v, next);
+#else
+  const float single[4][2]{};
+  const std::array<bool, 8> bools{};
+  std::vector<float> f(16);
+  run<step>(self{}, x);                                                  // <- here
+  run<step>(simulated{}, x, w, w, x);                                    // <- here
+  run<step>(threads{}, x, single);                                       // <- here
+  run<step>(threads{}, x, bools);                                        // <- here
+  run_into<step>(self{}, strided_view(f.data(), {4, 2}), x, w);          // <- here
+  static_cast<void>(scatter<step, 0>(comm, std::span<const float>(f)));  // <- here
+  ghosted(comm, u, v);                                                   // <- here
+  s(comm, f, v, next);                                                   // <- here
+#endif
+  return y[0][0] > 0;
+}
