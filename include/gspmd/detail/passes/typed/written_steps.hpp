@@ -50,8 +50,8 @@ class step_writer {
     refuse_if_devices_part(s);
     t_.steps.push_back(s);
   }
-  /// Notes the steps of a reshard of the global view, and those of its gradient. An axis of one device sends nothing, and is listed as if it
-  /// had several: a program that is right on one device is right on more.
+  /// Notes the steps of a reshard of the global view and of its gradient. A step along an axis of one device is listed with 0 bytes, so that a
+  /// program is accepted on one device only if it is accepted on more.
   constexpr void note_reshard(int i, const value_type& from, const value_type& to) {
     value_type back = to, back_to = from;
     bool has_gradient = is_floating(t_.at(i).type);
