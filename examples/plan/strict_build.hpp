@@ -138,6 +138,13 @@ class strict_builder {
     if (!inputs_[k].is_constant || !gspmd::is_floating(x[how_->active()[0]].type())) return x;
     return each([&](std::size_t d) { return gspmd::elementwise("stop_gradient", copies{x[d]}, at(inputs_[k].name)); });
   }
+  /// The axes along which a value is in a state, as "x,y".
+  [[nodiscard]] std::string axes_in(const value_states& s, const axis_state& is) const {
+    std::string axes;
+    for (std::size_t a = 0; a < s.on.size(); ++a)
+      if (s.on[a] == is) axes += (axes.empty() ? "" : ",") + mesh_.axes()[a].name;
+    return axes;
+  }
   void read_manual_document(const json* ops, const path& at_ops) {
     op_note note;
     for (const auto& a : checked_.answer.axes) note.axes += (note.axes.empty() ? "" : ",") + a;
@@ -167,12 +174,11 @@ class strict_builder {
             const auto& g = inputs_[k];
             auto x = inside[k];
             if (g.is_stacked) x = each([&](std::size_t d) { return gspmd::reshape(x[d], g.shape, at(g.name)); });
+            if (const auto axes = axes_in(g.states, {state::varying}); !axes.empty())  // what varies is no part of any dim
+              x = how_->transition(x, {gspmd::transition_kind::reinterpret, axes, {state::varying}, {state::varying}, {}},
+                                   at(g.name));
             for (const auto kind : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_}) {
-              std::string axes;
-              for (std::size_t a = 0; a < g.states.on.size(); ++a)
-                if (g.states.on[a] == axis_state{state::partial, 0, kind})
-                  axes += (axes.empty() ? "" : ",") + mesh_.axes()[a].name;
-              if (!axes.empty())
+              if (const auto axes = axes_in(g.states, {state::partial, 0, kind}); !axes.empty())
                 x = how_->transition(
                     x, {gspmd::transition_kind::reinterpret, axes, {state::varying}, {state::partial, 0, kind}, {}}, at(g.name));
             }

@@ -76,7 +76,9 @@ class on_one_device {
         case device_action::keep_first: made[k] = place == 0 ? same({x[k]}, at)[0] : neutral(x[k], t.to.reduced_by, at); break;
         case device_action::pad_zeros: {
           copies parts(group.size(), neutral(x[k], t.to.reduced_by, at));
-          parts[static_cast<std::size_t>(place)] = x[k];
+          if (t.to.reduced_by == monoid::add || t.to.reduced_by == monoid::multiply)
+            parts[static_cast<std::size_t>(place)] = x[k];
+          else parts = group;  // of a maximum every device may have all parts
           made[k] = t.from.is == state::varying ? stacked(parts, at) : gspmd::concatenate(parts, t.from.dim, at);
           break;
         }

@@ -107,6 +107,23 @@ TEST_CASE("inspect: the instructions send what the program counts") {
   CHECK(reduction->sake == 3);
 }
 
+TEST_CASE("inspect: a transpose that an exchange does on the way is no exchange of its own") {
+  dynamic::builder b(dynamic::mesh({{"a", 2}}));
+  const auto before = b.input(dynamic::in<float>({16, 38, 38, 4}, {"", "a", "", ""}));  // transposed after its all_to_all
+  b.output(b.reshard(transpose(before, {0, 3, 1, 2}), {"", "a", "", ""}));
+  const auto after = b.input(dynamic::in<float>({48, 32}, {"a", ""}));  // transposed before it
+  b.output(b.reshard(transpose(after, {1, 0}), {"a", ""}));
+  const dynamic::inspection p(b);
+  std::int64_t bytes = 0, collectives = 0;
+  for (const auto& i : p.instructions()) {
+    bytes += i.bytes;
+    collectives += i.communicates ? 1 : 0;
+  }
+  CHECK(collectives == 2);
+  CHECK(collectives == p.program().traffic().collectives);
+  CHECK(bytes == p.program().traffic().bytes);
+}
+
 TEST_CASE("inspect: loops and conditionals, of which nothing has a label") {
   dynamic::builder b(dynamic::mesh({{"x", 2}}));
   const auto x = b.input(dynamic::in<float>({4, 4}, {"x", ""}));

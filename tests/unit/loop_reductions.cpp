@@ -184,6 +184,41 @@ TEST_CASE("a sum over what a loop computes from a counter or from pairs holds bl
   CHECK(arena_of(force) <= 2 * block);
 }
 
+TEST_CASE("a reduction of an iota, a constant or a broadcast, or one that reads its operand again, stores no operand") {
+  constexpr std::int64_t block = 74 * 1024, n = 600;
+  const auto check = [](auto f, std::int64_t elems, const char* split = "") {
+    const auto alone = dynamic::compile(f, one, dynamic::in<float>({n}), dynamic::in<float>({n}));
+    const auto split_up = dynamic::compile(f, dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::in<float>({n}, {split}),
+                                           dynamic::in<float>({n}, {"y"}));
+    std::vector<float> x, y;
+    for (int k = 0; k < n; ++k) {
+      x.push_back(static_cast<float>((k * 7919) % 601));
+      y.push_back(static_cast<float>((k * 104729) % 397));
+    }
+    const auto expected = alone.run(self{}, x, y), found = split_up.run(simulated{}, x, y);
+    for (std::size_t k = 0; k < expected.size(); ++k) CHECK(found[k].bytes == expected[k].bytes);
+    for (const auto* p : {&alone, &split_up}) {
+      CHECK(arena_of(*p) <= 3 * block);
+      CHECK(arena_of(*p) < elems * 4 / 6);  // a shard of it
+    }
+  };
+  const auto pairs = [](auto x, auto y) { return broadcast_in_dim(x, {n, n}, {0}) - broadcast_in_dim(y, {n, n}, {1}); };
+  check([](auto x, auto) { return sum(convert<float>(remainder(iota<std::int32_t>(x, {1 << 21}, 0), 64))); }, 1 << 21);
+  check([](auto x, auto) { return sum(iota<std::int32_t>(x, {1 << 21}, 0)); }, 1 << 21);
+  check([](auto x, auto) { return reduce(broadcast_in_dim(x, {n, 4 * n}, {0}), monoid::maximum, {1}); }, 4 * n * n, "x");
+  check([](auto x, auto) { return std::tuple{sum(broadcast_in_dim(x, {n, 4 * n}, {0}), 1), sum(x)}; }, 4 * n * n, "x");
+  check([](auto x, auto) { return einsum<"ab->b">(iota<std::int32_t>(x, {4 * n, n}, 0)); }, 4 * n * n);
+  // The largest element, and then where it stands: with a split dim, an all_reduce is between the two.
+  check([&](auto x, auto y) { return argmax(pairs(x, y), 1); }, n * n, "x");
+  check([&](auto x, auto y) { return argmin(abs(pairs(x, y)), 0); }, n * n, "x");
+  check(
+      [&](auto x, auto y) {
+        const value d = pairs(x, y), largest = reduce(d, monoid::maximum, {1});
+        return sum(minimum(d - broadcast_in_dim(largest, {n, n}, {0}), 1.0F), 1);
+      },
+      n * n, "x");
+}
+
 namespace {
 std::size_t programs_with_some = 0, several = 0, stored = 0;
 

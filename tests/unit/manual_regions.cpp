@@ -492,6 +492,10 @@ TEST_CASE("an axis moves only where it is the innermost of its dim, and leaves i
     const auto own = [](value v) { return local::own_part<"x">(v, 0); };
     CHECK(run(by_y, gives<split<"y,x", _>>{}, own) == "no error");
     CHECK(refused(run(by_y, gives<split<"x,y", _>>{}, own)));
+    if (rows > 1) continue;
+    const auto unit_dims = [=](value v) { return reshape(own(v), {1, 1, 6}); };  // each of the axes cuts one of them
+    CHECK(run(by_y, gives<split<"y", "x", _>>{}, unit_dims) == "no error");
+    CHECK(refused(run(by_y, gives<split<"x", "y", _>>{}, unit_dims)));
   }
 }
 

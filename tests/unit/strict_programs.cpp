@@ -213,8 +213,7 @@ bill written_in(const dynamic::builder& b) {
   bill all;
   const auto g = detail::canonical_order(b.graph());
   for (const auto& s : detail::typed_program(g).steps)
-    if (s.sent > 0)
-      all.emplace(detail::collective_of(detail::transitions[s.row].forward), detail::axes_text(*g.mesh, s.axes).view(), s.sent);
+    if (s.sent > 0) all.emplace(s.sends, detail::axes_text(*g.mesh, s.axes).view(), s.sent);
   return all;
 }
 

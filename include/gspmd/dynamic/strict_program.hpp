@@ -219,15 +219,14 @@ class strict_program {
   [[nodiscard]] std::vector<written_collective> collectives() const {
     std::vector<written_collective> list;
     for (const auto& s : typer_.steps)
-      if (const auto kind = detail::collective_of(detail::transitions[s.row].forward); !kind.empty())
-        list.push_back(collective(s, kind, s.sent));
+      if (!s.sends.empty()) list.push_back(collective(s, s.sends, s.sent));
     return list;
   }
   /// Returns the collectives that the gradient of a value with respect to all inputs sends, in order.
   [[nodiscard]] std::vector<written_collective> backward_collectives(value of) const {
     std::vector<written_collective> list;
     for (const auto& s : detail::backward_steps(builder_.graph(), typer_.steps, of.id(), without_gradient_, links_))
-      list.push_back(collective(s, detail::collective_of(detail::transitions[s.row].backward), s.sent_back));
+      list.push_back(collective(s, s.sends_back, s.sent_back));
     return list;
   }
   /// Whether a loss may be differentiated: its gradient is begun with 1 on each device, which is right where it is invariant or partial.

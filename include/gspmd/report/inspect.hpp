@@ -397,7 +397,8 @@ class inspection {
       instructions_.push_back(std::move(halo));
     }
   }
-  /// Adds the collectives that an operator makes of intermediate values of its own.
+  /// Adds the collectives that an operator makes of intermediate values of its own. A movement that transposes on the way reads the operand
+  /// in another order, which is no such value: the movement is listed already.
   void add_exchanges(const detail::instruction& op) {
     const auto& facts = facts_of(node(op.node).op);
     if (facts.tiles(node(op.node)) > 0 || facts.movements(node(op.node)) > 0) return;  // margins: add_tile, halo
@@ -405,7 +406,7 @@ class inspection {
     if (exchanges_.empty()) {
       exchanges_.resize(graph_.nodes.size());
       for (const auto& s : plan.steps)
-        if (s.operands.count == 1 &&
+        if (s.operands.count == 1 && plan.operand(s, 0).order.empty() &&
             plan.slots[static_cast<std::size_t>(s.operands.begin)] >= static_cast<int>(local_.values.size()) && communicates(s))
           exchanges_[static_cast<std::size_t>(s.node)].push_back(&s);
     }

@@ -34,6 +34,9 @@ struct axis_state {
 constexpr axis_state shard_of(int dim) { return {state::shard, static_cast<std::int8_t>(dim), monoid::add}; }
 constexpr axis_state partial_by(monoid kind) { return {state::partial, 0, kind}; }
 
+/// Returns false for a reduction by another monoid than the sum: it has no gradient.
+constexpr bool is_of_sums(const axis_state& a) { return a.is != state::partial || a.reduced_by == monoid::add; }
+
 /// The state of the gradient of a value. A constant has none, and is its own.
 constexpr axis_state dual(const axis_state& a) {
   if (a.is == state::replica) return {state::partial};

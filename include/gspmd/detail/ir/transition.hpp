@@ -97,4 +97,13 @@ constexpr int row_of(transition_kind by, state from, state to) {
   return -1;
 }
 
+/// Returns the row that leads from one state to another one, of whatever kind; -1: none does. A constant has the rows of other equal data.
+constexpr int row_between(const axis_state& from, const axis_state& to) {
+  const state is = from.is == state::constant ? (to.is == state::replica ? state::invariant : state::replica) : from.is;
+  for (const transition_kind by : {transition_kind::convert, transition_kind::all_gather, transition_kind::all_to_all,
+                                   transition_kind::all_reduce, transition_kind::reduce_scatter, transition_kind::reinterpret})
+    if (const int row = row_of(by, is, to.is); row >= 0) return row;
+  return -1;
+}
+
 }  // namespace gspmd::detail

@@ -128,7 +128,6 @@ struct transition_op : without_exchange, same_dims, without_steps {
   static constexpr void send_locally(Builder& b, const node& n) {
     const state_change c = state_change::of(n);
     graph& g = b.program();
-    const auto is_of_sums = [](const axis_state& s) { return s.is != state::partial || s.reduced_by == monoid::add; };
     const int row = c.row();
     if (row < 0 || !is_of_sums(c.from) || !is_of_sums(c.to)) {
       g.fail(n.at, name_of(c.by), mistake::no_derivative,
@@ -209,23 +208,24 @@ constexpr int add_cotangent(graph& g, int dy, int x, location at, cotangent is) 
   return id;
 }
 
-/// One of the steps that lead from the state of an operand to what was asked for, once the types are found: they take the place of the
-/// attributes.
+/// A step of a transition or of a reshard that a program writes. When the types are known, its steps replace the attributes of the node.
 struct written_step {
   device_action what = device_action::nothing;
   axis_mask axes = 0;
-  bool is_found = false;   // by the planner: what its axes and others do is what the layout of its node says
-  bool is_forced = false;  // an operator that reads it cannot work on the split that the value has
+  bool is_found = false;    // by the planner: the layout of the node says what these axes and others do
+  bool is_forced = false;   // an operator that reads it cannot work on the split that the value has
+  bool is_reshard = false;  // the whole path of a reshard to the layout of the node, which the planner searches
 
+  static constexpr written_step of_reshard(axis_mask changed) { return {device_action::nothing, changed, false, false, true}; }
   constexpr void keep(node& n) const {
-    add_attributes(
-        n, static_cast<int>(what) + 16 * std::int64_t{axes} + (is_found ? found_bit : 0) + (is_forced ? 2 * found_bit : 0));
+    add_attributes(n, static_cast<int>(what) + 16 * std::int64_t{axes} +
+                          found_bit * ((is_found ? 1 : 0) + (is_forced ? 2 : 0) + (is_reshard ? 4 : 0)));
   }
   static constexpr int count_of(const node& n) { return n.attributes.count; }
   static constexpr written_step of(const node& n, int k) {
     const std::int64_t a = n.attributes[k];
     return {static_cast<device_action>(a % 16), static_cast<axis_mask>(a % found_bit / 16), (a / found_bit & 1) != 0,
-            a / found_bit > 1};
+            (a / found_bit & 2) != 0, (a / found_bit & 4) != 0};
   }
 
  private:

@@ -96,17 +96,36 @@ class form_walk {
     const node& n = at(i);
     const int operand = n.operands[0];
     const int level = book_.level_of(graph_, operand);
-    const sharding& to = client_.layout_of(i);
+    const sharding to = client_.layout_of(i);
     int form = bring(operand, client_.layout_of(operand), {i});
     const int count = written_step::count_of(n);
     for (int k = 0; k < count; ++k) {
       const written_step written = written_step::of(n, k);
+      if (written.is_reshard) {
+        form = resharded(i, form, to, level);
+        continue;
+      }
       const reshard_step step = planned_step(mesh_, n.shape, written, book_.layout_of(form), to);
       const int next = k + 1 < count ? book_.add_value(operand, step.to) : book_.add(graph_, i, step.to);
       client_.moved({i, written.is_forced ? ~axis_mask{0} : axis_mask{0}}, form, step, next, level);
       form = next;
     }
     client_.renamed(i, form);
+  }
+
+  /// Brings a form of the operand of node `i` to `to` by the steps of a written reshard. Returns the form of node `i`.
+  constexpr int resharded(int i, int form, const sharding& to, int level) {
+    const node& n = at(i);
+    const mesh_info& on = *graph_.mesh;
+    const sharding from = book_.layout_of(form);
+    for_each_reshard_step(mesh_, on.request.network, n.shape, from, to, n.local_axes | on.automatic_axes, bytes_of(n.type),
+                          [&](const sharding&, const reshard_step& step) {
+                            const bool is_last = step.to.splits == to.splits && step.to.partial == to.partial;
+                            const int next = is_last ? book_.add(graph_, i, step.to) : book_.add_value(n.operands[0], step.to);
+                            client_.moved({i, 0}, form, step, next, level);
+                            form = next;
+                          });
+    return form;
   }
 
   constexpr void visit_operator(int i) {

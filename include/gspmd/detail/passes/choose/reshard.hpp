@@ -410,6 +410,7 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const network_rates& ne
     }
     step.to.partial = from.partial;
     step.to.reduced_by = from.reduced_by;
+    step.to.varying = from.varying;
   }
   if (step.to.splits == target.splits) step.to.splits = to.splits;
   return step;
@@ -436,15 +437,19 @@ constexpr void for_each_step(const mesh_shape& mesh, const network_rates& net, c
   }
 }
 
+/// Returns the collective of a step that reduces or moves.
+constexpr collective_kind kind_of_step(const mesh_shape& mesh, const extents& global, const sharding& from,
+                                       const reshard_step& step) {
+  return step.what == reshard_step::kind::move ? classify(mesh, movement{global, from, step.to, step.axes})
+                                               : classify(mesh, reduction{global, from, step.to, step.axes, from.reduced_by});
+}
+
 /// The time of one step.
 constexpr std::int64_t step_time(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& from,
                                  const reshard_step& step, std::int64_t bytes) {
   if (bytes == 0) return 0;
   if (net.is_by_bytes(mesh.device_count())) return net.one_switch.time_of(bytes);
-  const bool moves = step.what == reshard_step::kind::move;
-  const auto kind = moves ? classify(mesh, movement{global, from, step.to, step.axes})
-                          : classify(mesh, reduction{global, from, step.to, step.axes, from.reduced_by});
-  return time_of_collective(mesh, net, kind, step.axes, bytes);
+  return time_of_collective(mesh, net, kind_of_step(mesh, global, from, step), step.axes, bytes);
 }
 
 /// The price of the whole way from one sharding to another: its time, the bytes that one device sends on it, and its collectives.

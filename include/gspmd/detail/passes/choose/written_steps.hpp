@@ -24,6 +24,46 @@ constexpr sharding layout_after(const written_step& step, const sharding& from, 
   return s;
 }
 
+/// Returns the layout from which devices put their parts among zeros to get the terms that `to` asks for: axes that split `from` and are
+/// partial in `to` split the innermost parts of their dims. Returns `to` if no such axis exists or if uneven parts do not lie inside of each other.
+///
+///   {x,-} to {-,-} partial(x): {x,-}, and nothing is sent      {xy,-} to {y,-} partial(x): {yx,-}, by way of a collective_permute
+constexpr sharding before_terms(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
+  sharding parts = to;
+  for (const auto& use : from.splits)
+    if ((to.partial & axis_bit(use.axis)) != 0) parts.add_split(use.axis, use.dim);
+  if (parts.splits == to.splits || !lies_inside(mesh, global, to, parts)) return to;
+  parts.partial = to.partial & from.partial;
+  parts.reduced_by = parts.partial == 0 ? monoid::add : from.reduced_by;
+  return parts;
+}
+
+/// Calls `visit(from, step)` for the steps of a reshard that a program of the explicit mode writes. They are those of the automatic mode,
+/// which may send over every axis that is not in `closed`: axes of a manual region, and those that the planner splits as it likes.
+template <class Visit>
+constexpr void for_each_reshard_step(const mesh_shape& mesh, const network_rates& net, const extents& global,
+                                     const sharding& from, const sharding& to, axis_mask closed, std::int64_t bytes_per_elem,
+                                     Visit visit) {
+  closed |= from.partial & to.partial;      // what stays partial may be so by another function
+  const auto seen = [closed](sharding s) {  // along a closed axis equal data is not shared out: it counts as varying
+    s.replica = 0;
+    s.partial &= ~closed;
+    s.varying = closed & ~s.split_axes();
+    return s;
+  };
+  const auto visit_open = [&](sharding at, reshard_step step) {
+    for (sharding* const s : {&at, &step.to}) {
+      s->varying = 0;
+      if (s->partial == 0) s->reduced_by = from.reduced_by;
+      s->partial |= from.partial & closed;
+    }
+    visit(at, step);
+  };
+  const sharding begin = seen(from), end = seen(to), parts = before_terms(mesh, global, begin, end);
+  for_each_step(mesh, net, global, begin, parts, bytes_per_elem, visit_open);
+  if (!(parts.splits == end.splits)) visit_open(parts, {reshard_step::kind::terms, end, 0});
+}
+
 /// A step of a program that writes its own communication, as plans know it: that, and nothing cheaper.
 constexpr reshard_step planned_step(const mesh_shape& mesh, const extents& global, const written_step& written,
                                     const sharding& from, const sharding& to) {

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "gspmd/detail/ir/fused_collapse.hpp"
+#include "gspmd/detail/passes/lower/computed_twice.hpp"
 #include "gspmd/detail/passes/lower/loop_group.hpp"
 #include "gspmd/detail/passes/lower/widening.hpp"
 #include "gspmd/detail/support/vec.hpp"
@@ -97,24 +98,46 @@ class loop_fuser {
       const auto& f = all[k];
       if (!s_.waits(f.result)) continue;  // made with one before it
       next_ = k;
+      if (s_.waits_virtual(f.operand)) {
+        if (const int from = memory_behind(f.operand); from >= 0) compute(from);
+        reduce_together(f);
+        continue;
+      }
       reduced_ = f.operand;
       reduced_dims_ = f.dims;
       if (const int beside = computed_beside(k); beside >= 0) reduced_ = beside;
       compute(reduced_);
       reduced_ = -1;
+      wait_again();
       if (!s_.waits(f.result)) continue;
       reduce_together(f);
     }
     open_ = nullptr;
   }
-  /// A value that lies in memory is read once by all its reductions over the same dims that wait.
+  /// Returns the value that a broadcast reads; -1 for an iota or a constant.
+  [[nodiscard]] constexpr int memory_behind(int v) const {
+    int from = v;
+    while (s_.waits_virtual(from) && s_.maker(from).operands.count > 0) from = s_.maker(from).operands[0];
+    return s_.waits_virtual(from) ? -1 : from;
+  }
+  /// Lets the operators wait that the last loop computed and did not store.
+  constexpr void wait_again() {
+    for (const int m : twice_) {
+      s_.waiting_[m] = 1;
+      s_.step_[m] = s_.register_[m] = -1;
+      for (const int o : s_.maker(m).operands) ++s_.uses_[o];
+    }
+    twice_.clear();
+  }
+  /// A value that lies in memory, or is read through strides of one, is read once by all its reductions over the same dims that wait.
   constexpr void reduce_together(const waiting_reduction& first) {
     vec<waiting_reduction> same;
     for (std::size_t k = next_; k < open_->size() && same.size() < most_loop_reductions; ++k)
       if (const auto& f = (*open_)[k]; s_.waits(f.result) && f.operand == first.operand && f.dims == first.dims)
         same.push_back(f);
     for (const auto& f : same) s_.waiting_[f.result] = 0;
-    if (same.size() > 1 && reduces_by_blocks(first.operand)) return reduce_as_read(same);
+    const bool is_one_loop = same.size() > 1 || s_.waits_virtual(first.operand);
+    if (is_one_loop && reduces_by_blocks(first.operand)) return reduce_as_read(same);
     for (const auto& f : same) reduce_stored(f);
   }
   /// Not elements of a type of the user's own, whose sums go through memory.
@@ -233,7 +256,9 @@ class loop_fuser {
     } else {
       const int stamp = ++s_.stamp_;  // what it needed may have been flushed meanwhile, with stamps of its own
       collect(v, members, stamp);
+      const std::size_t collected = members.size();
       join(members, loop, stamp);
+      find_computed_twice(v, members, collected);
       group.ops.reserve(2 * members.size());
       std::size_t count = 0;
       for (; count < members.size() && group.ops.size() + loop_group::most_of_one <= loop_group::most_registers; ++count)
@@ -247,7 +272,7 @@ class loop_fuser {
         for (const int o : s_.maker(m).operands) --s_.uses_[o];
       reductions = reductions_of(group, members, stamp);
       for (const int m : members) {
-        if (s_.uses_[m] == 0) continue;  // nobody outside the group
+        if (s_.uses_[m] == 0 || is_computed_again(m)) continue;  // nobody outside the group reads it
         group.stores.push_back(
             fused_store{static_cast<std::int16_t>(s_.register_[m]), static_cast<std::int16_t>(group.results.size())});
         group.results.push_back(m);
@@ -288,15 +313,39 @@ class loop_fuser {
         wide_.convert(reductions[k].op, reduced[k], reductions[k].result, has_ends(reductions[k].kind));
   }
 
+  /// Finds out whether the operand of the next reduction is computed again later: then its operators, the first `collected` members, are kept
+  /// in twice_, and no other member stays that is not reduced either.
+  constexpr void find_computed_twice(int v, vec<int>& members, std::size_t collected) {
+    if (v != reduced_) return;
+    vec<waiting_reduction> reductions;
+    for (std::size_t k = next_; k < open_->size(); ++k)
+      if (const auto& f = (*open_)[k]; f.operand == v && is_like_next(f)) reductions.push_back(f);
+    for (std::size_t m = 0; m < collected; ++m) twice_.push_back(members[m]);
+    if (!computed_twice(s_).contains(v, twice_, reductions)) return twice_.clear();
+    vec<int> kept = twice_;
+    for (std::size_t m = members.size(); m-- > collected;) {
+      bool is_needed = false;
+      for (std::size_t k = next_; k < open_->size(); ++k)
+        is_needed = is_needed || ((*open_)[k].operand == members[m] && is_like_next((*open_)[k]));
+      for (std::size_t other = collected; other < kept.size(); ++other)
+        for (const int o : s_.maker(kept[other]).operands) is_needed = is_needed || o == members[m];
+      if (is_needed) kept.push_back(members[m]);
+      else s_.visited_[members[m]] = 0;
+    }
+    std::reverse(kept.begin() + static_cast<std::ptrdiff_t>(collected), kept.end());
+    members = kept;
+  }
   /// The reductions that are made with a loop: the one that comes next, if its operand is computed there, and others like it, of what is
   /// computed or read there. A loop that also stores what it computes, and stores that over what it reads, must not compute an element
   /// again, which reductions of several runs of dims need, and stores it with the gaps that padding makes.
   constexpr vec<waiting_reduction> reductions_of(const loop_group& group, const vec<int>& members, int stamp) {
     vec<waiting_reduction> reductions;
-    if (reduced_ < 0 || !reduces_by_blocks(reduced_) || group.ops.size() + loop_group::most_of_one > loop_group::most_registers)
-      return reductions;
     const auto is_computed = [&](int v) { return s_.visited_[v] == stamp && !s_.waits(v); };
-    if (!is_computed(reduced_)) return reductions;
+    if (reduced_ < 0 || !reduces_by_blocks(reduced_) || group.ops.size() + loop_group::most_of_one > loop_group::most_registers ||
+        !is_computed(reduced_)) {
+      twice_.clear();
+      return reductions;
+    }
     for (std::size_t k = next_; k < open_->size() && reductions.size() < most_loop_reductions; ++k) {
       const auto& f = (*open_)[k];
       if (!s_.waits(f.result)) continue;
@@ -306,17 +355,20 @@ class loop_fuser {
       reductions.push_back(f);
       if (is_made) --s_.uses_[f.operand];
     }
+    if (reductions.empty()) twice_.clear();
     bool stores = false;
-    for (const int m : members) stores = stores || s_.uses_[m] != 0;
+    for (const int m : members) stores = stores || (s_.uses_[m] != 0 && !is_computed_again(m));
     const auto& v = s_.program_.value(reduced_);
     if (stores && (padded_dims(s_.out.mesh, v.global, v.layout) != 0 ||
                    !plan_reduction(reduction_spec{v.local, reduced_dims_, monoid::add}).is_simple)) {
       for (const auto& f : reductions)
         if (is_computed(f.operand)) ++s_.uses_[f.operand];
       reductions.clear();
+      twice_.clear();
     }
     return reductions;
   }
+  [[nodiscard]] constexpr bool is_computed_again(int v) const { return v == reduced_ && !twice_.empty(); }
   /// Whether a reduction that waits is over the same dims of elements of the same width as the one that comes next.
   [[nodiscard]] constexpr bool is_like_next(const waiting_reduction& f) const {
     const auto &own = s_.program_.value(f.operand), &next = s_.program_.value(reduced_);
@@ -374,6 +426,7 @@ class loop_fuser {
   std::size_t next_ = 0;                          // of these; those before it are made
   int reduced_ = -1;                              // the operand of the one that comes next
   dim_mask reduced_dims_ = 0;
+  vec<int> twice_;  // the operators that the last loop computed and did not store, though others read the result
 };
 
 }  // namespace gspmd::detail

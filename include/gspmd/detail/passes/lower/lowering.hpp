@@ -148,9 +148,9 @@ class step_lowering final : public lowering {
   }
   constexpr void reduce_once(const instruction& op, int operand, int result, dim_mask dims, monoid kind) final {
     const auto all = elements(value(operand).local), left = elements(value(result).local);
-    const bool is_computed = state_.waits(operand) && !state_.waits_virtual(operand);
     if (kind == monoid::add && add_sum_of_diagonal(state_, loops_, op, operand, result, dims)) return;
-    if (left < all && !is_complex(value(operand).type) && (is_computed || (lies_in_memory(operand) && state_.uses_[operand] > 1)))
+    if (left < all && !is_complex(value(operand).type) &&
+        (state_.waits(operand) || (lies_in_memory(operand) && state_.uses_[operand] > 1)))
       loops_.wait({op, operand, result, dims, kind});
     else reduce(op, operand, result, dims, kind);
   }

@@ -53,10 +53,7 @@ constexpr constant_vector<typed_step> backward_steps(const graph& g, span<const 
   constant_vector<typed_step> back;
   for (std::size_t s = steps.size(); s-- > 0;) {
     const int i = steps[s].node;
-    const auto is_of_sums = [](const axis_state& a) { return a.is != state::partial || a.reduced_by == monoid::add; };
-    if (flag(has, i) != 0 && flag(gets, i) != 0 && is_of_sums(steps[s].from) && is_of_sums(steps[s].to) &&
-        !collective_of(transitions[steps[s].row].backward).empty())
-      back.push_back(steps[s]);
+    if (flag(has, i) != 0 && flag(gets, i) != 0 && !steps[s].sends_back.empty()) back.push_back(steps[s]);
   }
   return back;
 }

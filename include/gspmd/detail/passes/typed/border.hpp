@@ -61,10 +61,13 @@ constexpr border_crossing enter(const mesh_info& mesh, const node& n, const valu
 
 /// A dim leaves cut by the axes that cut it inside, in their order.
 constexpr bool leaves_in_order(const mesh_info& mesh, const node& n, const local_parts& parts, border_crossing& to) {
+  extents shard = n.shape;  // each device's: the node has the shape of the whole
+  for (int d = 0; d < shard.count; ++d) shard[d] = shard_extent(shard[d], parts_of(mesh.shape, n.annotation.layout, d));
   for (int d = 0; d < n.shape.count && !n.in_gradient; ++d) {
+    const int last = end_of_dims(shard, d);
     inline_vec<std::int8_t, max_axes> order;
     for (const auto& use : n.annotation.layout.splits)
-      if (use.dim == d) order.push_back(use.axis);
+      if (use.dim >= d && use.dim <= last) order.push_back(use.axis);
     if (parts.ends_with(d, order)) continue;
     to.broken = mode_mistake::axis_order;
     to.axis = order[0];

@@ -81,8 +81,9 @@ constexpr bool note_types(graph& g, const program_typer& typer) {
   for (const auto& s : typer.steps) {
     node& n = g.nodes[static_cast<std::size_t>(s.node)];
     if (facts_of(n.op).made != origin::renamed || (n.local_axes != 0 && (s.axes & ~n.local_axes) == 0)) continue;
-    if (const device_action d = transitions[s.row].forward; d != device_action::nothing || s.to.is == state::partial)
-      written_step{d, s.axes}.keep(n);
+    if (!s.is_planned) continue;
+    if (!s.is_searched) written_step{s.does, s.axes}.keep(n);
+    else if (written_step::count_of(n) == 0) written_step::of_reshard(typer.changed_axes(s.node)).keep(n);
   }
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     node& n = g.nodes[i];

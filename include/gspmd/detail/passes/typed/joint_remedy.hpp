@@ -6,8 +6,7 @@
 #include "gspmd/detail/passes/typed/program_typer.hpp"
 #include "gspmd/detail/passes/typed/remedies.hpp"
 
-/// Values that the user has, made whole on an axis: the way out where none of them in another state there is one. Several are to be changed,
-/// or another axis stands behind this one in its dim and has to leave it first.
+/// Values that the user has, made whole on an axis: the way out if several of them are to be changed.
 namespace gspmd::detail {
 
 /// A value in another type, and how that is written.
@@ -24,42 +23,33 @@ constexpr written_change made_whole(program_typer& t, int number, int x, int axi
   const value_type& before = t.type(x);
   const extents& shape = t.at(x).shape;
   written_change c{x, before, text("operand ") << number, 0, 0};
-  const auto bytes_as = [&](const value_type& v) {
-    return saturating_multiply(local_elements(t.mesh(), shape, v.layout), bytes_of(t.at(x).type));
+  const auto send = [&](const value_type& from, const value_type& after) {
+    const auto bytes = [&](const sharding& is, const sharding& becomes) {
+      return reshard_bill::of(t.on_mesh, {shape, is, bytes_of(t.at(x).type)}, becomes, t.local_here).bytes;
+    };
+    c.sent = saturating_add(c.sent, bytes(from.layout, after.layout));
+    c.sent_back = saturating_add(c.sent_back, bytes(dual(after.layout), dual(from.layout)));
   };
   const auto write = [&](const axis_state& is) {
     c.words = reshard_text(t.on_mesh, c.after.layout, shape.count, axis, is) << '(' << c.words << ')';
   };
   const axis_state is = before.on(axis);
-  const auto size = t.mesh().sizes[axis];
   if (is.is == state::shard) {
-    axis_mask leaving = 0, of_dim = 0;
-    for (const auto& use : before.layout.splits) {
-      if (use.dim != is.dim) continue;
-      of_dim |= axis_bit(use.axis);
-      if (use.axis == axis || leaving != 0) leaving |= axis_bit(use.axis);
-    }
-    const auto without = [&](axis_mask axes) {
-      c.after = before;
-      for (int a = 0; a < t.mesh().axis_count(); ++a)
-        if ((axes & axis_bit(a)) != 0) c.after.set(a, {state::invariant});
-      return (movement_axes(t.mesh(), shape, sharding{before.layout.splits}, sharding{c.after.layout.splits}) & ~axes) == 0;
-    };
-    if (in_all_dims) without(leaving = sharding{before.layout.splits}.split_axes());
-    else if (!without(leaving)) without(leaving = of_dim);  // uneven parts
+    for (int a = 0; a < t.mesh().axis_count(); ++a)
+      if (a == axis || (in_all_dims && before.on(a).is == state::shard && !t.is_local(a))) c.after.set(a, {state::invariant});
     write(is);
-    c.sent = bytes_of(device_action::gather, t.mesh().size_of(leaving), bytes_as(before), bytes_as(c.after));
+    send(before, c.after);
   } else if (is.is == state::partial) {
     c.after.set(axis, {to});
     write({to});
-    c.sent = bytes_of(device_action::sum, size, bytes_as(before), bytes_as(before));
-    c.sent_back = to == state::replica ? c.sent : 0;
+    send(before, c.after);
     return c;
   }
   if (to == state::replica && (is.is == state::shard || is.is == state::invariant)) {
+    const value_type whole = c.after;
     c.after.set(axis, {state::replica});
     write({state::replica});
-    c.sent_back += bytes_of(device_action::sum, size, bytes_as(c.after), bytes_as(c.after));
+    send(whole, c.after);
   } else if (is.is != state::shard) {
     c.words = {};
   }

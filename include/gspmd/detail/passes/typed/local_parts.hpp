@@ -19,6 +19,15 @@ constexpr int cut_further(const inline_vec<axis_use, max_axes>& splits, axis_mas
   return -1;
 }
 
+/// Returns the last one of the dims of a shard that an order of axes goes through from `dim` on: dims of one element, and the dim after them.
+/// An axis may cut any of them.
+///
+///   a shard [1,3], dim 0 cut by x, then by y: as [1,1,3] its dim 0 is cut by both, or dim 0 by x and dim 1 by y
+constexpr int end_of_dims(const extents& shape, int dim) {
+  while (dim + 1 < shape.count && shape[dim] == 1) ++dim;
+  return dim;
+}
+
 /// The knowledge of a value of the local view besides its states: which axes cut a dim into the parts that devices hold, by dim, then major
 /// to minor, and along which it is a sum of its part of one. Neither is a layout: an axis of both may be one along which it varies, for what
 /// varies may be anything. But where two axes cut one dim, it matters which one is moved first (cut_further), and a term is not read as the

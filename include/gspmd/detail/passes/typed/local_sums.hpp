@@ -80,7 +80,7 @@ class local_sums {
     t_.refuse(mode_mistake::partial_nonlinear, i_, names_.number_of(k), a, what);
     auto& ways = t_.mistakes.back().remedies;
     if (const int number = names_.number_of(k); number >= 0 && names_.held(number) >= 0) {
-      remedy_list list(t_.on_mesh, a, true, is_called());
+      remedy_list list(t_.on_mesh, a, t_.local_here, is_called());
       if (is_called())
         list.add(number, row_of(transition_kind::all_reduce, state::partial, state::invariant), partial_by(monoid::add),
                  {state::invariant}, t_.held(n.operands[k]));

@@ -80,7 +80,7 @@ class remedy_search {
 
  private:
   constexpr constant_vector<text> found(bool only_gathers) {
-    remedy_list list(t_.on_mesh, axis_, false);
+    remedy_list list(t_.on_mesh, axis_, t_.local_here);
     for (int k = 0; k < names_.count(); ++k) {
       if (!is_first_of(k)) continue;
       const int x = names_.held(k);
@@ -91,7 +91,7 @@ class remedy_search {
         if (only_gathers && t.by != transition_kind::all_gather) continue;
         const int dims = t.to == state::shard ? t_.at(x).shape.count : 1;
         for (int d = 0; d < dims; ++d)
-          if (const axis_state to = t.to == state::shard ? shard_of(d) : axis_state{t.to}; !(to == is) && is_way_out(x, row, to))
+          if (const axis_state to = t.to == state::shard ? shard_of(d) : axis_state{t.to}; !(to == is) && is_way_out(x, to))
             list.add(k, row, is, to, t_.held(x));
       }
     }
@@ -132,11 +132,9 @@ class remedy_search {
     }
     return words << ": " << sent << " bytes forward, " << sent_back << " bytes backward";
   }
-  constexpr bool is_way_out(int x, int row, const axis_state& to) {
-    const value_type before = t_.type(x);
-    value_type after = before;
+  constexpr bool is_way_out(int x, const axis_state& to) {
+    value_type after = t_.type(x);
     after.set(axis_, to);
-    if (!may_be_brought(t_.mesh(), t_.at(x).shape, before, after, axis_, transitions[row].forward)) return false;
     return is_right_with({{x, after, {}, 0, 0}});
   }
   constexpr bool is_right_with(constant_vector<written_change> changes) {

@@ -201,8 +201,10 @@ class operator_typer {
     text exchange("with_exchange<`");
     exchange << axes_text(t_.on_mesh, axes) << "`>(f, ...) around this "
              << (names.is_in_call() ? names.function() : name_of(n.op)) << ": ";
-    say_bytes(exchange, device_action::permute, bytes, "forward, ");
-    say_bytes(exchange, device_action::permute, bytes, "backward");
+    reshard_bill sent;
+    sent.add(collective_of(device_action::permute), bytes);
+    sent.say(exchange, "forward, ");
+    sent.say(exchange, "backward");
     t_.mistakes.back().remedies.push_back(exchange);
     if (t_.is_trying) return;
     constant_vector<text> gathers = remedy_search(t_, i, axis).run(true);

@@ -93,6 +93,16 @@ class program_typer {
   [[nodiscard]] constexpr held_operand held(int x) const {
     return {at(x).shape, types[static_cast<std::size_t>(x)].layout, bytes_of(at(x).type)};
   }
+  /// The axes along which a node is in another state than its operand, or which split a dim in another order.
+  [[nodiscard]] constexpr axis_mask changed_axes(int i) const {
+    const value_type &from = types[static_cast<std::size_t>(at(i).operands[0])], &to = types[static_cast<std::size_t>(i)];
+    axis_mask axes = 0;
+    for (int a = 0; a < mesh().axis_count(); ++a)
+      if (!(from.on(a) == to.on(a))) axes |= axis_bit(a);
+    for_each_split_dim(mesh(), sharding{from.layout.splits}, sharding{to.layout.splits},
+                       [&](const split_change& change) { axes |= change.from_axes | change.to_axes; });
+    return axes;
+  }
   /// The devices along these axes may go different ways in a body: those along which the predicate of a conditional around it varies.
   [[nodiscard]] constexpr axis_mask varying_predicate(int branch) const {
     return types[static_cast<std::size_t>(at(branch).operands[0])].layout.varying;

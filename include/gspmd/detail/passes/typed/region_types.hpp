@@ -104,7 +104,7 @@ class region_typer {
   [[nodiscard]] constexpr constant_vector<text> ways_to_begin(int carry, int a, const axis_state& is,
                                                               const axis_state& to) const {
     const node& n = t_.at(carry);
-    remedy_list list(t_.on_mesh, a, t_.is_local(a), (n.local_axes & axis_bit(a)) != 0);
+    remedy_list list(t_.on_mesh, a, t_.local_here, (n.local_axes & axis_bit(a)) != 0);
     const axis_state begun = t_.is_local(a) && varies(to) ? axis_state{state::varying} : to;
     for (int row = 0; row < transition_count; ++row) {
       const auto& t = transitions[row];

@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "gspmd/detail/ops/local_view.hpp"
+#include "gspmd/detail/passes/choose/written_steps.hpp"
 #include "gspmd/detail/passes/typed/axis_rule.hpp"
 
 namespace gspmd::detail {
@@ -60,12 +62,37 @@ constexpr text local_call_text(const text& axis, transition_kind by, const axis_
   return {};
 }
 
-/// `24 bytes (all_gather) forward`
-constexpr void say_bytes(text& words, device_action d, std::int64_t bytes, std::string_view where) {
-  words << bytes << " bytes ";
-  if (bytes > 0) words << '(' << collective_of(d) << ") ";
-  words << where;
-}
+/// The collectives of a reshard, and the bytes that a device sends in them.
+struct reshard_bill {
+  std::int64_t bytes = 0;
+  inline_vec<std::string_view, 4> sends;
+
+  constexpr void add(std::string_view collective, std::int64_t sent) {
+    bytes = saturating_add(bytes, sent);
+    if (sent == 0 || sends.count == sends.capacity) return;
+    for (const auto s : sends)
+      if (s == collective) return;
+    sends.push_back(collective);
+  }
+  /// Returns the bill of a reshard along the axes that are not in `closed`.
+  static constexpr reshard_bill of(const mesh_info& mesh, const held_operand& x, const sharding& to, axis_mask closed) {
+    const mesh_shape typed = along_types(mesh);
+    reshard_bill bill;
+    for_each_reshard_step(typed, mesh.request.network, x.shape, x.layout, to, closed | mesh.automatic_axes, x.elem_bytes,
+                          [&](const sharding& at, const reshard_step& step) {
+                            if (step.axes != 0)
+                              bill.add(name_of(kind_of_step(typed, x.shape, at, step)),
+                                       step_bytes(typed, x.shape, at, step, x.elem_bytes));
+                          });
+    return bill;
+  }
+  /// `24 bytes (all_gather) forward`
+  constexpr void say(text& words, std::string_view where) const {
+    words << bytes << " bytes ";
+    for (int k = 0; k < sends.count; ++k) words << (k == 0 ? "(" : ", ") << sends[k];
+    words << (sends.empty() ? "" : ") ") << where;
+  }
+};
 
 /// One operand brought to another state.
 struct remedy {
@@ -73,48 +100,37 @@ struct remedy {
   axis_state from, to;
   sharding after;  // of the global view
   int rank = 0;
-  std::int64_t sent = 0, sent_back = 0;
+  reshard_bill sent, sent_back;
 
   [[nodiscard]] constexpr bool is_cheaper_than(const remedy& o) const {
-    return sent + sent_back != o.sent + o.sent_back ? sent + sent_back < o.sent + o.sent_back : sent < o.sent;
+    const auto all = sent.bytes + sent_back.bytes, others = o.sent.bytes + o.sent_back.bytes;
+    return all != others ? all < others : sent.bytes < o.sent.bytes;
   }
 };
-
-/// Whether a value may be brought to another state on one axis of the global view: the axis is the innermost of its dim, and no uneven part
-/// needs elements that it does not bring.
-constexpr bool may_be_brought(const mesh_shape& mesh, const extents& shape, const value_type& from, const value_type& to,
-                              int axis, device_action does) {
-  if (cut_further(from.layout.splits, axis_bit(axis)) >= 0) return false;
-  const axis_mask over = movement_axes(mesh, shape, sharding{from.layout.splits}, sharding{to.layout.splits});
-  return (over & ~(does == device_action::keep_own ? 0 : axis_bit(axis))) == 0;
-}
 
 /// The cheapest ways out of a mistake on one axis, three at most.
 class remedy_list {
  public:
-  /// `is_called`: of a manual region, in which functions of namespace local are called.
-  constexpr remedy_list(const mesh_info& mesh, int axis, bool is_local, bool is_called = false)
-      : mesh_(mesh), axis_(axis), is_local_(is_local), is_called_(is_called) {}
+  /// `local_axes`: those of the local view, over which a reshard of another axis sends nothing. `is_called`: of a manual region, in which
+  /// functions of namespace local are called.
+  constexpr remedy_list(const mesh_info& mesh, int axis, axis_mask local_axes, bool is_called = false)
+      : mesh_(mesh), axis_(axis), local_axes_(local_axes), is_called_(is_called) {}
 
   constexpr void add(int k, int row, const axis_state& from, const axis_state& to, const held_operand& held) {
     const auto& t = transitions[row];
-    const auto n = mesh_.shape.sizes[axis_];
-    std::int64_t before = local_elements(mesh_.shape, held.shape, held.layout), after = before;
-    sharding s = held.layout;
-    if (is_local_) {
-      if (t.forward == device_action::gather) after = before * n;
+    remedy w{k, row, from, to, held.layout, held.shape.count, {}, {}};
+    if (is_local()) {
+      const auto n = mesh_.shape.sizes[axis_];
+      const auto before = local_elements(mesh_.shape, held.shape, held.layout) * held.elem_bytes;
+      const auto after = t.forward == device_action::gather ? before * n : before;
+      w.sent.add(collective_of(t.forward), bytes_of(t.forward, n, before, after));
+      w.sent_back.add(collective_of(t.backward), bytes_of(t.backward, n, after, before));
     } else {
-      inline_vec<axis_use, max_axes> kept;
-      for (const auto& use : s.splits)
-        if (use.axis != axis_) kept.push_back(use);
-      s.splits = kept;
-      if (to.is == state::shard) s.add_split(axis_, to.dim);
-      after = local_elements(mesh_.shape, held.shape, s);
+      const held_operand back{held.shape, with_state(dual(held.layout), dual(to)), held.elem_bytes};
+      w.after = with_state(held.layout, to);
+      w.sent = reshard_bill::of(mesh_, held, w.after, local_axes_);
+      w.sent_back = reshard_bill::of(mesh_, back, dual(held.layout), local_axes_);
     }
-    before *= held.elem_bytes;
-    after *= held.elem_bytes;
-    const remedy w{
-        k, row, from, to, s, held.shape.count, bytes_of(t.forward, n, before, after), bytes_of(t.backward, n, after, before)};
     int at = 0;
     while (at < best_.count && !w.is_cheaper_than(best_[at])) ++at;
     if (at == best_.capacity) return;
@@ -127,22 +143,31 @@ class remedy_list {
       const auto& t = transitions[w.row];
       text words;
       if (is_called_) words << local_call_text(axes_text(mesh_, axis_bit(axis_)), t.by, w.from, w.to, w.operand);
-      else if (is_local_)
+      else if (is_local())
         words << name_of(t.by) << " operand " << w.operand << " from " << short_text(w.from) << " to " << short_text(w.to)
               << " over `" << axes_text(mesh_, axis_bit(axis_)) << '`';
       else words << reshard_text(mesh_, w.after, w.rank, axis_, w.to) << "(operand " << w.operand << ')';
       words << ": ";
-      say_bytes(words, t.forward, w.sent, "forward, ");
-      say_bytes(words, t.backward, w.sent_back, "backward");
+      w.sent.say(words, "forward, ");
+      w.sent_back.say(words, "backward");
       list.push_back(words);
     }
     return list;
   }
 
  private:
+  [[nodiscard]] constexpr bool is_local() const { return (local_axes_ & axis_bit(axis_)) != 0; }
+  /// Returns a layout with another state on the axis.
+  [[nodiscard]] constexpr sharding with_state(const sharding& layout, const axis_state& is) const {
+    value_type t = value_type::of(layout);
+    t.set(axis_, is);
+    return t.layout;
+  }
+
   const mesh_info& mesh_;
   int axis_;
-  bool is_local_, is_called_;
+  axis_mask local_axes_;
+  bool is_called_;
   inline_vec<remedy, 3> best_;
 };
 
@@ -151,7 +176,7 @@ class remedy_list {
 constexpr constant_vector<text> local_remedies(const mesh_info& mesh, const axis_rule& along, const operands_on_axis& in,
                                                const inline_vec<held_operand, max_map_arity>& held,
                                                const inline_vec<std::int8_t, max_map_arity>& numbers, int axis, bool is_called) {
-  remedy_list list(mesh, axis, true, is_called);
+  remedy_list list(mesh, axis, axis_bit(axis), is_called);
   for (int k = 0; k < in.count; ++k)
     for (int row = 0; row < transition_count && numbers[k] >= 0; ++row) {
       const auto& t = transitions[row];

@@ -3,7 +3,6 @@
 
 #include "gspmd/detail/ir/automatic_axes.hpp"
 #include "gspmd/detail/passes/typed/remedies.hpp"
-#include "gspmd/detail/passes/typed/reshard_step.hpp"
 #include "gspmd/detail/passes/typed/written_steps.hpp"
 
 namespace gspmd::detail {
@@ -13,7 +12,7 @@ class reshard_typer {
  public:
   explicit constexpr reshard_typer(program_typer& t) : t_(t), writes_(t) {}
 
-  /// A reshard of the global view: one row for each way that axes change, those first that leave less. What it does not name stays.
+  /// A reshard of the global view. What it does not name stays.
   constexpr void visit_reshard(int i) {
     const node& n = t_.at(i);
     const requested_state requested =
@@ -86,38 +85,41 @@ class reshard_typer {
     });
     t_.type(i) = found;
   }
-  /// `goes_round`: an axis that stands in the way may be gathered, and cut again later.
-  constexpr void reshard_to(int i, const value_type& wanted, bool goes_round = true) {
-    const int operand = t_.at(i).operands[0];
-    value_type now = t_.type(operand);
+  /// A reshard whose type is required as a whole: along local axes it may not change anything.
+  constexpr void visit_wanted(int i, const value_type& wanted) {
+    const value_type& now = t_.type(t_.at(i).operands[0]);
+    axis_mask changed = 0;
     for (int a = 0; a < t_.mesh().axis_count(); ++a)
-      if (!(now.on(a) == wanted.on(a)) && reshard_walk::row_between(now.on(a), wanted.on(a)) < 0) {
+      if (!(now.on(a) == wanted.on(a)) && now.on(a).is != state::constant) changed |= axis_bit(a);
+    if (!names_local_axes(i, changed, t_.local_here)) reshard_to(i, wanted);
+  }
+  /// Brings the operand of node `i` to `wanted`, by the path that the automatic mode takes. `moves`: elements may go to devices that do not
+  /// hold them; otherwise sums are reduced and parts are kept, and that is all.
+  constexpr void reshard_to(int i, const value_type& wanted, bool moves = true) {
+    const int operand = t_.at(i).operands[0];
+    const value_type now = t_.type(operand);
+    const extents& shape = t_.at(i).shape;
+    for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+      if (now.on(a) == wanted.on(a)) continue;
+      if (row_between(now.on(a), wanted.on(a)) < 0) {
         t_.refuse(mode_mistake::wrong_target, i, 0, a,
                   text("from ") << short_text(now.on(a)) << " to " << short_text(wanted.on(a)) << " no transition leads");
         return;
       }
-    // Each axis leaves once, is gathered once and comes to its dim once where parts are even; else a few times more.
-    for (int left = 4 * t_.mesh().axis_count() + 4; !(now == wanted); --left) {
-      const reshard_row step = left > 0 ? reshard_walk(t_, i, now, wanted, goes_round).next() : reshard_row{};
-      if (step.change.axes == 0) {
-        t_.refuse(
-            mode_mistake::axis_order, i, 0, -1,
-            text("the operand is ") << t_.words_of(t_.type(operand), t_.at(i).shape.count) << ", and no steps lead to "
-                                    << t_.words_of(wanted, t_.at(i).shape.count)
-                                    << (goes_round ? "; gather it first" : " where nothing else may move; reshard the result"));
-        return;
-      }
-      value_type next = now;
-      if (step.change.from.is == state::constant) {
-        next = step.after;
-        if (step.change.to.is == state::partial || step.change.to.is == state::shard)
-          writes_.note(i, step.row, step.change, 0, 0);
-      } else if (!writes_.change(i, step.row, step.change, now, next, &wanted)) {
-        return;
-      }
-      now = next;
     }
-    t_.type(i) = now;
+    if (!moves && !lies_inside(t_.mesh(), shape, sharding{now.layout.splits}, sharding{wanted.layout.splits})) {
+      t_.refuse(mode_mistake::axis_order, i, 0, -1,
+                text("the operand is ") << t_.words_of(now, shape.count) << ", and no steps lead to "
+                                        << t_.words_of(wanted, shape.count)
+                                        << " where nothing else may move; reshard the result");
+      return;
+    }
+    value_type& made = t_.type(i);
+    made = now;
+    made.layout.splits = wanted.layout.splits;
+    for (int a = 0; a < t_.mesh().axis_count(); ++a)
+      if (!(now.on(a) == wanted.on(a))) made.hold(a, wanted.on(a));
+    writes_.note_reshard(i, now, wanted);
   }
   /// Cuts a value to the type that a result must have: nothing is sent for it.
   constexpr void cut_for(int i, const value_type& wanted) {
@@ -136,7 +138,7 @@ class reshard_typer {
                                      text("the result is ") << t_.words_of(t, t_.at(i).shape.count) << ", not "
                                                             << t_.words_of(wanted, t_.at(i).shape.count)
                                                             << ": only equal data without a sum in its gradient is cut for that");
-        if (const int row = reshard_walk::row_between(is, to); row >= 0)
+        if (const int row = row_between(is, to); row >= 0)
           m.remedies.push_back(way_for_result(row, is, to, wanted, t_.at(i).shape.count, a));
         t.is_known = false;
         return;
@@ -178,9 +180,10 @@ class reshard_typer {
               0, -1, what);
     return false;
   }
-  /// Whether node `i` names axes that are local where it stands, which is refused.
-  constexpr bool names_local_axes(int i, axis_mask named) {
-    const axis_mask local = named & t_.at(i).local_axes;
+  /// Refuses node `i` if it names axes that are local where it stands; returns whether it does.
+  constexpr bool names_local_axes(int i, axis_mask named) { return names_local_axes(i, named, t_.at(i).local_axes); }
+  constexpr bool names_local_axes(int i, axis_mask named, axis_mask local_here) {
+    const axis_mask local = named & local_here;
     if (local == 0) return false;
     t_.refuse(mode_mistake::axis_mode, i, 0, -1,
               text("names `") << axes_text(t_.on_mesh, local)

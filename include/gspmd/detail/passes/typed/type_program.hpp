@@ -25,13 +25,12 @@ constexpr void program_typer::visit_border(int i) {
   }
   if (enters && !only_regions && !n.in_gradient)  // an argument comes as it is taken: nothing is sent for it
     for (const auto& s : steps) {
-      if (s.node != n.operands[0]) continue;
-      if (collective_of(transitions[s.row].forward).empty() && collective_of(transitions[s.row].backward).empty()) continue;
+      if (s.node != n.operands[0] || (s.sends.empty() && s.sends_back.empty())) continue;
       int a = 0;
-      while ((s.axes & axis_bit(a)) == 0) ++a;
+      while ((changed_axes(s.node) & axis_bit(a)) == 0) ++a;
       refuse(mode_mistake::in_spec_mismatch, i, 0, a,
-             text("the argument is ") << long_text(s.from) << " over `" << axes_text(on_mesh, s.axes) << "` and is taken as "
-                                      << long_text(s.to) << "; reshard it first, or take it as it is");
+             text("the argument is ") << words_of(type(at(s.node).operands[0]), n.shape.count) << " and is taken as "
+                                      << words_of(type(s.node), n.shape.count) << "; reshard it first, or take it as it is");
       return;
     }
   type(i) = found.is;
@@ -55,7 +54,7 @@ constexpr void program_typer::visit(int i) {
       if (state_change::is_one(n)) transition_typer(*this).visit(i);
       else if (cotangent_of(n) != cotangent::none) reshard_typer(*this).visit_cotangent(i);
       else if (wanted[static_cast<std::size_t>(i)] >= 0)
-        return reshard_typer(*this).reshard_to(i, wanted_types[static_cast<std::size_t>(wanted[static_cast<std::size_t>(i)])]);
+        return reshard_typer(*this).visit_wanted(i, wanted_types[static_cast<std::size_t>(wanted[static_cast<std::size_t>(i)])]);
       else if (n.annotated && !only_regions) reshard_typer(*this).visit_reshard(i);
       else if (n.annotated) reshard_typer(*this).visit_annotation(i);
       else type(i) = type(n.operands[0]);

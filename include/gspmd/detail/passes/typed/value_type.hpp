@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string_view>
+
 #include "gspmd/detail/ir/automatic_axes.hpp"
 #include "gspmd/detail/ir/axis_state.hpp"
 #include "gspmd/detail/ir/layout.hpp"
@@ -157,14 +159,15 @@ struct value_type {
   return words;
 }
 
-/// A transition of a program, between two states of a value: a row of the table along some axes, and what a device sends for it.
+/// A step that a program writes: a transition along some axes, or one step of a reshard, and the bytes that a device sends for it.
 struct typed_step {
   int node = 0;
-  int row = 0;
   axis_mask axes = 0;
-  axis_state from, to;
-  std::int64_t sent = 0, sent_back = 0;
-  bool is_sent_back = false;  // its gradient is a collective
+  std::string_view sends{}, sends_back{};  // the collective of the step and that of its gradient; empty: nothing is sent
+  std::int64_t sent = 0, sent_back = 0;    // bytes
+  device_action does = device_action::nothing;
+  bool is_planned = false;   // a plan has a step for it
+  bool is_searched = false;  // a step of a reshard: plans search its path again
 };
 
 }  // namespace gspmd::detail

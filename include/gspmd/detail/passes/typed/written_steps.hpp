@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+
+#include "gspmd/detail/passes/choose/written_steps.hpp"
 #include "gspmd/detail/passes/typed/program_typer.hpp"
 
 namespace gspmd::detail {
@@ -26,24 +30,99 @@ class step_writer {
                                             std::int64_t after) const {
     return bytes_of(d, t_.mesh().size_of(axes), before * bytes_of(t_.at(i).type), after * bytes_of(t_.at(i).type));
   }
+  [[nodiscard]] constexpr typed_step row_step(int i, int row, const state_change& c, std::int64_t forward,
+                                              std::int64_t backward) const {
+    typed_step s{i, c.axes};
+    s.does = transitions[row].forward;
+    s.is_planned = s.does != device_action::nothing || c.to.is == state::partial;
+    s.sends = collective_of(s.does);
+    s.sent = forward;
+    if (is_floating(t_.at(i).type) && is_of_sums(c.from) && is_of_sums(c.to)) {
+      s.sends_back = collective_of(transitions[row].backward);
+      s.sent_back = backward;
+    }
+    return s;
+  }
   constexpr void note(int i, int row, const state_change& c, std::int64_t forward, std::int64_t backward) {
-    typed_step s{i, row, c.axes, c.from, c.to, forward, 0};
-    const bool has_gradient = is_floating(t_.at(i).type) && (c.from.is != state::partial || c.from.reduced_by == monoid::add) &&
-                              (c.to.is != state::partial || c.to.reduced_by == monoid::add);
-    const device_action back = has_gradient ? transitions[row].backward : device_action::nothing;
-    s.is_sent_back = !collective_of(back).empty();
+    note(row_step(i, row, c, forward, backward));
+  }
+  constexpr void note(const typed_step& s) {
     refuse_if_devices_part(s);
-    if (has_gradient) s.sent_back = backward;
     t_.steps.push_back(s);
+  }
+  /// Notes the steps of a reshard of the global view and of its gradient. A step along an axis of one device is listed with 0 bytes, so that a
+  /// program is accepted on one device only if it is accepted on more.
+  constexpr void note_reshard(int i, const value_type& from, const value_type& to) {
+    value_type back = to, back_to = from;
+    bool has_gradient = is_floating(t_.at(i).type);
+    for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+      const axis_state is = from.on(a), becomes = to.on(a);
+      has_gradient = has_gradient && (is == becomes || (is_of_sums(is) && is_of_sums(becomes)));
+      back.hold(a, dual(becomes));
+      back_to.hold(a, dual(is));
+      if (is.is == state::constant) {  // nobody has a term of its gradient
+        back.set(a, {state::invariant});
+        back_to.set(a, {state::invariant});
+      } else if (!(is == becomes) && !t_.is_automatic(a) && (t_.is_local(a) || t_.mesh().sizes[a] == 1)) {
+        const int row = row_between(is, becomes);
+        const auto held = local_elements(t_.mesh(), t_.at(i).shape, from.layout);
+        typed_step s = row_step(i, row, {transitions[row].by, axis_bit(a), is, becomes}, 0,
+                                sent(transitions[row].backward, i, axis_bit(a), held, held));
+        s.is_planned = false;
+        note(s);
+      }
+    }
+    const auto step_of = [&](const sharding& at, const reshard_step& by) {
+      typed_step s{i, by.axes};
+      if (by.what == reshard_step::kind::move || by.what == reshard_step::kind::reduce)
+        s.sends = name_of(kind_of_step(t_.mesh(), t_.at(i).shape, at, by));
+      s.sent = step_bytes(t_.mesh(), t_.at(i).shape, at, by, bytes_of(t_.at(i).type));
+      s.is_planned = s.is_searched = true;
+      return s;
+    };
+    for_each_step(i, from, to, [&](const sharding& at, const reshard_step& by) { note(step_of(at, by)); });
+    if (!has_gradient) return;
+    const auto first = t_.steps.size();
+    for_each_step(i, back, back_to, [&](const sharding& at, const reshard_step& by) {
+      typed_step s = step_of(at, by);
+      if (s.sends.empty()) return;
+      s.sends_back = s.sends;
+      s.sent_back = s.sent;
+      s.sends = {};
+      s.sent = 0;
+      s.is_planned = false;
+      note(s);
+    });
+    std::reverse(t_.steps.begin() + static_cast<std::ptrdiff_t>(first), t_.steps.end());  // gradients list the steps backwards
   }
   /// Parts of an operator get what others hold: so many bytes on each device, and as many back.
   constexpr void note_exchange(int i, axis_mask axes, std::int64_t bytes) {
     constexpr int row = row_of(transition_kind::permute, state::varying, state::varying);
     note(i, row, {transition_kind::permute, axes, {state::varying}, {state::varying}}, bytes, bytes);
   }
+  /// Calls `visit(from, step)` for the steps between two types. What is reduced by several functions is reduced by one after the other.
+  template <class Visit>
+  constexpr void for_each_step(int i, const value_type& from, const value_type& to, Visit visit) const {
+    const axis_mask closed = t_.local_here | t_.on_mesh.automatic_axes;
+    sharding at = from.layout;
+    const auto go = [&](const sharding& next) {
+      for_each_reshard_step(t_.mesh(), t_.on_mesh.request.network, t_.at(i).shape, at, next, closed, bytes_of(t_.at(i).type),
+                            visit);
+      at = next;
+    };
+    for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+      if ((at.partial & axis_bit(a)) == 0 || from.on(a) == partial_by(from.layout.reduced_by)) continue;
+      sharding next = at;
+      next.partial &= ~axis_bit(a) | to.layout.partial;
+      at.reduced_by = from.on(a).reduced_by;
+      go(next);
+      at.reduced_by = from.layout.reduced_by;
+    }
+    go(to.layout);
+  }
   constexpr void refuse_if_devices_part(const typed_step& s) {
-    const std::string_view sent = collective_of(transitions[s.row].forward);
-    if (sent.empty() && !s.is_sent_back) return;
+    const std::string_view sent = s.sends;
+    if (sent.empty() && s.sends_back.empty()) return;
     const axis_mask parting = t_.diverging_at(s.node) & s.axes;
     if (parting == 0) return;
     int a = 0;
@@ -52,17 +131,9 @@ class step_writer {
         mode_mistake::predicate_varying, s.node, 0, a,
         text("devices along `") << axes_text(t_.on_mesh, axis_bit(a)) << "` may go different ways here, and "
                                 << (sent.empty() ? "the gradient of this" : "this") << " is an "
-                                << (sent.empty() ? collective_of(transitions[s.row].backward) : sent)
+                                << (sent.empty() ? s.sends_back : sent)
                                 << " of all of them: some would wait for ever; make it outside, or let the predicate be the same "
                                    "on all of them");
-  }
-  /// Sets axes to one state: those that split a dim then, minor to those that do so already and among them as `order` has them.
-  constexpr void set_all(value_type& t, axis_mask axes, const axis_state& is, const value_type* order) const {
-    for (int a = 0; a < t_.mesh().axis_count(); ++a)
-      if ((axes & axis_bit(a)) != 0) t.set(a, is);
-    if (order == nullptr || is.is != state::shard) return;
-    for (const auto& use : order->layout.splits)
-      if ((axes & axis_bit(use.axis)) != 0) t.set(use.axis, is);
   }
   /// Whether every device has what it holds after a step of the global view, when only these axes exchange something.
   constexpr bool holds_it(int i, axis_mask exchanged, const value_type& from, const value_type& to) {
@@ -77,9 +148,9 @@ class step_writer {
     return false;
   }
   /// The same in the global view: the axes that leave a dim must be the last ones of it.
-  constexpr bool change(int i, int row, const state_change& c, const value_type& from, value_type& to,
-                        const value_type* order = nullptr) {
-    set_all(to, c.axes, c.to, order);
+  constexpr bool change(int i, int row, const state_change& c, const value_type& from, value_type& to) {
+    for (int a = 0; a < t_.mesh().axis_count(); ++a)
+      if ((c.axes & axis_bit(a)) != 0) to.set(a, c.to);
     if (const int inner = c.from.is == state::shard ? cut_further(from.layout.splits, c.axes) : -1; inner >= 0) {
       t_.refuse(mode_mistake::axis_order, i, 0, inner,
                 text("dim ") << c.from.dim << " is split " << t_.words_of(from, t_.at(i).shape.count)

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/passes/lower/step_state.hpp"
+#include "gspmd/detail/support/tuning.hpp"
+
+namespace gspmd::detail {
+
+/// Finds reduced operands that later loops compute a second time, so that no memory holds them.
+///
+///   argmax of x[i] - y[j], j split    one loop for the maximum, all_reduce, one loop for the index: both loops read x and y
+///
+/// The second loop reads no more than it would read of the stored operand, and its bits are the same.
+class computed_twice {
+ public:
+  constexpr explicit computed_twice(const step_state& state) : s_(state) {}
+
+  /// Returns true if `v` is such an operand. `made`: the operators that compute it, `v` last. `reductions`: those of the loop.
+  [[nodiscard]] constexpr bool contains(int v, const vec<int>& made, const vec<waiting_reduction>& reductions) const {
+    const auto& operand = s_.program_.value(v);
+    return saturating_multiply(elements(operand.local), bytes_of(operand.type)) >= least_recomputed_bytes &&
+           !is_row_by_row(v, reductions) && has_only_loops(v, reductions) && is_cheap(v, made);
+  }
+
+ private:
+  static constexpr std::size_t most_operators = 8;
+
+  /// Returns true if a run of row blocks can hold the operand: it goes through rows from the reduction to the readers (row_blocks.hpp).
+  [[nodiscard]] constexpr bool is_row_by_row(int v, const vec<waiting_reduction>& reductions) const {
+    const extents& loop = s_.program_.value(v).local;
+    int outermost = 0;
+    while (outermost + 1 < loop.count && loop[outermost] == 1) ++outermost;
+    for (const auto& f : reductions) {
+      if ((f.dims & dim_bit(outermost)) != 0) return false;
+      vec<int> names(1, f.result);  // of its memory
+      for (std::size_t k = 0; k < names.size(); ++k)
+        for (int r = s_.readers_from_[names[k]]; r < s_.readers_from_[names[k] + 1]; ++r) {
+          const int w = s_.readers_[r];
+          if (w < 0) continue;
+          if (s_.maker(w).what != instruction_kind::compute) return false;
+          if (realisation_of(*s_.graph_, s_.maker(w)) == realisation::alias) names.push_back(w);
+        }
+    }
+    return true;
+  }
+  /// Returns true if all readers but these reductions are loops over the same elements that are still to be made.
+  [[nodiscard]] constexpr bool has_only_loops(int v, const vec<waiting_reduction>& reductions) const {
+    int readers = 0, others = 0;
+    for (int r = s_.readers_from_[v]; r < s_.readers_from_[v + 1]; ++r) {
+      const int w = s_.readers_[r];
+      if (w >= 0 && s_.step_[w] >= 0) continue;  // it has read it
+      ++readers;
+      bool is_reduced = false;
+      for (const auto& f : reductions) is_reduced = is_reduced || f.result == w;
+      if (is_reduced) continue;
+      ++others;
+      if (w < 0 || !s_.is_lazy(s_.maker(w)) || s_.is_virtual(s_.maker(w)) ||
+          !(s_.program_.value(w).local == s_.program_.value(v).local))
+        return false;
+    }
+    return others > 0 && readers == s_.uses_[v];
+  }
+  /// Returns true if `v` takes a few arithmetic operators on values in memory, of which at most one is as large as `v`, an input.
+  [[nodiscard]] constexpr bool is_cheap(int v, const vec<int>& made) const {
+    if (made.size() > most_operators) return false;
+    int large = -1;
+    for (const int m : made) {
+      const instruction& op = s_.maker(m);
+      int uses = 0;
+      for (const int reader : made)
+        for (const int o : s_.maker(reader).operands) uses += o == m ? 1 : 0;
+      if (!is_arithmetic(s_.node_of(op).op) || (m != v && s_.uses_[m] != uses)) return false;
+      for (int o : op.operands) {
+        if (is_one_of(made, o)) continue;
+        while (s_.waits_virtual(o) && s_.maker(o).operands.count > 0) o = s_.maker(o).operands[0];
+        if (s_.waits(o)) continue;  // a constant or an iota
+        if (s_.offsets.read_of(o) != nullptr) return false;
+        const int in = s_.base[o];
+        if (8 * elements(s_.program_.value(in).local) <= elements(s_.program_.value(v).local) || in == large) continue;
+        if (large >= 0 || !is_input(in)) return false;
+        large = in;
+      }
+    }
+    return true;
+  }
+  [[nodiscard]] static constexpr bool is_one_of(const vec<int>& list, int v) {
+    for (const int m : list)
+      if (m == v) return true;
+    return false;
+  }
+  [[nodiscard]] constexpr bool is_input(int v) const {
+    for (const int i : s_.program_.inputs)
+      if (i == v) return true;
+    return false;
+  }
+
+  const step_state& s_;
+};
+
+}  // namespace gspmd::detail
