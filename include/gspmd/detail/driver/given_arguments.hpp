@@ -98,9 +98,9 @@ template <class Leaf>
 constexpr auto find_leaf_element() {
   if constexpr (std::is_array_v<Leaf>) return std::type_identity<std::remove_all_extents_t<Leaf>>{};
   else if constexpr (std::is_pointer_v<Leaf>) return std::type_identity<std::remove_pointer_t<Leaf>>{};
+  else if constexpr (requires(Leaf& leaf) { *std::data(leaf), std::size(leaf); })
+    return std::type_identity<std::remove_pointer_t<decltype(std::data(std::declval<Leaf&>()))>>{};
   else if constexpr (requires { typename Leaf::element; }) return std::type_identity<typename Leaf::element>{};
-  else if constexpr (requires(const Leaf& leaf) { *std::data(leaf), std::size(leaf); })
-    return std::type_identity<std::remove_pointer_t<decltype(std::data(std::declval<const Leaf&>()))>>{};
   else return std::type_identity<void>{};
 }
 template <class Leaf>
