@@ -241,12 +241,14 @@ class step_lowering final : public lowering {
   loop_fuser& loops_;
 };
 
+/// The `times` of the step that a refused plan has in place of an operator's own.
+inline constexpr int never_runs = -1;
+
 /// Returns why a plan is refused in which an operator has no step: see lower.
 [[gnu::cold]] constexpr text why_no_step(const plan_view& p) {
   for (const auto& s : p.steps) {
     const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
-    const auto& words = words_of(n.op);
-    if (is<kernels::terms>(s) && words.made == origin::shards && words.runs == realisation::steps)
+    if (s.times == never_runs)
       return graph::place(n.at, name_of(n.op)) << ": `runs` is realisation::steps, and lower() adds no step for the result";
   }
   return {};
@@ -261,7 +263,7 @@ constexpr void lower(step_state& state, loop_fuser& loops, const instruction& op
       !state.reductions_.empty() || state.waits(op.result) || op.operands.empty())
     return;
   state.out.broken = mistake::facts;
-  state.add_step(id_of<kernels::terms>, op, 0, {op.operands[0]}, {op.result});
+  state.add_step(id_of<kernels::terms>, op, 0, {op.operands[0]}, {op.result}).times = never_runs;
 }
 
 }  // namespace gspmd::detail
