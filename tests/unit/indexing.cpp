@@ -98,7 +98,7 @@ drawn_case random_case(draws& r) {
     if (kind != 9 && (kind <= 2 ? r.below(8) > 0 : r.below(3) > 0)) looked_up.push_back(d);
   }
   std::shuffle(looked_up.begin(), looked_up.end(), r.engine);
-  c.n.cols = looked_up;
+  c.n.columns = looked_up;
   for (int64_t k = 0; k < lookups; ++k) {
     const auto b = batch_of[static_cast<std::size_t>(k)];
     c.indices.push_back(b >= 0 ? c.table[static_cast<std::size_t>(b)] : r.below(12) == 0 ? 0 : sizes[r.below(6)]);
@@ -178,8 +178,8 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
   if (uniform == 1)
     brought = updates.reals.empty() ? b.constant(updates.type, c.slices, updates.ints[0])
                                     : b.constant(updates.type, c.slices, updates.reals[0]);
-  const gather_dims dims{n.window, n.collapsed, n.table_batch, n.index_batch, n.cols, n.vector_dim};
-  const scatter_dims to{n.window, n.collapsed, n.table_batch, n.index_batch, n.cols, n.vector_dim};
+  const gather_dims dims{n.window, n.collapsed, n.table_batch, n.index_batch, n.columns, n.vector_dim};
+  const scatter_dims to{n.window, n.collapsed, n.table_batch, n.index_batch, n.columns, n.vector_dim};
   host_array expected(x.type, what == 0 ? c.slices : c.table);
   value made;
   if (what == 0) {
