@@ -109,6 +109,8 @@ std::vector<entry> all_entries() {
             ring_bytes(large, 2, 4)),
       piped("pipeline, 1F1B, data parallel", stages, pipeline_data_parallel, pipeline_data_parallel_bytes(large_stages, 2),
             between_stages_bytes(large_stages, 2)),
+      piped("pipeline, 1F1B, weights gathered once", stages, pipeline_gathered_once,
+            pipeline_gathered_once_bytes(large_stages, 2), between_stages_bytes(large_stages, 2)),
       piped("pipeline, 1F1B, with FSDP", stages, pipeline_fully_sharded, pipeline_fully_sharded_bytes(large_stages, 2),
             between_stages_bytes(large_stages, 2)),
       piped("pipeline, GPipe, with TP", {{"stage", 4}, {"model", 2}}, pipeline_tensor_parallel,

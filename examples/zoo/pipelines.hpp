@@ -117,16 +117,28 @@ inline double pipeline_data_parallel_bytes(const pipeline_sizes& n, int data) {
          loss_bytes(static_cast<double>(n.stages));
 }
 
-/// Weights are split over the devices that share a stage.
-inline dynamic::program pipeline_fully_sharded(const dynamic::mesh& m, const pipeline_sizes& n) {
+/// The devices of a stage keep a part of its weights each. They gather the weights once in a step, so that the step holds whole weights.
+inline dynamic::program pipeline_gathered_once(const dynamic::mesh& m, const pipeline_sizes& n) {
   return train_by_1f1b(m, n, {.tokens = {"data", "", ""}, .weights = by_width("data")}, {});
 }
 /// Grattafiori et al. 2024, "The Llama 3 herd of models", 3.3.2: weights are not let go between microbatches; one all_gather and one
 /// reduce_scatter in a step.
-inline double pipeline_fully_sharded_bytes(const pipeline_sizes& n, int data) {
+inline double pipeline_gathered_once_bytes(const pipeline_sizes& n, int data) {
   const double w = weight_bytes(n.layer);
   return between_stages_bytes(n, data) + all_gather_bytes(w, data) + reduce_scatter_bytes(w, data) + loss_bytes(data) +
          loss_bytes(static_cast<double>(n.stages));
+}
+
+/// FSDP: the weights, and the sums of their gradients, stay sharded. Each tick gathers the weights and scatters the gradients.
+inline dynamic::program pipeline_fully_sharded(const dynamic::mesh& m, const pipeline_sizes& n) {
+  return train_by_1f1b(m, n, {.tokens = {"data", "", ""}, .weights = by_width("data")}, by_width("data"));
+}
+/// Zhao et al. 2023, "PyTorch FSDP": an all_gather forward, one backward, and a reduce_scatter. One program runs on all stages, and in a
+/// tick some stages go forward and others backward. So each of the 2 (M + S - 1) ticks has all three.
+inline double pipeline_fully_sharded_bytes(const pipeline_sizes& n, int data) {
+  const double w = weight_bytes(n.layer), ticks = 2 * static_cast<double>(n.microbatches + n.stages - 1);
+  return between_stages_bytes(n, data) + ticks * (2 * all_gather_bytes(w, data) + reduce_scatter_bytes(w, data)) +
+         loss_bytes(data) + loss_bytes(static_cast<double>(n.stages));
 }
 
 /// Heads and hidden units of a stage are split.

@@ -86,7 +86,8 @@ constexpr value sum(value x, detail::dim_list dims = {}, location at = location:
 /// Returns the mean over `dims` (default: all): the sum divided by the number of elements. The mean over no elements is NaN.
 ///
 /// **Element types.** Floats and complex numbers. The mean of bf16 and f16 is computed as float and rounded once (ops/composite.hpp).
-/// **Communication.** If a dim in `dims` is split, one all_reduce or reduce_scatter, of floats also for bf16 and f16.
+/// **Communication.** If a dim in `dims` is split, one all_reduce or reduce_scatter, of floats also for bf16 and f16. In the explicit mode the
+/// result is a partial value of the type of x, which you reduce.
 /// **Manual regions.** The mean of the device's own elements. If the device is known to have only a part of a dim in `dims`, the call is
 /// refused; write mean(local::to_varying<Axes, state::varying>(x)) for the mean of the part.
 /// **Errors.** Integers: convert to float first.
