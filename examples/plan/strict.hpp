@@ -37,8 +37,8 @@ class strict_reader {
         d_.errors.add("mesh.memory_per_device",
                       "is a limit of what is planned; a document of this mode says itself what is held and sent: leave it out");
     }
-    const auto* automatic = top.find("explicit");
-    if (automatic != nullptr) read_explicit(*automatic, mode.value_or("") == "explicit");
+    const auto* typed_axes = top.find("explicit");
+    if (typed_axes != nullptr) read_explicit(*typed_axes, mode.value_or("") == "explicit");
     else if (is_searched)
       d_.errors.add("mesh.searched", "is for axes that are left to the planner, and this document leaves it none: leave it out");
     const auto* inputs = top.require("inputs", "a list");
@@ -201,6 +201,7 @@ class strict_reader {
     const auto takes = [&](std::size_t n) {
       if (operands.size() == n) return true;
       d_.complain(path(at, "operands"), op + " takes " + std::to_string(n) + (n == 1 ? " operand" : " operands"));
+      attrs.skip();
       return false;
     };
     value result;
@@ -243,7 +244,7 @@ class strict_reader {
     attrs.refuse_unknown();
     return result;
   }
-  /// Checks random numbers in a program of their own. In this one they are a function of the key, of which no more is said.
+  /// Checks random numbers in a program of their own. The document's program has an opaque function of the key for them.
   value check_random(value key, object_reader& attrs, gspmd::location where, const path& at) {
     gspmd::dynamic::builder alone(*d_.mesh);
     const operation o{alone, {alone.input({key.type(), shape_of(key), {}, false, {}, monoid::add})}, attrs, where, "random"};
