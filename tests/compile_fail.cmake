@@ -4,6 +4,7 @@
 # The file guards its mistake by `#ifndef FIXED` and states what the user must read:
 #   // expect: some text        this text occurs in what the compiler prints; one or more
 #   x = bad<...>();  // <- here the output names this line
+#   // language: c++17          the mistake: without -DFIXED the file is compiled as this; absent: c++20
 #   // mistakes: 20             each is one error, and so many lines may be printed for each; absent: 1
 # With -DFIXED it must compile, as GCC is asked; without, it must fail with all of these and with exactly one error, in at most 20 lines
 # of GCC or 25 of Clang.
@@ -49,7 +50,9 @@ if(MENDED OR NOT (CASES OR command MATCHES "clang")) # one compiler is enough fo
     return()
   endif()
 endif()
-execute_process(COMMAND ${command} "${SOURCE}" RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+file(STRINGS "${SOURCE}" language REGEX "^// language: " LIMIT_COUNT 1)
+string(REGEX REPLACE "^// language: " "-std=" language "${language}")
+execute_process(COMMAND ${command} ${language} "${SOURCE}" RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
 if(result EQUAL 0)
   message(FATAL_ERROR "without -DFIXED it must not compile, but it does")
 endif()

@@ -71,6 +71,8 @@ class program_builder {
     const auto* next = top.find("next");
     const auto* update = list(top, "shard_weight_update", false);
     const auto* reproducible = top.find("reproducible");
+    if (const auto* mode = top.find("mode"); mode != nullptr && *mode != "automatic")
+      errors_.add("mode", "is " + found(*mode) + "; it is \"automatic\", \"explicit\" or \"manual\"");
     if (reproducible != nullptr && !reproducible->is_boolean())
       errors_.add("reproducible", "is " + found(*reproducible) + ", not true or false");
     top.refuse_unknown();
@@ -479,13 +481,14 @@ class program_builder {
   }
 
   void read_op(const json& j, const path& at) {
+    const op_scope inside(*built_.program, j, at, errors_);
+    if (j.is_object()) {
+      const auto kind = j.find("op");
+      if (kind != j.end() && (*kind == "loop" || *kind == "cond")) return read_region_op(j, at);
+      if (kind != j.end() && (*kind == "reduce_by" || *kind == "scan_by")) return read_fold(j, at);
+    }
     object_reader reader(j, at, errors_);
     if (!reader.is_object()) return;
-    const op_scope inside(*built_.program, j, at, errors_);
-    if (const auto kind = j.find("op"); kind != j.end()) {
-      if (*kind == "loop" || *kind == "cond") return read_region_op(j, at);
-      if (*kind == "reduce_by" || *kind == "scan_by") return read_fold(j, at);
-    }
     const auto before = errors_.count();
     const auto name = reader.text("name", "the name of the result");
     const int number = define(name, at);
@@ -649,7 +652,7 @@ class program_builder {
       }
       for (std::size_t k = 0; k < count; ++k)
         if (const auto n = o.operands[k].is_valid() ? read_number(list[k], o.operands[k].type(), o, "identity") : std::nullopt)
-          numbers.push_back({n->real, n->integer});
+          numbers.push_back({n->number().real, n->number().integer});
       return numbers;
     };
     std::vector<gspmd::dynamic::monoid_number> changes_nothing;
@@ -742,9 +745,9 @@ class program_builder {
     if (trips->is_string()) {
       const value n = operand_named(trips->get_ref<const std::string&>(), at_trips, -1);
       if (!n.is_valid()) return {};
-      if (n.rank() != 0 || (n.type() != dtype::s32 && n.type() != dtype::s64))
+      if (n.rank() != 0 || !is_integer(n.type()))
         return errors_.add(at_trips.str(), "is " + std::string(gspmd::name_of(n.type())) + shape_text(shape_of(n)) +
-                                               "; a number of trips is one s32 or s64"),
+                                               "; a number of trips is one integer"),
                std::vector<value>();
       return gspmd::fori_loop({n, o.at}, counted, o.operands);
     }
@@ -759,10 +762,10 @@ class program_builder {
 
   std::vector<value> build_cond(const std::string& name, const operation& o, int number, const json& branches, const path& at) {
     const value choice = o.operands[0];
-    if (choice.rank() != 0 || (choice.type() != dtype::pred && choice.type() != dtype::s32)) {
+    if (choice.rank() != 0 || (choice.type() != dtype::pred && !is_integer(choice.type()))) {
       errors_.add(path(path(at, "operands"), std::size_t{0}).str(),
                   "is " + std::string(gspmd::name_of(choice.type())) + shape_text(shape_of(choice)) +
-                      "; a conditional asks one pred, or one s32, the number of the branch");
+                      "; a conditional takes one pred, or one integer, the number of the branch");
       return {};
     }
     if (choice.type() == dtype::pred && branches.size() != 2) {
@@ -781,7 +784,7 @@ class program_builder {
       const value is_it =
           choice.type() == dtype::pred
               ? choice
-              : gspmd::elementwise("compare_le", values{choice, built_.program->constant(dtype::s32, {}, own, o.at)}, o.at);
+              : gspmd::elementwise("compare_le", values{choice, built_.program->constant(choice.type(), {}, own, o.at)}, o.at);
       return gspmd::cond(
           {is_it, o.at}, [&](const values& g) { return branch(b, g); }, [&](const values& g) { return self(self, b + 1, g); },
           given);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -84,7 +85,11 @@ inline std::string joined(const std::vector<std::string>& words) {
   return t;
 }
 
-/// Reads the members of one object; every member that is not asked for is an error, but for `comment`.
+/// Reads the members of one object. Every member that its user did not ask for is an error, except `comment`.
+///
+/// A member is asked for by find, require or text. Ask for a member only if its value is used: a member that does not apply to this object
+/// is then refused like one with a wrong name. refuse_unknown states the errors. A document without errors is checked by the destructor
+/// too, so that no call of refuse_unknown can be forgotten.
 class object_reader {
  public:
   object_reader(const json& j, const path& at, error_list& errors) : json_(&j), at_(&at), errors_(&errors) {
@@ -94,6 +99,9 @@ class object_reader {
   }
   object_reader(const object_reader&) = delete;
   object_reader& operator=(const object_reader&) = delete;
+  ~object_reader() {
+    if (errors_->empty() && std::uncaught_exceptions() == 0) refuse_unknown();
+  }
 
   [[nodiscard]] bool is_object() const { return json_ != nullptr; }
   [[nodiscard]] const path& at() const { return *at_; }
@@ -101,7 +109,7 @@ class object_reader {
 
   /// The member, or null where it is absent or the JSON null.
   const json* find(std::string_view key) {
-    known_.push_back(key);
+    if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.push_back(key);
     if (json_ == nullptr) return nullptr;
     const auto it = json_->find(std::string(key));
     return it == json_->end() || it->is_null() ? nullptr : &*it;
@@ -118,15 +126,17 @@ class object_reader {
     errors_->add(path(*at_, key).str(), "is " + found(*j) + ", not a string");
     return {};
   }
-  /// Call when everything was asked for.
+  /// Stops reading an object that another mistake makes useless: its other members are not refused.
+  void skip() { json_ = nullptr; }
+  /// Refuses the members that were not asked for. Call it when all members were asked for.
   void refuse_unknown() {
     if (json_ == nullptr) return;
     for (const auto& [key, value] : json_->items()) {
       if (key == "comment" || std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
       std::string list;
       for (const auto k : known_) list += (list.empty() ? "" : " ") + std::string(k);
-      errors_->add(at_->str(), "has a member " + in_quotes(key) + " that is not known here; " +
-                                   (list.empty() ? "there are none" : "there are: " + list));
+      errors_->add(at_->str(),
+                   in_quotes(key) + " is not a member here; " + (list.empty() ? "leave it out" : "the members are: " + list));
     }
   }
 
@@ -137,21 +147,23 @@ class object_reader {
   std::vector<std::string_view> known_;
 };
 
-/// An integer of [least, most]; anything else is an error.
-inline std::optional<std::int64_t> read_integer(const json& j, const path& at, error_list& errors, std::int64_t least,
-                                                std::int64_t most) {
+/// Reads an integer of [least, most]; anything else is an error.
+template <class T>
+std::optional<T> read_integer_of(const json& j, const path& at, error_list& errors, T least, T most) {
   if (!j.is_number_integer()) {
     errors.add(at.str(), "is " + found(j) + ", not an integer");
     return {};
   }
-  const bool too_large =
-      j.is_number_unsigned() && j.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  const auto n = too_large ? std::int64_t{0} : j.get<std::int64_t>();
-  if (too_large || n < least || n > most) {
+  const auto checked = [&](auto n) -> std::optional<T> {
+    if (std::in_range<T>(n) && static_cast<T>(n) >= least && static_cast<T>(n) <= most) return static_cast<T>(n);
     errors.add(at.str(), "is " + j.dump() + ", not from " + std::to_string(least) + " to " + std::to_string(most));
     return {};
-  }
-  return n;
+  };
+  return j.is_number_unsigned() ? checked(j.get<std::uint64_t>()) : checked(j.get<std::int64_t>());
+}
+inline std::optional<std::int64_t> read_integer(const json& j, const path& at, error_list& errors, std::int64_t least,
+                                                std::int64_t most) {
+  return read_integer_of<std::int64_t>(j, at, errors, least, most);
 }
 
 /// A list of at most `most_count` integers of [least, most].

@@ -39,8 +39,8 @@ class mesh_reader {
       if (bytes->is_number_integer() && *bytes > 0) memory = bytes->get<std::int64_t>();
       else errors_.add(path(at, "memory_per_device").str(), "is " + found(*bytes) + ", not a positive number of bytes");
     }
-    const bool is_checked = read_bool(reader, "checked"), is_searched = read_bool(reader, "searched"),
-               is_overlapped = read_bool(reader, "overlapped");
+    const bool is_checked = read_bool(reader, "checked"), is_overlapped = read_bool(reader, "overlapped");
+    is_searched = read_bool(reader, "searched");
     reader.refuse_unknown();
     if (errors_.count() != before) return {};
     try {
@@ -55,7 +55,8 @@ class mesh_reader {
     }
   }
 
-  // The network and the memory that the document states beside the mesh.
+  // The members of the mesh that a dynamic::mesh does not return.
+  bool is_searched = false;
   std::optional<gspmd::network> network;
   std::int64_t memory = 0;  // bytes of a device; 0: no limit
 

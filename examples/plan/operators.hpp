@@ -139,47 +139,37 @@ inline value build_convert(const operation& o) {
   return type && o.is_sound() ? gspmd::convert(o.operands[0], *type, o.at) : value{};
 }
 
-/// The element of a constant: a number, true or false, or one of the strings inf, -inf and nan, which JSON has no numbers for.
-struct constant_number {
-  double real = 0;
-  std::int64_t integer = 0;
-};
-inline std::optional<constant_number> read_number(const json& j, dtype type, const operation& o, std::string_view key = "value") {
-  constant_number n;
+/// Reads the element of a constant: a number, true or false, or one of the strings inf, -inf and nan, which JSON has no numbers for.
+inline std::optional<gspmd::operand> read_number(const json& j, dtype type, const operation& o, std::string_view key = "value") {
   if (type == dtype::pred) {
-    const bool is_bit = j.is_number_integer() && (j == 0 || j == 1);
-    if (j.is_boolean() || is_bit) {
-      n.integer = j.is_boolean() ? static_cast<int>(j.get<bool>()) : j.get<int>();
-      return n;
-    }
+    if (j.is_boolean()) return gspmd::operand(j.get<bool>() ? 1 : 0, o.at);
+    if (j.is_number_integer() && (j == 0 || j == 1)) return gspmd::operand(j.get<int>(), o.at);
     o.complain(key, "is " + found(j) + "; a pred is true or false");
     return {};
   }
   if (gspmd::is_floating(type)) {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
     if (j.is_number()) {
-      n.real = j.get<double>();
+      auto number = j.get<double>();
       double most = std::numeric_limits<double>::max();
       gspmd::with_real_type(gspmd::part_of(type), [&]<class T>(T) { most = static_cast<double>(std::numeric_limits<T>::max()); });
-      if (std::abs(n.real) > most) n.real = n.real > 0 ? HUGE_VAL : -HUGE_VAL;
-      return n;
+      if (std::abs(number) > most) number = number > 0 ? infinity : -infinity;
+      return gspmd::operand(number, o.at);
     }
-    const double infinity = std::numeric_limits<double>::infinity();
-    n.real = j == "inf" ? infinity : j == "-inf" ? -infinity : std::numeric_limits<double>::quiet_NaN();
-    if (j == "inf" || j == "-inf" || j == "nan") return n;
+    if (j == "inf" || j == "-inf") return gspmd::operand(j == "inf" ? infinity : -infinity, o.at);
+    if (j == "nan") return gspmd::operand(std::numeric_limits<double>::quiet_NaN(), o.at);
     o.complain(key, "is " + found(j) + "; it is a number, or one of \"inf\" \"-inf\" \"nan\"");
     return {};
   }
-  std::int64_t least = 0, most = 0;
+  std::optional<gspmd::operand> number;
   gspmd::with_real_type(type, [&]<class T>(T) {
-    if constexpr (std::is_integral_v<T>) {
-      least = static_cast<std::int64_t>(std::numeric_limits<T>::min());
-      most = sizeof(T) == 8 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(std::numeric_limits<T>::max());
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      using limits = std::numeric_limits<T>;
+      const auto n = read_integer_of<T>(j, path(o.attrs.at(), key), o.attrs.errors(), limits::min(), limits::max());
+      if (n) number.emplace(*n, o.at);
     }
   });
-  const auto integer = read_integer(j, path(o.attrs.at(), key), o.attrs.errors(), least, most);
-  if (!integer) return {};
-  n.integer = *integer;
-  return n;
+  return number;
 }
 
 inline value build_constant(const operation& o) {
@@ -188,9 +178,7 @@ inline value build_constant(const operation& o) {
   const auto* j = o.attrs.require("value", "the number that every element is");
   if (!type || !shape || j == nullptr) return {};
   const auto n = read_number(*j, *type, o);
-  if (!n) return {};
-  return gspmd::is_floating(*type) ? o.program.constant(*type, *shape, n->real, o.at)
-                                   : o.program.constant(*type, *shape, n->integer, o.at);
+  return n ? o.program.constant(*type, *shape, n->number(), o.at) : value{};
 }
 
 inline value build_iota(const operation& o) {
@@ -298,8 +286,7 @@ inline value build_pad(const operation& o) {
   const auto* j = o.attrs.require("value", "the number that is added");
   const auto n = j != nullptr && o.is_sound() ? read_number(*j, o.type(), o) : std::nullopt;
   if (!low || !high || !interior || !n || !fit_rank(o, "low, high and interior", *low, *high, *interior)) return {};
-  return gspmd::is_floating(o.type()) ? gspmd::pad(o.operands[0], *low, *high, n->real, *interior, o.at)
-                                      : gspmd::pad(o.operands[0], *low, *high, n->integer, *interior, o.at);
+  return gspmd::pad(o.operands[0], *low, *high, n->number(), *interior, o.at);
 }
 
 inline value build_slice(const operation& o) {
@@ -363,7 +350,7 @@ inline std::optional<gspmd::boundary> read_boundary(const json& j, const path& a
   } else if (o.is_sound() && (j.is_number() || j.is_boolean())) {
     const auto n = read_number(j, o.type(), o, "outside");
     if (!n) return {};
-    return gspmd::is_floating(o.type()) ? boundary::constant(n->real) : boundary::constant(n->integer);
+    return boundary::constant(n->number());
   }
   o.attrs.errors().add(at.str(), "is " + found(j) + "; it is a number, or one of zero edge reflect symmetric wrap");
   return {};
@@ -426,8 +413,7 @@ inline value build_stencil(const operation& o) {
     for (std::size_t d = 0; d < rank; ++d)
       if (const auto by = (*offsets)[d]; by != 0)
         moved = gspmd::shift(moved, static_cast<int>(d), by, by < 0 ? beyond[d].first : beyond[d].second, o.at);
-    const value times = gspmd::is_floating(o.type()) ? o.program.constant(o.type(), shape_of(moved), factor->real, o.at)
-                                                     : o.program.constant(o.type(), shape_of(moved), factor->integer, o.at);
+    const value times = o.program.constant(o.type(), shape_of(moved), factor->number(), o.at);
     const value term = gspmd::elementwise("multiply", std::vector<value>{moved, times}, o.at);
     sum = k == 0 ? term : gspmd::elementwise("add", std::vector<value>{sum, term}, o.at);
   }
@@ -476,11 +462,12 @@ inline value build_gather(const operation& o) {
   const auto vector_dim = read_vector_dim(o);
   const auto mode = read_mode(o, gspmd::out_of_range::clip);
   const auto* fill = o.attrs.find("value");
-  const auto n = fill == nullptr || !o.is_sound() ? constant_number{} : read_number(*fill, o.type(), o);
+  if (fill != nullptr && mode && *mode != gspmd::out_of_range::fill)
+    return o.complain("value", "is for indices outside in the mode \"fill\"; leave it out, or write that mode");
+  const auto n = fill == nullptr || !o.is_sound() ? gspmd::operand(0, o.at) : read_number(*fill, o.type(), o);
   if (!offset || !collapsed || !map || !batch || !index_batch || !sizes || !vector_dim || !mode || !n || !o.is_sound()) return {};
   const gspmd::gather_dims dims{*offset, *collapsed, *batch, *index_batch, *map, *vector_dim};
-  return gspmd::is_floating(o.type()) ? gspmd::gather(o.operands[0], o.operands[1], dims, *sizes, *mode, n->real, o.at)
-                                      : gspmd::gather(o.operands[0], o.operands[1], dims, *sizes, *mode, n->integer, o.at);
+  return gspmd::gather(o.operands[0], o.operands[1], dims, *sizes, *mode, n->number(), o.at);
 }
 /// Without a kind the updates take the place of what was there.
 inline value build_scatter(const operation& o) {
@@ -550,12 +537,14 @@ inline value build_argsort(const operation& o) {
   const gspmd::sort_options how{.descending = read_flag(o, "descending")};
   return dim && o.is_sound() ? gspmd::argsort(o.operands[0], *dim, how, o.at) : value{};
 }
+inline bool is_integer(dtype type) { return !gspmd::is_floating(type) && type != dtype::pred; }
 /// A key of random numbers: a scalar integer.
 inline value read_key(const operation& o) {
-  if (!o.is_sound()) return {};
+  if (!o.is_sound() || o.operands.empty()) return {};
   const value key = o.operands[0];
-  if (gspmd::is_floating(key.type()) || key.type() == dtype::pred || key.rank() != 0) {
-    o.complain("", "the key `" + o.name + "` is given is no integer of rank 0");
+  if (!is_integer(key.type()) || key.rank() != 0) {
+    o.complain(
+        "", "the key is " + std::string(gspmd::name_of(key.type())) + shape_text(shape_of(key)) + "; it is an integer of rank 0");
     return {};
   }
   return key.type() == dtype::u64 ? key : gspmd::convert(key, dtype::u64, o.at);
@@ -563,51 +552,53 @@ inline value read_key(const operation& o) {
 inline value build_fold_in(const operation& o) {
   const auto* j = o.attrs.require("number", "what the new key is made with");
   const auto n = j == nullptr ? std::nullopt
-                              : read_integer(*j, path(o.attrs.at(), "number"), o.attrs.errors(), 0,
-                                             std::numeric_limits<std::int64_t>::max());
+                              : read_integer_of<std::uint64_t>(*j, path(o.attrs.at(), "number"), o.attrs.errors(), 0,
+                                                               std::numeric_limits<std::uint64_t>::max());
   const value key = read_key(o);
   return n && key.is_valid() ? gspmd::random::fold_in(key, *n, o.at) : value{};
 }
-/// `dtype` says what is drawn: floats, uniform or normal; true with probability p; integers from low to before high; bits, of u32.
+
+/// Reads a JSON number, if there is one, as it is written: an integer or not.
+inline gspmd::operand number_of(const json* j) {
+  if (j == nullptr) return 0;
+  return j->is_number_unsigned()  ? gspmd::operand(j->get<std::uint64_t>())
+         : j->is_number_integer() ? gspmd::operand(j->get<std::int64_t>())
+                                  : gspmd::operand(j->get<double>());
+}
+/// Draws random numbers. pred has `p`, integers have `low` and `high`, floats have `normal`, or `low` and `high`. Without a range, integers
+/// are all numbers of the type, and floats are from 0 to 1.
 inline value build_random(const operation& o) {
   const auto type = read_dtype(o.attrs);
   const auto shape = read_shape(o.attrs, type.value_or(dtype::f32));
   const value key = read_key(o);
-  const auto* is_normal = o.attrs.find("normal");
-  const auto* p = o.attrs.find("p");
-  const auto *low = o.attrs.find("low"), *high = o.attrs.find("high");
-  if (is_normal != nullptr && !is_normal->is_boolean())
-    return o.complain("normal", "is " + found(*is_normal) + "; it is true or false");
-  if (p != nullptr && !p->is_number()) return o.complain("p", "is " + found(*p) + "; it is a number from 0 to 1");
-  const auto end = [&](const json* j, const char* name) {
-    constexpr auto most = std::numeric_limits<std::int32_t>::max();
-    return j == nullptr ? std::optional<std::int64_t>(0)
-                        : read_integer(*j, path(o.attrs.at(), name), o.attrs.errors(),
-                                       *type == dtype::u32 || *type == dtype::u64 ? 0 : -most, most);
+  const auto read = [&](bool is_member, const char* name) -> const json* {
+    const auto* j = is_member || !type ? o.attrs.find(name) : nullptr;
+    if (j == nullptr || j->is_number()) return j;
+    o.complain(name, "is " + found(*j) + ", not a number");
+    return nullptr;
   };
+  const bool is_float = type && gspmd::is_floating(*type), is_pred = type == dtype::pred;
+  const bool is_normal = (is_float || !type) && read_flag(o, "normal");
+  const auto* p = read(is_pred, "p");
+  const auto *low = read(!is_pred && !is_normal, "low"), *high = read(!is_pred && !is_normal, "high");
+  if (low != nullptr && high == nullptr) return o.complain("high", "is missing; a range that has `low` has `high` too");
   if (!type || !shape || !key.is_valid()) return {};
-  const auto from = end(low, "low"), to = end(high, "high");
-  if (!from || !to) return {};
+  if (gspmd::is_complex(*type))
+    return o.complain("dtype", "is " + std::string(gspmd::name_of(*type)) + "; draw both parts and combine them with `complex`");
   value made;
-  const auto draw = [&]<class T>(T) {
-    if constexpr (std::is_same_v<T, bool>)
-      made = gspmd::random::bernoulli(key, p == nullptr ? 0.5 : p->get<double>(), *shape, o.at);
-    else if constexpr (std::is_floating_point_v<T>)
-      made = is_normal != nullptr && is_normal->get<bool>() ? gspmd::random::normal<T>(key, *shape, o.at)
-                                                            : gspmd::random::uniform<T>(key, *shape, o.at);
-    else if (low == nullptr && high == nullptr && std::is_same_v<T, std::uint32_t>) made = gspmd::random::bits(key, *shape, o.at);
-    else made = gspmd::random::randint<T>(key, static_cast<T>(*from), static_cast<T>(*to), *shape, o.at);
-  };
-  switch (*type) {
-    case dtype::f32: draw(float{}); break;
-    case dtype::f64: draw(double{}); break;
-    case dtype::pred: draw(bool{}); break;
-    case dtype::s32: draw(std::int32_t{}); break;
-    case dtype::s64: draw(std::int64_t{}); break;
-    case dtype::u32: draw(std::uint32_t{}); break;
-    case dtype::u64: draw(std::uint64_t{}); break;
-    default: return o.complain("dtype", "is one that no numbers are drawn of; draw f32 or s32 and convert them");
-  }
+  gspmd::with_real_type(*type, [&]<class T>(T) {
+    if constexpr (std::is_same_v<T, bool>) {
+      made = gspmd::random::bernoulli(key, {p == nullptr ? 0.5 : p->get<double>(), o.at}, *shape, o.at);
+    } else if constexpr (std::is_integral_v<T>) {
+      made = high == nullptr ? gspmd::random::bits<T>(key, *shape, o.at)
+                             : gspmd::random::randint<T>(key, number_of(low).number(), number_of(high).number(), *shape, o.at);
+    } else {
+      made = is_normal ? gspmd::random::normal<T>(key, *shape, o.at)
+             : high == nullptr
+                 ? gspmd::random::uniform<T>(key, *shape, o.at)
+                 : gspmd::random::uniform<T>(key, low == nullptr ? 0.0 : low->get<double>(), high->get<double>(), *shape, o.at);
+    }
+  });
   return made;
 }
 inline value build_permutation(const operation& o) {

@@ -27,15 +27,20 @@ class strict_reader {
     object_reader top(document_, root_, d_.errors);
     if (!top.is_object()) return {};
     const auto mode = top.text("mode", "\"explicit\" or \"manual\"");
+    bool is_searched = false;
     if (const auto* j = top.require("mesh", "an object with `axes`")) {
       mesh_reader reader(d_.errors);
       d_.mesh = reader.read(*j, path(root_, "mesh"));
       network_ = reader.network;
+      is_searched = reader.is_searched;
       if (reader.memory != 0)
         d_.errors.add("mesh.memory_per_device",
                       "is a limit of what is planned; a document of this mode says itself what is held and sent: leave it out");
     }
-    if (const auto* j = top.find("explicit")) read_explicit(*j, mode.value_or("") == "explicit");
+    const auto* automatic = top.find("explicit");
+    if (automatic != nullptr) read_explicit(*automatic, mode.value_or("") == "explicit");
+    else if (is_searched)
+      d_.errors.add("mesh.searched", "is for axes that are left to the planner, and this document leaves it none: leave it out");
     const auto* inputs = top.require("inputs", "a list");
     const auto* ops = top.find("ops");
     const auto* outputs = top.require("outputs", "a list");
@@ -43,7 +48,7 @@ class strict_reader {
     const auto* cotangent = top.find("cotangent");
     top.refuse_unknown();
     if (mode && *mode != "explicit" && *mode != "manual")
-      d_.errors.add("mode", "is " + in_quotes(*mode) + "; it is \"explicit\" or \"manual\", or absent");
+      d_.errors.add("mode", "is " + in_quotes(*mode) + "; it is \"automatic\", \"explicit\" or \"manual\"");
     for (const auto* list : {inputs, ops, outputs})
       if (list != nullptr && !list->is_array()) d_.errors.add("", "inputs, ops and outputs are lists");
     if (!d_.errors.empty()) return {};
@@ -106,6 +111,7 @@ class strict_reader {
     if (v == nullptr || !type || !shape) return;
     const auto s = d_.read_states(reader, static_cast<int>(shape->size()), v->label);
     const auto* grad = reader.find("grad");
+    if (grad != nullptr && !grad->is_boolean()) d_.complain(path(at, "grad"), "is " + found(*grad) + ", not true or false");
     reader.refuse_unknown();
     if (!s) return;
     for (const auto& on : s->on)
@@ -132,15 +138,18 @@ class strict_reader {
     object_reader attrs(given != nullptr ? *given : nothing, at_attrs, d_.errors);
     std::vector<value> operands;
     const bool is_sound = d_.read_operands(reader.find("operands"), path(at, "operands"), operands);
-    const auto* out = reader.find("out");
-    const auto* body = reader.find("body");
-    const auto* condition = reader.find("while");
-    const auto* branches = reader.find("branches");
-    const auto* exchange = reader.find("exchange");
+    const bool has_body = op == "loop" || op == "manual", is_region = has_body || op == "cond";
+    const auto member = [&](bool is_used, const char* key) { return is_used || !op ? reader.find(key) : nullptr; };
+    const auto* out = member(!is_region, "out");
+    const auto* body = member(has_body, "body");
+    const auto* condition = member(op == "loop", "while");
+    const auto* branches = member(op == "cond", "branches");
+    const auto* exchange = member(!is_region, "exchange");
     reader.find("scope");
     reader.refuse_unknown();
     if (!name || !op || !attrs.is_object()) return;
-    if (*op == "loop" || *op == "cond" || *op == "manual") {
+    if (!is_sound) attrs.skip();
+    if (is_region) {
       if (!is_sound)
         return d_.refuse_results(*name,
                                  body != nullptr                                                     ? body
@@ -148,7 +157,7 @@ class strict_reader {
                                                                                                      : nullptr,
                                  at);
       if (*op == "loop") return regions_.read_loop(*name, operands, body, condition, attrs, at);
-      if (*op == "cond") return regions_.read_cond(*name, operands, branches, at);
+      if (*op == "cond") return attrs.refuse_unknown(), regions_.read_cond(*name, operands, branches, at);
       return manual_regions_.read(*name, operands, body, attrs, at);
     }
     auto* v = d_.define(name, at);
@@ -158,7 +167,7 @@ class strict_reader {
     const auto before = d_.program->error_count();
     auto& note = d_.notes[&j];
     note = {};
-    if (exchange != nullptr && !read_exchange(*exchange, path(at, "exchange"), note.exchange)) return;
+    if (exchange != nullptr && !read_exchange(*exchange, path(at, "exchange"), note.exchange)) return attrs.skip();
     value made = d_.program->with_exchange(
         note.exchange, [&](const std::vector<value>& of) { return build(*op, of, attrs, out, at, further, note); }, operands);
     if (const auto mistake = d_.builder->take_mistake(); !mistake.empty()) {
@@ -204,22 +213,21 @@ class strict_reader {
         d_.complain_as("unbound_axis", path(attrs.at(), "axis"), label_, in_quotes(*axis) + " is not an axis of the mesh");
     } else if (op == "detach") {
       if (takes(1)) result = gspmd::elementwise("stop_gradient", operands, where);
-    } else if (op == "random" || op == "opaque") {
+    } else if (op == "random") {
+      if (takes(1)) result = check_random(operands[0], attrs, where, at);
+    } else if (op == "opaque") {
       const auto type = read_dtype(attrs);
       const auto shape = read_shape(attrs, type.value_or(dtype::f32));
       using kind = strict_program::opaque_class;
-      auto is = op == "random" ? kind::selects : kind::nonlinear;
-      if (op == "random")
-        for (const char* of : {"low", "high", "normal", "p"}) static_cast<void>(attrs.find(of));
-      if (const auto* j = attrs.find("class"); j != nullptr && op == "opaque") {
+      auto is = kind::nonlinear;
+      if (const auto* j = attrs.find("class"); j != nullptr) {
         if (*j == "linear") is = kind::linear;
         else if (*j == "multilinear") is = kind::multilinear;
         else if (*j != "nonlinear")
           d_.complain(path(attrs.at(), "class"), "is " + found(*j) + ", not nonlinear, linear or multilinear");
       }
-      if (type && shape && (op == "opaque" || takes(1)) && operands.size() <= 8)
-        result = d_.program->opaque(*type, *shape, operands, is, where);
-      else if (operands.size() > 8) d_.complain(path(at, "operands"), "an opaque function has at most 8 operands");
+      if (operands.size() > 8) d_.complain(path(at, "operands"), "an opaque function has at most 8 operands");
+      else if (type && shape) result = d_.program->opaque(*type, *shape, operands, is, where);
     } else if (op == "reshard") {
       if (out == nullptr) d_.complain(path(at, "out"), "is missing; it is what a reshard is for");
       else if (takes(1)) {
@@ -234,6 +242,15 @@ class strict_reader {
     }
     attrs.refuse_unknown();
     return result;
+  }
+  /// Checks random numbers in a program of their own. In this one they are a function of the key, of which no more is said.
+  value check_random(value key, object_reader& attrs, gspmd::location where, const path& at) {
+    gspmd::dynamic::builder alone(*d_.mesh);
+    const operation o{alone, {alone.input({key.type(), shape_of(key), {}, false, {}, monoid::add})}, attrs, where, "random"};
+    const value drawn = build_random(o);
+    if (const auto mistake = alone.take_mistake(); !mistake.empty()) return d_.complain(at, mistake), value{};
+    if (!drawn.is_valid()) return {};
+    return d_.program->opaque(drawn.type(), shape_of(drawn), {key}, strict_program::opaque_class::selects, where);
   }
   /// A list of axes, as "x,y".
   bool read_axes(const json& axes, const path& at, std::string& list) {
@@ -257,7 +274,7 @@ class strict_reader {
     const auto word = attrs.text("verb", "one of convert reinterpret all_gather all_to_all permute all_reduce reduce_scatter");
     const auto from_word = attrs.text("from", "a state"), to_word = attrs.text("to", "a state");
     const auto* axes = attrs.require("axes", "a list of axes");
-    const auto* pairs = attrs.find("pairs");
+    const auto* pairs = word == "permute" || !word ? attrs.find("pairs") : nullptr;
     if (!word || !from_word || !to_word || axes == nullptr) return {};
     using gspmd::transition_kind;
     static const std::pair<const char*, transition_kind> kinds[] = {{"convert", transition_kind::convert},

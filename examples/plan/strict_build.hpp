@@ -334,7 +334,7 @@ class strict_builder {
       if (op == "opaque") return build_opaque(*built_.program, attrs, of, here);
       operation o{*built_.program, of, attrs, here, op};
       o.further = &further[k];
-      return op == "random" ? build_any_random(o) : build_operator(o, where);
+      return build_operator(o, where);
     });
   }
 
@@ -444,8 +444,9 @@ class strict_builder {
         const value is_it =
             choice.type() == dtype::pred
                 ? choice
-                : gspmd::elementwise(
-                      "compare_le", values{choice, built_.program->constant(dtype::s32, {}, static_cast<double>(b), here)}, here);
+                : gspmd::elementwise("compare_le",
+                                     values{choice, built_.program->constant(choice.type(), {}, static_cast<double>(b), here)},
+                                     here);
         return gspmd::cond(
             {is_it, here}, [&](const values& n) { return branch(b, n); }, [&](const values& n) { return self(self, b + 1, n); },
             now);

@@ -174,14 +174,16 @@ struct strict_document {
       complain(path(from.at(), key), "is " + found(j) + ", not an object from axes");
       return is_right = false;
     };
-    if (const auto* j = from.find("state"); j != nullptr && is_object(*j, "state"))
+    const auto *given_state = from.find("state"), *given_sharding = from.find("sharding"), *given_partial = from.find("partial"),
+               *given_replica = from.find("replica");
+    if (const auto* j = given_state; j != nullptr && is_object(*j, "state"))
       for (const auto& [name, word] : j->items()) {
         const path at_state = path_of(from, "state"), at(at_state, name);
         const auto is = word.is_string() ? state_named(word.get_ref<const std::string&>()) : std::nullopt;
         if (is) note(name, at, *is, true);
         else complain(at, "is " + found(word) + ", not one of C R I V S(d) P P<max> P<min>"), is_right = false;
       }
-    if (const auto* j = from.find("sharding"); j != nullptr) {
+    if (const auto* j = given_sharding; j != nullptr) {
       const path at = path_of(from, "sharding");
       if (!j->is_array() || (static_cast<int>(j->size()) != rank)) {
         complain_as("rank_mismatch", at, label, "is no list with the axes of each of " + std::to_string(rank) + " dims");
@@ -195,17 +197,18 @@ struct strict_document {
         }
       }
     }
-    if (const auto* j = from.find("partial"); j != nullptr && is_object(*j, "partial"))
+    if (const auto* j = given_partial; j != nullptr && is_object(*j, "partial"))
       for (const auto& [name, word] : j->items()) {
         const path at_partial = path_of(from, "partial"), at(at_partial, name);
         if (const auto kind = read_monoid(word, at, errors)) note(name, at, axis_state{state::partial, 0, *kind}, false);
         else is_right = false;
       }
-    if (const auto* j = from.find("replica"); j != nullptr) {
+    if (const auto* j = given_replica; j != nullptr) {
       const path at = path_of(from, "replica");
       if (!j->is_array()) return complain(at, "is " + found(*j) + ", not a list of axes"), std::nullopt;
-      for (const auto& name : *j)
-        if (name.is_string()) note(name.get<std::string>(), at, axis_state{state::replica}, false);
+      for (std::size_t k = 0; k < j->size(); ++k)
+        if ((*j)[k].is_string()) note((*j)[k].get<std::string>(), at, axis_state{state::replica}, false);
+        else complain(path(at, k), "is " + found((*j)[k]) + ", not the name of an axis"), is_right = false;
     }
     if (!is_right) return {};
     return s;
@@ -273,10 +276,10 @@ struct strict_document {
       if (s->on[a].is == state::varying || s->on[a].is == state::shard) list += (list.empty() ? "" : ",") + answer.axes[a];
     return list;
   }
-  /// A scalar pred, or s32 for several branches.
+  /// Returns whether `p` is a scalar pred, or an integer that counts branches.
   bool check_predicate(value p, bool may_count, const path& at) {
-    const bool is_right = p.rank() == 0 && (p.type() == dtype::pred || (may_count && p.type() == dtype::s32));
-    if (!is_right) complain(at, may_count ? "the predicate is a scalar, pred or s32" : "the predicate is a scalar pred");
+    const bool is_right = p.rank() == 0 && (p.type() == dtype::pred || (may_count && is_integer(p.type())));
+    if (!is_right) complain(at, may_count ? "the predicate is a scalar, pred or an integer" : "the predicate is a scalar pred");
     return is_right;
   }
   /// Of mistakes about a region itself, which has no value of its own.

@@ -49,17 +49,4 @@ inline value build_opaque(gspmd::dynamic::builder& b, object_reader& attrs, cons
   return gspmd::reshape(made, *shape, at);
 }
 
-/// `random`, and bits where a document draws integers and says no range.
-inline value build_any_random(const operation& o) {
-  object_reader& attrs = o.attrs;
-  const auto type = read_dtype(attrs);
-  const bool has_range = attrs.find("low") != nullptr || attrs.find("high") != nullptr;
-  if (!type || has_range || gspmd::is_floating(*type) || *type == dtype::pred) return build_random(o);
-  const auto shape = read_shape(attrs, *type);
-  const value key = read_key(o);
-  if (!shape || !key.is_valid()) return {};
-  const value bits = gspmd::random::bits(key, *shape, o.at);
-  return *type == dtype::u32 ? bits : gspmd::convert(bits, *type, o.at);
-}
-
 }  // namespace plan_tool

@@ -66,7 +66,7 @@ class region_reader {
 
   void read_loop(const std::string& name, const std::vector<value>& operands, const json* body, const json* condition,
                  object_reader& attrs, const path& at) {
-    const auto* trips = attrs.find("trips");
+    const auto* trips = condition == nullptr ? attrs.find("trips") : nullptr;
     attrs.refuse_unknown();
     const path at_attrs(at, "attrs"), at_trips(at_attrs, "trips");
     if (trips == nullptr && condition == nullptr) d_.complain(at_trips, "is missing; it is how often the loop runs");

@@ -203,8 +203,13 @@ class annotation_finder {
     for (std::size_t k = 0; k < found.groups.size(); ++k) {
       const auto& group = found.groups[k];
       const auto& first = g.nodes[static_cast<std::size_t>(g.inputs[group.members.front()])];
-      dynamic::found_input i{
-          group.members, std::string(graph::input_text(first.at).view()), group.type, {}, !found.layouts[k].empty(), {}, {}};
+      dynamic::found_input i{{group.members.begin(), group.members.end()},
+                             std::string(graph::input_text(first.at).view()),
+                             group.type,
+                             {},
+                             !found.layouts[k].empty(),
+                             {},
+                             {}};
       for (const auto e : group.shape) i.shape.push_back(e);
       i.sharding = dims_of(mesh, sharding_of(found.layouts[k]), group.shape.count);
       if (const auto next = best.search->next_best(k))

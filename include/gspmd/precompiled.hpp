@@ -13,7 +13,7 @@
 /// GSPMD_PRECOMPILED_PART, defined before, is one part alone: 1 what every program runs with, 2 the planner, 4 the kernels of programs that
 /// are planned at run time. Three files are compiled at once, and a program that plans nothing at run time needs the first one only. The
 /// CMake targets gspmd::precompiled and gspmd::precompiled_run, which is part 1 alone, do all of it. A program with files of other flags
-/// does not link.
+/// does not link: the undefined references name `precompiled_needs_one_march_and_one_blas_in_all_files`.
 #if !defined(GSPMD_PRECOMPILED)
 #error "gspmd: precompiled.hpp: define GSPMD_PRECOMPILED for all files of the program (CMake: link gspmd::precompiled)"
 #elif defined(GSPMD_COMPILED_ONCE)

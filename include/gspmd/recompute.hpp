@@ -94,7 +94,7 @@ constexpr auto recompute(F f) {
 ///     auto late = optimization_barrier(w, std::array{gradient});   // gathered when the gradient is there, not before
 constexpr value optimization_barrier(value x, detail::span<const value> after = {}, location at = location::current()) {
   if (!x.is_valid()) return x;
-  std::vector<int> behind;
+  detail::constant_vector<int> behind;
   for (const value& v : after)
     if (v.is_valid() && v.graph() == x.graph()) behind.push_back(v.id());
   constexpr std::size_t most = detail::max_map_arity - 1;  // the first operand is x

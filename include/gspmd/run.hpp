@@ -216,11 +216,12 @@ auto run(const Backend& backend, const Arguments&... arguments) {
         ((outputs[k++] = a.data()), ...);
       },
       arrays);
-  const auto on_devices = [&](auto& comm) {
-    Step held;  // users like to call theirs `step`: no shadowing
+  // GCC's -Wshadow compares the names in a template with the user's globals: no name here is one that a program has (step, comm, devices, f).
+  const auto on_devices = [&](auto& group) {
+    Step held;
     detail::run_whole<detail::has_partial_outputs(Step::view)>(
-        Step::view, comm, given, outputs,
-        [&held](auto& devices, const void* const* in, void* const* out) { held.run(devices, in, out); });
+        Step::view, group, given, outputs,
+        [&held](auto& members, const void* const* in, void* const* out) { held.run(members, in, out); });
   };
   if constexpr (detail::can_launch<Backend>) launch(backend, Step::device_count, on_devices);
   if constexpr (Step::is_form_known) return detail::like_result<result, 0>(arrays);

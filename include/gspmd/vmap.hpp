@@ -32,7 +32,7 @@ class mapped_arguments {
   constexpr mapped_arguments(graph& g, location at) : g_(g), at_(at) {}
 
   /// The dims of all leaves of argument `number`.
-  constexpr void add(const std::vector<value>& leaves, int dim, int number) {
+  constexpr void add(const detail::constant_vector<value>& leaves, int dim, int number) {
     for (const value& x : leaves) {
       if (dim == not_mapped) {
         dims_.push_back(-1);
@@ -69,7 +69,7 @@ class mapped_arguments {
  private:
   graph& g_;
   location at_;
-  std::vector<int> dims_;
+  detail::constant_vector<int> dims_;
   std::size_t next_ = 0;
   int first_ = 0, first_dim_ = 0;
 };
@@ -78,9 +78,9 @@ class mapped_arguments {
 struct stacked_results {
   graph& g;
   location at;
-  std::vector<int> dims;
+  detail::constant_vector<int> dims;
 
-  constexpr void check(const std::vector<value>& results) const {
+  constexpr void check(const detail::constant_vector<value>& results) const {
     if (dims.size() > 1 && dims.size() != results.size())
       g.fail(at, "vmap", mistake::operand_count,
              text("out_dims names ") << static_cast<std::int64_t>(dims.size()) << " dims, and the function returns "
@@ -161,11 +161,11 @@ struct mapped_function<F, in_dims<In...>, out_dims<Out...>> {
     if (found == nullptr) return result_type(f(arguments...));
     graph& g = *found;
     mapped_arguments given(g, at);
-    const std::vector<int> in{In...};
+    const detail::constant_vector<int> in{In...};
     int number = 0;
     ((given.add(leaves_of(arguments), in.empty() ? 0 : in[static_cast<std::size_t>(number)], number), ++number), ...);
     if (g.failed()) return refused(g, given, arguments...);
-    std::vector<int> leading;
+    detail::constant_vector<int> leading;
     const auto lead = [&](const value& x) {
       const int dim = given.next();
       leading.push_back(dim < 0 ? x.id() : add_moved_dim(g, x.id(), dim, 0, at));
@@ -183,7 +183,7 @@ struct mapped_function<F, in_dims<In...>, out_dims<Out...>> {
     const stacked_results results{g, at, {Out...}};
     const auto leaves = leaves_of(result);
     results.check(leaves);
-    std::vector<int> ids;
+    detail::constant_vector<int> ids;
     for (const value& x : leaves) ids.push_back(x.id());
     if (!g.failed()) examples.run(ids);
     k = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gather at gather_indices.cpp:
-// expect: the indices are f32; they are s32
+// expect: the indices are f32; they are integers: write convert<std::int64_t>(indices)
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;
@@ -9,7 +9,7 @@ using four = mesh<axis<"x", 4>>;
 
 constexpr auto program = [](auto x, auto i) {
 #ifdef FIXED
-  return take(x, convert<std::int32_t>(i), 0);
+  return take(x, convert<std::int64_t>(i), 0);
 #else
   return take(x, i, 0);
 #endif

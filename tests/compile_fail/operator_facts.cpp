@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mistakes: 11
+// mistakes: 12
 // expect: leaves the result partial over a
 // expect: factor of 7 and sets no reduced_by;
 // expect: reduced_by to maximum, and meets()
@@ -10,6 +10,7 @@
 // expect: is true, and rule() has a map for
 // expect: reads() is
 // expect: 2, and the node has 1 operand
+// expect: adds no step for the result
 // expect: gspmd: an operator's `runs` is realisation::steps and its base without_steps has a `lower` that adds none
 // expect: gspmd: an operator's `runs` is realisation::loop or strides and its base outside_of_loops
 // expect: gspmd: an operator's `completes` names a round and completion has no such round
@@ -37,6 +38,7 @@ using no_dim = largest_last_op;
 using other_extent = largest_last_op;
 using not_uniform = largest_last_op;
 using reads_more = largest_last_op;
+using no_steps = largest_last_op;
 #else
 struct no_monoid : largest_last_op {
   static constexpr const char* name = "no_monoid";
@@ -80,6 +82,11 @@ struct reads_more : largest_last_op {
   static constexpr const char* name = "reads_more";
   static constexpr int reads(const node&) { return 2; }
 };
+struct no_steps : largest_last_op {
+  static constexpr const char* name = "no_steps";
+  template <class Lowering>
+  static constexpr void lower(Lowering&, const gspmd::detail::instruction&) {}
+};
 
 struct no_lower : gspmd::detail::shard_alike_op {
   static constexpr auto made = gspmd::detail::origin::shards;
@@ -117,4 +124,5 @@ int main() {
   run<wrong::step<wrong::other_extent>>(simulated{}, x);  // <- here
   run<wrong::step<wrong::not_uniform>>(simulated{}, x);   // <- here
   run<wrong::step<wrong::reads_more>>(simulated{}, x);    // <- here
+  run<wrong::step<wrong::no_steps>>(simulated{}, x);      // <- here
 }

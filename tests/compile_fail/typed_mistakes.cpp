@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every kind of mistake that the explicit mode knows in C++: each is one error.
-// mistakes: 22
+// mistakes: 23
 // expect: gradient of operand 1 would miss a
 // expect: terms of a sum and values of single
 // expect: and what relu makes of its
+// expect: and what convert makes of its
 // expect: operand 1 is constant over
 // expect: operand 1 is a replica over
 // expect: product of sums is not the sum of
@@ -31,6 +32,7 @@
 constexpr int state_conflict = typed_mistakes::state_conflict::step::device_count;                // <- here
 constexpr int partial_varying_mix = typed_mistakes::partial_varying_mix::step::device_count;      // <- here
 constexpr int partial_nonlinear = typed_mistakes::partial_nonlinear::step::device_count;          // <- here
+constexpr int partial_rounded = typed_mistakes::partial_rounded::step::device_count;              // <- here
 constexpr int partial_affine = typed_mistakes::partial_affine::step::device_count;                // <- here
 constexpr int partial_affine_bias = typed_mistakes::partial_affine_bias::step::device_count;      // <- here
 constexpr int partial_product = typed_mistakes::partial_product::step::device_count;              // <- here

@@ -49,6 +49,14 @@ foreach(other IN LISTS others)
   endforeach()
 endforeach()
 
+# Random numbers are in the range of the document, and numbers of u64 beyond 2^63 are exact.
+file(MAKE_DIRECTORY "${SCRATCH}/none")
+plan(0 run/inside.json --run "${SCRATCH}/none" --out "${SCRATCH}/inside")
+execute_process(COMMAND "${CMAKE_COMMAND}" -E compare_files "${SCRATCH}/inside/all.npy" "${SCRATCH}/inside/true.npy" RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+  message(SEND_ERROR "run/inside.json: not all is true")
+endif()
+
 # Files that are wrong.
 plan(1 run/program.json --run "${SCRATCH}/nowhere" --out "${SCRATCH}/out")
 has("${err}" "nowhere/x.npy: is not there")

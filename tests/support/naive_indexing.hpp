@@ -34,12 +34,12 @@ inline std::optional<index> place_in_table(const index_numbers& n, const std::ve
   for (std::size_t d = 0; d < at.size(); ++d) (holds(n.window, static_cast<std::int64_t>(d)) ? offset : batch).push_back(at[d]);
   index full(table.size(), 0);
   bool fits = true;
-  for (std::size_t c = 0; c < n.cols.size(); ++c) {
+  for (std::size_t c = 0; c < n.columns.size(); ++c) {
     index where = batch;
     if (n.vector_dim < static_cast<std::int64_t>(indices.shape.size()))
       where.insert(where.begin() + static_cast<std::ptrdiff_t>(n.vector_dim), static_cast<std::int64_t>(c));
     const auto start = indices.ints[offset_of(where, indices.shape)];
-    const auto d = static_cast<std::size_t>(n.cols[c]);
+    const auto d = static_cast<std::size_t>(n.columns[c]);
     full[d] = std::clamp<std::int64_t>(start, 0, table[d] - n.slice_sizes[d]);
     fits = fits && full[d] == start;
   }
@@ -100,7 +100,7 @@ inline index_numbers numbers_of(const node& node, const std::vector<std::int64_t
     if (t.column >= 0) column[static_cast<std::size_t>(t.column)] = d;
   }
   for (const auto d : column)
-    if (d >= 0) n.cols.push_back(d);
+    if (d >= 0) n.columns.push_back(d);
   return n;
 }
 

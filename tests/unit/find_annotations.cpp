@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -330,6 +331,7 @@ TEST_CASE("find_annotations: what it refuses") {
   CHECK_MESSAGE(has(little, "(most of them input "), little);
   CHECK_MESSAGE(has(little, "use more devices"), little);
   CHECK(dynamic::find_annotations(product, {.meshes = {m}, .most_work = 1}).plans == 1);
+  CHECK(dynamic::find_annotations(product, {.meshes = {m}, .most_work = std::numeric_limits<std::int64_t>::max()}).is_complete);
   CHECK(has(refused(product, {.meshes = {m}, .most_seconds = 1e-12}),
             "find_annotations: most_seconds ended the search before its first plan"));
   const auto written = [](const dynamic::mesh& on) {

@@ -287,6 +287,37 @@ TEST_CASE("files of others: high bytes first, in chunks, in another file, compac
                    "its source `" + file + "` has no dataset `x`"));
     std::filesystem::rename(moved, file);
   }
+  {  // sources with one name in two folders are two files
+    const auto other = files.file("two_sources.h5"), folder = other.substr(0, other.rfind('/'));
+    for (const std::string part : {"/a", "/b"}) {
+      std::filesystem::create_directory(folder + part);
+      write_whole(folder + part + "/s.h5", {9, 10}, filled(90, 5), H5T_IEEE_F64LE, [](hid_t) {});
+    }
+    const hid_t second = H5Fopen((folder + "/b/s.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    H5Lmove(second, "x", second, "y", H5P_DEFAULT, H5P_DEFAULT);
+    H5Fclose(second);
+    const hsize_t sizes[] = {9, 10};
+    const hid_t made = H5Fcreate(other.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hid_t space = H5Screate_simple(2, sizes, nullptr), properties = H5Pcreate(H5P_DATASET_CREATE);
+    for (const hsize_t row : {0, 4}) {
+      const hsize_t begin[] = {row, 0}, rows[] = {row == 0 ? hsize_t{4} : hsize_t{5}, 10};
+      H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, nullptr, rows, nullptr);
+      H5Pset_virtual(properties, space, row == 0 ? "a/s.h5" : "b/s.h5", row == 0 ? "x" : "y", space);
+    }
+    H5Sselect_all(space);
+    H5Dclose(H5Dcreate2(made, "x", H5T_IEEE_F64LE, space, H5P_DEFAULT, properties, H5P_DEFAULT));
+    H5Pclose(properties);
+    H5Sclose(space);
+    H5Fclose(made);
+    auto z = on.array(four);
+    named_arrays both;
+    both.add("x", z);
+    const hdf5_load_options trusted{.may_open_other_files = true};
+    load_hdf5(four, other, both, trusted);
+    CHECK(on.wrong(four, z, 5) == 0);
+    std::filesystem::remove(folder + "/b/s.h5");
+    CHECK(contains(error_of([&] { load_hdf5(four, other, both, trusted); }), "its source `b/s.h5` cannot be opened"));
+  }
   {  // contiguous, in another file
     const auto other = files.file("other.h5"), plain = files.file("plain.h5");
     write_whole(plain, {9, 10}, filled(90, 8), H5T_IEEE_F64LE, [](hid_t) {});

@@ -12,6 +12,7 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
@@ -97,7 +98,7 @@ drawn_case random_case(draws& r) {
     if (kind != 9 && (kind <= 2 ? r.below(8) > 0 : r.below(3) > 0)) looked_up.push_back(d);
   }
   std::shuffle(looked_up.begin(), looked_up.end(), r.engine);
-  c.n.cols = looked_up;
+  c.n.columns = looked_up;
   for (int64_t k = 0; k < lookups; ++k) {
     const auto b = batch_of[static_cast<std::size_t>(k)];
     c.indices.push_back(b >= 0 ? c.table[static_cast<std::size_t>(b)] : r.below(12) == 0 ? 0 : sizes[r.below(6)]);
@@ -177,8 +178,8 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
   if (uniform == 1)
     brought = updates.reals.empty() ? b.constant(updates.type, c.slices, updates.ints[0])
                                     : b.constant(updates.type, c.slices, updates.reals[0]);
-  const gather_dims dims{n.window, n.collapsed, n.table_batch, n.index_batch, n.cols, n.vector_dim};
-  const scatter_dims to{n.window, n.collapsed, n.table_batch, n.index_batch, n.cols, n.vector_dim};
+  const gather_dims dims{n.window, n.collapsed, n.table_batch, n.index_batch, n.columns, n.vector_dim};
+  const scatter_dims to{n.window, n.collapsed, n.table_batch, n.index_batch, n.columns, n.vector_dim};
   host_array expected(x.type, what == 0 ? c.slices : c.table);
   value made;
   if (what == 0) {
@@ -309,6 +310,71 @@ TEST_CASE("rows are added to a table that is computed") {
   for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(found[0].data<double>()[i] == wanted[i]);
 }
 
+/// Results of all functions that take indices, for five of them and a start, which is the first of them.
+constexpr auto everything_looked_up = [](value x, value i) {
+  const value start = reshape(slice(i, {0}, {1}), {}), zero = constant<std::int32_t>(x, {}, 0);
+  const value rows = take(x, i, 0), one = constant<double>(x, {1, 2}, 0.5);
+  return std::array{
+      rows,
+      take(x, i, 0, out_of_range::fill, -1.0),
+      take_along(x, broadcast_to(expand_dims(i, 1), {5, 2}), 0),
+      gather(x, i, {.offset_dims = {1, 2}, .start_index_map = {0}, .index_vector_dim = 1}, {3, 2}),
+      scatter_add(x, i, rows),
+      scatter_add(x, i, rows, 0, monoid::maximum, out_of_range::clip),
+      scatter(
+          x, i, rows,
+          {.update_window_dims = {1}, .inserted_window_dims = {0}, .scatter_dims_to_operand_dims = {0}, .index_vector_dim = 1},
+          out_of_range::clip),
+      segment_sum(rows, i, 7),
+      dynamic_slice(x, std::array{start, zero}, {2, 2}),
+      dynamic_update_slice(x, one, std::array{start, zero}),
+      one_hot<double>(i, 7),
+      one_hot<double>(i, 300),
+      convert<double>(histogram(detail::bytes_of(i.type()) < 4 ? convert<std::int32_t>(i) : i, 7))};
+};
+template <class T>
+void check_indices_of(const std::vector<T>& named) {
+  std::vector<std::int64_t> wide;  // as indices of s64 say the same: those beyond it are its largest
+  for (const T i : named) wide.push_back(std::in_range<std::int64_t>(i) ? static_cast<std::int64_t>(i) : INT64_MAX);
+  const std::vector<double> x{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  for (const auto& m : {dynamic::mesh({{"x", 1}}), dynamic::mesh({{"x", 2}})}) {
+    const auto results = [&](const auto& indices) {
+      using element = std::remove_cvref_t<decltype(indices[0])>;
+      const auto p = dynamic::compile(everything_looked_up, m, dynamic::in<double>({5, 2}, {"x", ""}), dynamic::in<element>({5}));
+      return p.run(simulated{}, x, indices);
+    };
+    const auto found = results(named), wanted = results(wide);
+    for (std::size_t k = 0; k < wanted.size(); ++k) CHECK_MESSAGE(found[k].bytes == wanted[k].bytes, "result ", k);
+  }
+}
+TEST_CASE("indices of every integer type name the elements that those of s64 name, also beyond s32 and s64") {
+  constexpr std::uint64_t half = std::uint64_t{1} << 63;
+  check_indices_of<std::uint64_t>({half + 1, 3, ~std::uint64_t{0}, 0, std::uint64_t{1} << 32});
+  check_indices_of<std::uint64_t>({4, 0, half, half - 1, 1});
+  check_indices_of<std::uint32_t>({0x80000001, 3, 0xffffffff, 0, 2});
+  check_indices_of<std::uint8_t>({255, 3, 1, 0, 6});
+  check_indices_of<std::int8_t>({-128, 3, 127, 0, -1});
+  check_indices_of<std::int16_t>({-32768, 3, 32767, 0, -1});
+  const auto fails = [](auto f) { return caught::error_of([&] { f(); }); };
+  const auto strict =
+      dynamic::compile([](value x, value i) { return take(x, i, 0, out_of_range::error); }, dynamic::mesh({{"x", 2}}),
+                       dynamic::in<double>({4}, {"x"}), dynamic::in<std::uint64_t>({2}));
+  const std::vector<double> x{1, 2, 3, 4};
+  CHECK(caught::contains(fails([&] {
+                           static_cast<void>(strict.run(simulated{}, x, std::vector<std::uint64_t>{1, half}));
+                         }),
+                         "index 9223372036854775807 or more does not lie inside of dim 0, whose extent is 4"));
+  CHECK(strict.run(simulated{}, x, std::vector<std::uint64_t>{1, 3})[0].data<double>()[1] == 4);
+  // The number of iterations of a loop is an index too.
+  const auto counted = dynamic::compile(
+      [](value n) {
+        return fori_loop(
+            n, [](value, value c) { return c + 1; }, constant<std::int32_t>(n, {}, 0));
+      },
+      dynamic::mesh({{"x", 1}}), dynamic::in<std::uint64_t>({}));
+  CHECK(counted.run(self{}, std::vector<std::uint64_t>{5})[0].data<std::int32_t>()[0] == 5);
+}
+
 // A step of its own for the sum would read and write the whole table in every trip.
 constexpr auto added_up = [](value table, value ids, value rows) {
   return fori_loop(
@@ -336,11 +402,11 @@ TEST_CASE("equal updates are one number in memory, also where only the device kn
 
 TEST_CASE("rows are added where they are looked up: no other table is written") {
   using step = compile<added_up, mesh<axis<"x", 2>>, in<double, dims<1000, 4>, split<"x", _>>,
-                       in<std::int32_t, dims<3>, split<_>>, in<double, dims<3, 4>, split<_, _>>>;
+                       in<std::uint64_t, dims<4>, split<_>>, in<double, dims<4, 4>, split<_, _>>>;
   static_assert(step::view.arena_bytes < 1000);
   const auto table = filled<double>({1000, 4}, {1, 2, 3, 4});
-  const auto ids = filled<std::int32_t>({3}, {999, 5, 999});
-  const auto rows = filled<double>({3, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  const auto ids = filled<std::uint64_t>({4}, {999, 5, 999, 0x8000000000000005});  // the last one is outside
+  const auto rows = filled<double>({4, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
   const auto found = run<step>(threads{}, table, ids, rows);
   for (int i = 0; i < 4; ++i) {
     CHECK(found.data()[i] == i + 1);

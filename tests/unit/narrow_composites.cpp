@@ -105,7 +105,7 @@ composite and_gradient(const std::function<value(value)>& f) {
     const value y = f(xs[0]), wide = convert<double>(y);
     value weights = zeros_like(wide);
     for (int d = 0; d < y.rank(); ++d)
-      weights = weights + convert<double>(iota<std::int64_t>(y, {y.shape().begin(), static_cast<std::size_t>(y.rank())}, d) % 3);
+      weights = weights + convert<double>(iota<std::int64_t>(y, y.shape(), d) % 3);
     return values{y, grad(sum(wide * (weights * -0.5 + 1.0)), xs[0])};
   };
 }

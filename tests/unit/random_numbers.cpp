@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -133,6 +135,132 @@ TEST_CASE("random: a permutation has every number once, by the order of random w
         CHECK(results[1].data<float>()[row * n + i] == x[row * n + static_cast<std::size_t>(wanted[i])]);
     }
   }
+}
+
+namespace {
+
+/// The range that results are drawn from, what is drawn, and every number of a narrow type that must occur.
+template <class T>
+void check_range(double low, double high, std::int64_t occurring = 0) {
+  const auto p = dynamic::compile([=](value key) { return random::uniform<T>(key, low, high, {20000}); },
+                                  dynamic::mesh({{"x", 2}}), dynamic::in<std::uint64_t>({}));
+  const auto drawn = p.run(simulated{}, std::vector<std::uint64_t>{seed})[0];
+  std::map<double, std::int64_t> count;
+  double sum = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const auto x = static_cast<double>(drawn.template data<T>()[i]);
+    CHECK_MESSAGE((low <= x && x < high), x, " of [", low, ", ", high, ")");
+    ++count[x];
+    sum += x;
+  }
+  CHECK(std::fabs(sum / 20000 - (low + high) / 2) <
+        (high - low) * (occurring > 0 ? 0.5 / static_cast<double>(occurring) + 0.02 : 0.02));
+  if (occurring == 0) return;
+  CHECK(static_cast<std::int64_t>(count.size()) == occurring);
+  const double each = 20000 / static_cast<double>(occurring);
+  for (const auto& [x, n] : count) CHECK_MESSAGE(std::fabs(static_cast<double>(n) - each) < 6 * std::sqrt(each), x, ": ", n);
+}
+
+/// Text of the mistake of a program that is given a key.
+std::string mistake_of(value (*program)(value)) {
+  return caught::refusal([&] { dynamic::compile(program, dynamic::mesh({{"x", 2}}), dynamic::in<std::uint64_t>({})); });
+}
+
+}  // namespace
+
+TEST_CASE("random: uniform numbers of a range are in it after rounding too, and those of narrow types are equally likely") {
+  check_range<float>(5, 6);
+  check_range<double>(-3, 1e9);
+  check_range<float>(-1, 1);
+  check_range<bf16>(5, 6, 32);    // the steps of bf16 between 4 and 8
+  check_range<bf16>(0, 1, 128);   // as without a range
+  check_range<bf16>(-1, 1, 512);  // steps of 2^-8, though there are smaller ones near 0
+  check_range<bf16>(-1, 0, 256);  // 0 is the next multiple of the step, and is excluded
+  check_range<bf16>(1, 1.02, 3);  // 1, 1.0078, 1.0156
+  check_range<f16>(0.7, 0.8);
+  check_range<f16>(-65504, 65504);
+}
+
+TEST_CASE("random: integers of whole types, and of ranges that end with them") {
+  const auto f = [](value key) {
+    return std::array{random::bits<std::uint64_t>(key, {64}),
+                      random::randint<std::uint64_t>(key, 0, 0x1p64, {64}),
+                      random::randint<std::uint64_t>(key, 0xfffffffffffffffa, 0xffffffffffffffff, {64}),
+                      random::randint<std::int32_t>(key, -2147483648, 2147483648, {64}),
+                      random::bits<std::int32_t>(key, {64}),
+                      random::randint<std::int8_t>(key, 100, 128, {64}),
+                      random::bits<std::uint8_t>(key, {64})};
+  };
+  const auto y = dynamic::compile(f, dynamic::mesh({{"x", 2}}), dynamic::in<std::uint64_t>({}))
+                     .run(simulated{}, std::vector<std::uint64_t>{seed});
+  for (std::uint64_t i = 0; i < 64; ++i) {
+    CHECK(y[0].data<std::uint64_t>()[i] == threefry2x32(i, seed));
+    CHECK(y[1].data<std::uint64_t>()[i] == threefry2x32(i, seed));
+    CHECK(y[2].data<std::uint64_t>()[i] >= 0xfffffffffffffffa);
+    CHECK(y[2].data<std::uint64_t>()[i] < 0xffffffffffffffff);
+    CHECK(y[3].data<std::int32_t>()[i] == static_cast<std::int32_t>(naive_bits(seed, i)));
+    CHECK(y[4].data<std::int32_t>()[i] == static_cast<std::int32_t>(naive_bits(seed, i)));
+    CHECK(y[5].data<std::int8_t>()[i] >= 100);
+    CHECK(y[6].data<std::uint8_t>()[i] == static_cast<std::uint8_t>(naive_bits(seed, i)));
+  }
+}
+
+TEST_CASE("random: probabilities and ranges that are none are refused") {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  const auto has = [](value (*program)(value), const char* text) {
+    CHECK_MESSAGE(caught::contains(mistake_of(program), text), text);
+  };
+  has([](value k) { return random::bernoulli(k, 1.5, {2}); }, "random::bernoulli at random_numbers.cpp");
+  has([](value k) { return random::bernoulli(k, 1.5, {2}); }, "the probability is 1.5; it is from 0 to 1");
+  has([](value k) { return random::bernoulli(k, -1, {2}); }, "the probability is -1; it is from 0 to 1");
+  has([](value k) { return random::bernoulli(k, nan, {2}); }, "the probability is nan; it is from 0 to 1");
+  has([](value k) { return random::uniform<float>(k, 5, 5, {2}); },
+      "the range is from 5 to 5, without its end, and has no float; low is less than high");
+  has([](value k) { return random::uniform<bf16>(k, 1.001, 1.002, {2}); }, "has no gspmd::bf16; low is less than high");
+  has([](value k) { return random::uniform<double>(k, 0, infinity, {2}); },
+      "the range is from 0 to inf, which is too wide for double; both ends and their difference are finite numbers of the type");
+  has([](value k) { return random::uniform<float>(k, nan, 1, {2}); }, "the range is from nan to 1, which is too wide for float");
+  has([](value k) { return random::uniform<float>(k, -3e38, 3e38, {2}); }, "from -3.0e38 to 3.0e38, which is too wide");
+  has([](value k) { return random::randint<std::uint32_t>(k, -1, 5, {2}); },
+      "low is -1; write a number that std::uint32_t holds");
+  has([](value k) { return random::randint<std::int32_t>(k, 0.5, 5, {2}); },
+      "low is 0.5; write a number that std::int32_t holds");
+  has([](value k) { return random::randint<std::int32_t>(k, 0, 2147483649, {2}); },
+      "high is 2147483649; write a number that std::int32_t holds, or one more than its largest");
+  has([](value k) { return random::randint<std::uint64_t>(k, 0xffffffffffffffff, 5, {2}); },
+      "there is no integer from 18446744073709551615 to 5, which is excluded; low is less than high");
+}
+
+TEST_CASE("numbers of u64 beyond 2^63 - 1 are written as integers and as floats that are integers") {
+  constexpr std::uint64_t large = 0xfffffffffffff801;
+  const auto f = [](value x) {
+    return std::array{x + large,
+                      maximum(x, large),
+                      convert<std::uint64_t>(x < 0x1p63),
+                      convert<std::uint64_t>(x >= large),
+                      constant<std::uint64_t>(x, {3}, 0x1.8p63),
+                      pad(x, {0}, {0}, large) + pad(slice(x, {0}, {2}), {1}, {0}, large),
+                      convert<std::uint64_t>(equal(x, large)),
+                      remainder(constant<std::uint64_t>(x, {3}, large), 1000)};
+  };
+  const std::vector<std::uint64_t> x{1, large, 0x8000000000000000};
+  const auto y = dynamic::compile(f, dynamic::mesh({{"x", 2}}), dynamic::in<std::uint64_t>({3}, {"x"})).run(simulated{}, x);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto at = [&](std::size_t k) { return y[k].data<std::uint64_t>()[i]; };
+    CHECK(at(0) == x[i] + large);
+    CHECK(at(1) == std::max(x[i], large));
+    CHECK(at(2) == (x[i] < 0x8000000000000000 ? 1U : 0U));
+    CHECK(at(3) == (x[i] >= large ? 1U : 0U));
+    CHECK(at(4) == 0xc000000000000000);
+    CHECK(at(5) == x[i] + (i == 0 ? large : x[i - 1]));
+    CHECK(at(6) == (x[i] == large ? 1U : 0U));
+    CHECK(at(7) == large % 1000);
+  }
+  CHECK(caught::contains(
+      caught::refusal([&] {
+        dynamic::compile([](value v) { return v + 0x1p64; }, dynamic::mesh({{"x", 2}}), dynamic::in<std::uint64_t>({3}));
+      }),
+      "the number 1.8e19 is none of u64"));
 }
 
 TEST_CASE("random: a key of another type, and a range without integers, are refused") {

@@ -64,6 +64,7 @@ TEST_CASE("a mistake in the explicit mode has one text, compiled or run") {
   check(state_conflict{});
   check(partial_varying_mix{});
   check(partial_nonlinear{});
+  check(partial_rounded{});
   check(partial_affine{});
   check(partial_affine_bias{});
   check(partial_product{});

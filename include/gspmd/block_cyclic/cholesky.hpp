@@ -62,7 +62,7 @@ class cholesky_on_grid {
     const std::int64_t count = grid_.strips(rounds, by_default);
     if (count == 0) return t;
     value known;  // columns to the left of a strip, and its rows and those below
-    std::vector<value> all;
+    detail::constant_vector<value> all;
     for (std::int64_t k = 0; k < count; ++k) {
       const std::int64_t begin = rounds * k / count * grid_.round(), end = rounds * (k + 1) / count * grid_.round();
       const std::int64_t top = begin / grid_.rows(), left = begin / grid_.cols(), right = end / grid_.cols();

@@ -51,7 +51,7 @@ class lu_on_grid {
   [[nodiscard]] constexpr value solve(value a, value b) const {
     const std::int64_t rounds = a.shape()[2] * rows_ / grid_.round(), count = grid_.strips(rounds, 4);
     value left = grid_.on_grid(a), sides = by_places(grid_.on_grid(b));  // what is not eliminated
-    std::vector<strip_of_rows> all;
+    detail::constant_vector<strip_of_rows> all;
     for (std::int64_t k = 0; k < count; ++k) {
       const std::int64_t width = rounds * (k + 1) / count * grid_.round() - rounds * k / count * grid_.round();
       // The matrix as it was given is cut before it is transposed: a copy of the whole would be held beside it.

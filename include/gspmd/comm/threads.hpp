@@ -401,14 +401,14 @@ namespace detail {
 
 /// launch on threads for any function: `call(f, comm)` calls it. Not a template, because programs launch many.
 template <class = once>
-[[gnu::noinline, gnu::cold]] void launch_threads(int devices, void* f, void (*call)(void* f, threads_communicator& comm)) {
+[[gnu::noinline, gnu::cold]] void launch_threads(int devices, void* f, void (*call)(void* f, threads_communicator& group)) {
   thread_session session(devices);
   std::optional<single_threaded_blas> one_thread_each;
   if (devices > 1) one_thread_each.emplace();
   const auto run_device = [&](int rank) {
-    threads_communicator comm(session, rank);
+    threads_communicator group(session, rank);
     try {
-      call(f, comm);
+      call(f, group);
     } catch (const stopped_by_peer&) {
     } catch (const error& failure) {
       session.fail(std::make_exception_ptr(failure.rank() < 0 ? failure.with_rank(rank) : failure));
@@ -416,7 +416,7 @@ template <class = once>
       session.fail(std::current_exception());
     }
     session.end(rank);
-    comm.stop();
+    group.stop();
   };
   std::vector<std::thread> others;
   int started = 1;
@@ -443,7 +443,7 @@ template <class F>
 void launch(threads, int devices, F&& f) {
   using function = std::remove_reference_t<F>;
   detail::launch_threads(devices, const_cast<void*>(static_cast<const void*>(std::addressof(f))),
-                         [](void* given, threads_communicator& comm) { (*static_cast<function*>(given))(comm); });
+                         [](void* given, threads_communicator& group) { (*static_cast<function*>(given))(group); });
 }
 
 }  // namespace gspmd

@@ -165,7 +165,8 @@ class program {
   /// The same from pointers to whole arrays, one for each input, whose sizes and types the caller answers for.
   template <class Backend>
   std::vector<any_array> run_pointers(const Backend& backend, const std::vector<const void*>& inputs) const {
-    return run_by(backend, inputs, [this](auto& comm, const void* const* in, void* const* out) { this->run_on(comm, in, out); });
+    return run_by(backend, inputs,
+                  [this](auto& group, const void* const* in, void* const* out) { this->run_on(group, in, out); });
   }
   /// The same by a function that runs the program on the devices of a communicator: run(comm, inputs, outputs).
   template <class Backend, class Run>
@@ -177,7 +178,7 @@ class program {
     });
     std::vector<void*> outputs;
     for (auto& a : arrays) outputs.push_back(a.bytes.data());
-    launch(backend, static_cast<int>(mesh_.device_count()), [&](auto& comm) { run(comm, inputs.data(), outputs.data()); });
+    launch(backend, static_cast<int>(mesh_.device_count()), [&](auto& group) { run(group, inputs.data(), outputs.data()); });
     return arrays;
   }
 
@@ -242,7 +243,7 @@ template <class Comm>
 void program::run_on(Comm& comm, const void* const* inputs, void* const* outputs) const {
   session steps(*this);
   detail::run_whole<true>(view_, comm, inputs, outputs,
-                          [&steps](auto& devices, const void* const* in, void* const* out) { steps.run(devices, in, out); });
+                          [&steps](auto& members, const void* const* in, void* const* out) { steps.run(members, in, out); });
 }
 GSPMD_KERNELS_ONCE(void program::run_on<threads_communicator>(threads_communicator&, const void* const*, void* const*) const);
 GSPMD_KERNELS_ONCE(void program::run_on<simulated_communicator>(simulated_communicator&, const void* const*, void* const*) const);

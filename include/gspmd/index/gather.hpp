@@ -44,7 +44,7 @@ constexpr value combined(value x, int scattered, monoid kind, location at) {
   if (kind == monoid::add && is_zero(x.node())) return {x.graph(), scattered};
   return made(add_elementwise(*x.graph(), opcode_of(kind), {x.id(), scattered}, at), x);
 }
-/// The scalars that a slice begins at, as one tensor of s64; -1 where they are not.
+/// Returns the scalars that a slice begins at as one tensor of s64, or -1 if one of them is not a scalar integer.
 constexpr int start_vector(graph& g, detail::span<const value> starts, const extents& shape, const char* op, location at) {
   if (starts.size() != static_cast<std::size_t>(shape.count))
     return g.fail(at, op, mistake::operand_count,
@@ -53,11 +53,11 @@ constexpr int start_vector(graph& g, detail::span<const value> starts, const ext
   vec<int> ids;
   for (const auto& s : starts) {
     if (!s.is_valid()) return -1;
-    if (s.rank() != 0 || (s.type() != dtype::s32 && s.type() != dtype::s64))
+    if (s.rank() != 0 || !may_be_index(s.type()))
       return g.fail(at, op, mistake::type,
-                    text("a start is ") << name_of(s.type()) << shape_text(s.shape()) << "; it is one s32 or s64, of rank 0");
-    int id = s.id();
-    if (s.type() != dtype::s64) id = add_elementwise(g, opcode::convert, {id}, at, dtype::s64);
+                    text("a start is ") << name_of(s.type()) << shape_text(s.shape()) << "; it is one integer, of rank 0");
+    int id = as_index(g, s.id(), at);
+    if (g.nodes[static_cast<std::size_t>(id)].type != dtype::s64) id = add_elementwise(g, opcode::convert, {id}, at, dtype::s64);
     ids.push_back(add_reshape(g, id, extents(1, 1), at));
   }
   return ids.size() == 1 ? ids[0] : add_concatenate(g, detail::span<const int>(ids.data(), ids.size()), 0, at);
@@ -75,7 +75,7 @@ struct all_dims {
 
 }  // namespace detail
 
-/// Slices of `x` at the places that `indices` (s32 or s64) name: StableHLO's gather. A slice has `slice_sizes` elements along the dims of
+/// Returns the slices of `x` that `indices` (integers) name: StableHLO's gather. A slice has `slice_sizes` elements along the dims of
 /// `x`; column k of the indices says where it begins along dim start_index_map[k]. The result has the dims of the indices but
 /// index_vector_dim, and at offset_dims those of a slice that are neither collapsed nor batching.
 ///
@@ -96,7 +96,7 @@ constexpr value gather(value x, value indices, const gather_dims& dims, integers
       detail::add_gather(*x.graph(), x.id(), indices.id(), detail::numbers_of(dims), slice_sizes, beyond, fill, at), x);
 }
 
-/// `x` with every slice of `updates` combined by `kind` into the place that `indices` (s32 or s64) name: StableHLO's scatter.
+/// Returns `x` with every slice of `updates` combined by `kind` into the slice that `indices` (integers) name: StableHLO's scatter.
 ///
 /// Global and local: a device writes what falls into its part of `x`, which stays where it is. Where the updates are split along a dim that
 /// `x` does not share, every device adds up its own ones, and an all_reduce or reduce_scatter of the result follows. Updates of one
@@ -133,7 +133,7 @@ constexpr value scatter(value x, value indices, value updates, const scatter_dim
       detail::add_scatter_set(*x.graph(), x.id(), indices.id(), updates.id(), detail::numbers_of(dims), beyond, at), x);
 }
 
-/// The `sizes` elements of `x` from `starts` on: one s32 or s64 of rank 0 for each dim, computed by the program. A start is moved to the
+/// Returns the `sizes` elements of `x` from `starts` on: one integer of rank 0 for each dim, computed by the program. A start is moved to the
 /// nearest one at which the slice lies inside, as in StableHLO. Along dims that are taken whole a split stays; where another dim is split,
 /// each device gives what it has and the result is partial: all that is sent is the slice.
 ///

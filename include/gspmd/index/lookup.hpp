@@ -7,8 +7,10 @@
 #include "gspmd/index/gather.hpp"
 #include "gspmd/ops/shape.hpp"
 
-/// Rows of a table by their numbers, and sums of rows by their numbers: the everyday forms of gather and scatter. Indices are s32 or s64;
-/// what they cost, and where results are partial, gather.hpp says.
+/// Rows of a table by their numbers, and sums of rows by their numbers: the everyday forms of gather and scatter.
+///
+/// Indices are integers of any type. s32 and s64 are read as they are; the others are converted to one of them first, exactly.
+/// gather.hpp states the communication, and when results are partial.
 namespace gspmd {
 namespace detail {
 
@@ -142,16 +144,19 @@ constexpr value segment_sum(value data, value ids, std::int64_t count, monoid ki
   return detail::made(g, id, data.type(), shape);
 }
 
-/// How often each number from 0 to before `count` stands in `bins` (s32 or s64, of any shape): [count] of the same type. What is outside
-/// counts nowhere. Bins that are split are counted where they are: one all_reduce of [count] follows.
+/// Returns how often each number from 0 to count - 1 occurs in `bins` (s32, s64, u32 or u64, of any shape): [count] of the same type.
+/// Numbers outside are not counted. If the bins are split, each device counts its own bins, and one all_reduce of [count] follows.
 constexpr value histogram(value bins, std::int64_t count, location at = location::current()) {
   if (!bins.is_valid()) return {};
   const detail::one_call call(bins.graph(), "histogram", {bins.id()});
   auto& g = *bins.graph();
-  if (detail::is_floating(bins.type()) || bins.type() == dtype::pred) {
+  if (!detail::may_be_index(bins.type()) || detail::bytes_of(bins.type()) < 4) {
     g.fail(at, "histogram", detail::mistake::type,
            detail::text("the bins are ") << detail::name_of(bins.type())
-                                         << "; they are s32 or s64: convert<std::int32_t>(floor(x))");
+                                         << (detail::may_be_index(bins.type()) ? ", and so would the counts be; write "
+                                                                                 "convert<std::int32_t>(bins)"
+                                                                               : "; they are s32, s64, u32 or u64: "
+                                                                                 "convert<std::int32_t>(floor(x))"));
     return detail::made(g, -1, bins.type(), detail::extents(1, count));
   }
   const value ones{&g, detail::add_constant(g, bins.type(), detail::extents(bins.shape()), 1, 1, at)};

@@ -9,18 +9,18 @@
 #include <string_view>
 #include <type_traits>
 
+#include "gspmd/detail/ops/random_range.hpp"
 #include "gspmd/index/sort.hpp"
 #include "gspmd/ops/dims.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/shape.hpp"
 
-/// Random numbers from a key, by a counter-based generator over the global index: element i is a function of key and i. So the numbers are
-/// the same on every mesh and under every sharding, on devices and in programs of one device, and no device sends anything for them.
+/// Random numbers from a key, by a counter-based generator: element i is a function of the key and of the global index i. The numbers are the
+/// same on every mesh and under every sharding, and no device sends anything for them.
 ///
-/// A key is a scalar of u64, a value of the program like others: a constant, an input, or made of another key. One that is used twice
-/// gives the same numbers twice. The generator is Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw, Parallel Random Numbers: As
-/// Easy as 1, 2, 3, 2011), and bits, uniform, bernoulli and randint are made of it as JAX makes them (jax_threefry_partitionable): the
-/// same key, as one number, gives the same bits.
+/// A key is a u64 scalar of the program: a constant, an input, or the result of fold_in. A key that is used twice gives the same numbers
+/// twice. The generator is Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, 2011).
+/// The functions bits, uniform without a range, bernoulli and randint have the bits of JAX for the same key (jax_threefry_partitionable).
 ///
 ///     value noisy(value x, value key) {
 ///       const value mask = random::bernoulli(random::fold_in(key, 0), 0.9, x.shape());
@@ -69,13 +69,13 @@ constexpr value both(value words, detail::location at) {
 
 }  // namespace drawing
 
-/// A key as a constant of the program that `like` belongs to. No communication.
+/// Returns a key as a constant of the program of `like`. No communication.
 constexpr value key(value like, std::uint64_t seed, detail::location at = detail::location::current()) {
   return constant<std::uint64_t>(like, {}, seed, at);
 }
 
-/// A key made of a key and a number: a step of a loop, a layer. Keys made of different numbers are unrelated. `number` is an integer, or
-/// a scalar of u64 or another integer type. Errors: `key` is no u64 scalar.
+/// Returns a key from a key and a number, for example of a layer or of an iteration. Keys of different numbers are unrelated. `number` is an
+/// integer, or a scalar of an integer type. **Errors.** `key` is not a u64 scalar.
 template <class Number>
 constexpr value fold_in(value key, Number number, detail::location at = detail::location::current()) {
   if (!key.is_valid()) return {};
@@ -86,7 +86,7 @@ constexpr value fold_in(value key, Number number, detail::location at = detail::
   return detail::elementwise(detail::opcode::threefry2x32, {operand(counter, at), operand(key, at)}, at);
 }
 
-/// Returns `Count` keys made of one, which are unrelated to it and to each other; that of number k is fold_in(key, k).
+/// Returns `Count` keys that are unrelated to `key` and to each other. Key k is fold_in(key, k).
 ///
 ///     const auto [for_weights, for_mask] = random::split<2>(key);
 template <std::size_t Count>
@@ -96,12 +96,21 @@ constexpr std::array<value, Count> split(value key, detail::location at = detail
   return keys;
 }
 
-/// Random bits: a tensor of u32 of this global shape. No communication.
+/// Returns integers of type T (u32 if T is not named). All numbers of the type are equally likely. No communication.
+///
+///     random::bits(key, {8})                  random::bits<std::uint64_t>(key, {8})
+template <class T = std::uint32_t>
 constexpr value bits(value key, integers shape, detail::location at = detail::location::current()) {
-  return drawing::both(drawing::words(key, shape, "random::bits", at), at);
+  static_assert(detail::is_integer_element<T>, "gspmd: random::bits: an integer type");
+  const value words = drawing::words(key, shape, "random::bits", at);
+  if constexpr (std::is_same_v<T, std::uint64_t>) return words;
+  else if constexpr (sizeof(T) == 8) return convert<T>(words, at);
+  else if constexpr (std::is_same_v<T, std::uint32_t>) return drawing::both(words, at);
+  else return convert<T>(drawing::both(words, at), at);
 }
 
-/// Numbers of type T, float, double, bf16 or f16, from 0 to 1, 1 excluded, each multiple of the type's epsilon alike. No communication.
+/// Returns numbers x of type T (float, double, bf16 or f16) with 0 <= x < 1: all multiples of the type's epsilon, equally likely. No
+/// communication.
 ///
 ///     auto x = random::uniform<float>(key, {1024, 8});
 template <class T>
@@ -110,14 +119,44 @@ constexpr value uniform(value key, integers shape, detail::location at = detail:
   constexpr int fraction = std::numeric_limits<T>::digits - 1, width = 8 * static_cast<int>(sizeof(T));
   value drawn = drawing::words(key, shape, "random::uniform", at);
   if (width < 64) drawn = drawing::both(drawn, at);
-  // Of 16 bits: those of the lower half.
+  // A number of 16 bits takes the lower half.
   if (width == 16) drawn = logical_and(operand(drawn, at), 0xffff);
   double unit = 1;
   for (int k = 0; k < fraction; ++k) unit /= 2;
   return operand(convert<T>(shift_right(operand(drawn, at), width - fraction), at), at) * operand(unit, at);
 }
 
-/// Normally distributed numbers of type T with mean 0 and deviation 1. No communication.
+/// Returns numbers x of type T (float, double, bf16 or f16) with low <= x < high. No communication.
+///
+/// Results of bf16 and f16 are `low` plus multiples of one step: that of the type at the end that is farther from 0. All are equally likely.
+/// **Errors.** `low` or `high` is not finite, no number of type T is in the range, or `high - low` overflows T (float for bf16 and f16).
+/// **Example.** random::uniform<bf16>(key, -1, 1, {1024, 8})
+template <class T>
+constexpr value uniform(value key, double low, double high, integers given, detail::location at = detail::location::current()) {
+  static_assert(detail::is_float_element<T>, "gspmd: random::uniform: float, double, bf16 or f16");
+  using wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  if (!key.is_valid()) return {};
+  if (!detail::has_room_for_dims(*key.graph(), given.size(), "random::uniform", at)) return detail::made(-1, key);
+  const auto copy = detail::extents_of(given);
+  const integers shape(copy.begin(), copy.end());
+  if (low == 0 && high == 1) return uniform<T>(key, shape, at);
+  const auto range = detail::float_range<T>::of(low, high);
+  if (!range.problem.empty()) {
+    const int id = key.graph()->fail(at, "random::uniform", detail::mistake::other, range.problem);
+    return detail::made(*key.graph(), id, detail::dtype_of<T>(), copy);
+  }
+  const value unit = uniform<wide>(key, shape, at);
+  const auto first = static_cast<wide>(range.first), last = static_cast<wide>(range.last);
+  if constexpr (std::is_same_v<T, wide>) {
+    const value x = operand(operand(unit, at) * operand(static_cast<wide>(high - range.first), at), at) + operand(first, at);
+    return minimum(operand(x, at), operand(last, at));  // a sum may round to `high`
+  } else {
+    const value cell = floor(operand(unit, at) * operand(static_cast<wide>(range.cells()), at), at);
+    return convert<T>(operand(operand(cell, at) * operand(static_cast<wide>(range.step()), at), at) + operand(first, at), at);
+  }
+}
+
+/// Returns normally distributed numbers of type T with mean 0 and deviation 1. No communication.
 template <class T>
 constexpr value normal(value key, integers shape, detail::location at = detail::location::current()) {
   static_assert(detail::is_float_element<T>, "gspmd: random::normal: float, double, bf16 or f16");
@@ -130,47 +169,60 @@ constexpr value normal(value key, integers shape, detail::location at = detail::
   else return convert<T>(x, at);
 }
 
-/// True with probability p, a number or a tensor of float. No communication.
+/// Returns true with probability p, a number or a tensor of float. Probabilities are rounded up to multiples of 2^-23. No communication.
+///
+/// **Errors.** The number p is nan or outside [0, 1]. The elements of a tensor p are not checked: nan and elements below 0 give false,
+/// elements above 1 give true.
 constexpr value bernoulli(value key, operand p, integers shape, detail::location at = detail::location::current()) {
+  if (p.is_number() && !(p.number().real >= 0 && p.number().real <= 1) && key.is_valid()) {
+    key.graph()->fail(at, "random::bernoulli", detail::mistake::other,
+                      detail::text("the probability is") << detail::number_text(p.number()) << "; it is from 0 to 1");
+    p = operand(1.0, p.at);
+  }
   return operand(uniform<float>(key, shape, at), at) < p;
 }
 
-/// Integers of type T, int32, int64, uint32 or uint64, from `low` to `high`, `high` excluded. One of a range of n is at most 2^-32 too
-/// likely, of 64 bits 2^-64 (twice the bits are drawn). No communication. Errors: high <= low.
+/// Returns integers of type T from `low` to `high`, without `high`, which may be one more than the largest T (0x1p64 for u64).
+/// No communication.
+///
+/// Each integer of a range of n has a probability of at most 1/n + 2^-32 (1/n + 2^-64 if T has 64 bits), as in JAX.
+/// **Errors.** `low` or `high - 1` is not a number of type T; high <= low.
+/// **Example.** random::randint<std::int32_t>(key, 1, 7, {100})
 template <class T>
-constexpr value randint(value key, T low, T high, integers given, detail::location at = detail::location::current()) {
-  static_assert(detail::is_integer_element<T> && sizeof(T) >= 4,
-                "gspmd: random::randint: int32_t, int64_t, uint32_t or uint64_t");
-  using natural = std::make_unsigned_t<T>;
+constexpr value randint(value key, detail::written_number low, detail::written_number high, integers given,
+                        detail::location at = detail::location::current()) {
+  static_assert(detail::is_integer_element<T>, "gspmd: random::randint: an integer type");
   if (!key.is_valid()) return {};
   if (!detail::has_room_for_dims(*key.graph(), given.size(), "random::randint", at)) return detail::made(-1, key);
   const auto copy = detail::extents_of(given);
   const integers shape(copy.begin(), copy.end());
-  if (!(low < high)) {
-    const int id = key.graph()->fail(at, "random::randint", detail::mistake::number,
-                                     detail::text("there is no integer from ")
-                                         << static_cast<std::int64_t>(low) << " to " << static_cast<std::int64_t>(high)
-                                         << ", which is excluded; low is less than high");
-    return detail::made(*key.graph(), id, detail::dtype_of<T>(), detail::extents_of(shape));
+  const auto range = detail::integer_range<T>::of(low, high);
+  if (!range.problem.empty()) {
+    const int id = key.graph()->fail(at, "random::randint", detail::mistake::other, range.problem);
+    return detail::made(*key.graph(), id, detail::dtype_of<T>(), copy);
   }
-  const natural span = static_cast<natural>(high) - static_cast<natural>(low);
-  constexpr int half = 4 * static_cast<int>(sizeof(T));
-  natural factor = static_cast<natural>((natural{1} << half) % span);
-  factor = static_cast<natural>(factor * factor % span);  // 2 to the power of all bits
-  const auto drawn = [&](int k) {
-    const value own = fold_in(key, k, at);
-    if constexpr (sizeof(T) == 8) return drawing::words(own, shape, "random::randint", at);
-    else return bits(own, shape, at);
-  };
-  const value high_part = (operand(drawn(0), at) % operand(span, at)) * operand(factor, at);
-  const value offset = operand(high_part + (operand(drawn(1), at) % operand(span, at)), at) % operand(span, at);
-  if constexpr (std::is_signed_v<T>) return operand(convert<T>(offset, at), at) + operand(low, at);
-  else return operand(offset, at) + operand(low, at);
+  if constexpr (sizeof(T) < 4) {
+    using wide = std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>;
+    return convert<T>(randint<wide>(key, low, high, shape, at), at);
+  } else {
+    using natural = std::make_unsigned_t<T>;
+    const auto span = static_cast<natural>(static_cast<natural>(range.last) - static_cast<natural>(range.first) + 1);
+    if (span == 0) return bits<T>(key, shape, at);  // all numbers of the type
+    constexpr int half = 4 * static_cast<int>(sizeof(T));
+    natural factor = static_cast<natural>((natural{1} << half) % span);
+    factor = static_cast<natural>(factor * factor % span);  // 2 to the power of all bits
+    const auto drawn = [&](int k) { return bits<natural>(fold_in(key, k, at), shape, at); };
+    const value high_part = (operand(drawn(0), at) % operand(span, at)) * operand(factor, at);
+    const value offset = operand(high_part + (operand(drawn(1), at) % operand(span, at)), at) % operand(span, at);
+    if constexpr (std::is_signed_v<T>) return operand(convert<T>(offset, at), at) + operand(range.first, at);
+    else return operand(offset, at) + operand(range.first, at);
+  }
 }
 
-/// The numbers from 0 to before n in random order, each order alike: [n] of s32, s64 for n of 2^31 - 1 and more. They are the indices at
-/// which 64 random bits for each of them, all different, stand in order: what sort.hpp says of argsort is sent, of 12 or 16 bytes an
-/// element, if the result is split. Errors: n < 0, `key` is no u64 scalar.
+/// Returns the numbers 0 to n - 1 in random order: [n] of s32, or of s64 if n is 2^31 - 1 or more. All orders are equally likely.
+///
+/// The result is argsort of 64 random bits for each number. **Communication.** As argsort (sort.hpp) of elements of 12 or 16 bytes, if the
+/// result is split. **Errors.** n < 0; `key` is not a u64 scalar.
 ///
 ///     take(samples, random::permutation(key, 60'000), 0)
 constexpr value permutation(value key, std::int64_t n, detail::location at = detail::location::current()) {
@@ -178,8 +230,8 @@ constexpr value permutation(value key, std::int64_t n, detail::location at = det
   return argsort(drawing::words(key, shape, "random::permutation", at), 0, {}, at);
 }
 
-/// `x` in random order along `dim`, one order for all its lines: take(x, permutation(key, n), dim), without a gather of a split dim: the
-/// elements go where they belong as those of sort_together do. Errors: those of sort and of permutation.
+/// Returns `x` in random order along `dim`, with the same order for all lines: take(x, permutation(key, n), dim), but by sort_together, so a
+/// split dim is not gathered. **Errors.** As sort and permutation.
 ///
 ///     const value shuffled = random::shuffle(key, samples, 0);
 constexpr value shuffle(value key, value x, int dim, detail::location at = detail::location::current()) {

@@ -16,6 +16,7 @@ constexpr dtype composite_type(dtype type) { return is_floating(type) ? computed
 /// `first`. For other types this is f(operands...) and adds no node. Gradients pass through the same float operators.
 ///
 /// **Communication.** That of f. If f reduces over a split dim, the all_reduce moves floats, twice the bytes of bf16 or f16.
+/// In the explicit and manual modes the user writes that all_reduce, after the result: each device rounds its partial value (docs/types.md).
 /// **Example.** rounded_once(at, [&](value x) { return sqrt(sum(x * x)); }, gradient)
 template <class F, std::same_as<value>... Others>
 constexpr value rounded_once(location at, F f, value first, Others... others) {

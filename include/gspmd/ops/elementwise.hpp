@@ -32,6 +32,7 @@ class operand {
 
   [[nodiscard]] constexpr bool is_number() const { return is_number_; }
   [[nodiscard]] constexpr value tensor() const { return tensor_; }
+  [[nodiscard]] constexpr const detail::written_number& number() const { return number_; }
   /// Its node, as an operand of `op`.
   [[nodiscard]] constexpr int node_in(detail::graph& g, dtype type, const detail::extents& shape, std::string_view op) const {
     return is_number_ ? detail::add_number(g, number_, type, shape, op, at) : tensor_.id();

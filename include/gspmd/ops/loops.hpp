@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/ops/as_index.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/regions.hpp"
 #include "gspmd/detail/support/callable.hpp"
@@ -197,11 +198,10 @@ template <class Body, class... Carry>
 constexpr auto fori_loop(detail::counted_trips n, Body&& body, const Carry&... init) {
   using carried_type = std::tuple<value, Carry...>;
   auto& g = *n.trips.graph();
-  const dtype type = n.trips.type();
-  const value wide = type == dtype::s64
-                         ? n.trips
-                         : detail::made(g, detail::add_elementwise(g, detail::opcode::convert, {n.trips.id()}, n.at, dtype::s64),
-                                        dtype::s64, n.trips.shape());
+  int count = detail::as_index(g, n.trips.id(), n.at);
+  if (count >= 0 && g.nodes[static_cast<std::size_t>(count)].type != dtype::s64)
+    count = detail::add_elementwise(g, detail::opcode::convert, {count}, n.at, dtype::s64);
+  const value wide = detail::made(g, count, dtype::s64, n.trips.shape());
   const value zero = detail::made(g, detail::add_constant(g, dtype::s64, {}, 0, 0, n.at), dtype::s64, {});
   const value one = detail::made(g, detail::add_constant(g, dtype::s64, {}, 0, 1, n.at), dtype::s64, {});
   const auto of = [&](detail::opcode op, value a, value b) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "gspmd/detail/ops/as_index.hpp"
 #include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/support/span.hpp"
@@ -85,7 +86,8 @@ constexpr value sum(value x, detail::dim_list dims = {}, location at = location:
 /// Returns the mean over `dims` (default: all): the sum divided by the number of elements. The mean over no elements is NaN.
 ///
 /// **Element types.** Floats and complex numbers. The mean of bf16 and f16 is computed as float and rounded once (ops/composite.hpp).
-/// **Communication.** If a dim in `dims` is split, one all_reduce or reduce_scatter, of floats also for bf16 and f16.
+/// **Communication.** If a dim in `dims` is split, one all_reduce or reduce_scatter, of floats also for bf16 and f16. In the explicit mode the
+/// result is a partial value of the type of x, which you reduce.
 /// **Manual regions.** The mean of the device's own elements. If the device is known to have only a part of a dim in `dims`, the call is
 /// refused; write mean(local::to_varying<Axes, state::varying>(x)) for the mean of the part.
 /// **Errors.** Integers: convert to float first.
@@ -182,7 +184,7 @@ constexpr auto log_softmax(const A& x) {
   return detail::refused_call(x, x);
 }
 
-/// A new last dim of extent `n` that is 1 at the index that `labels` (integers) names and 0 elsewhere.
+/// Adds a last dim of extent `n` that is 1 at the index that `labels` (integers) name and 0 elsewhere. A label outside gives zeros.
 ///
 ///     one_hot<float>(labels, 10)
 template <class T = void>
@@ -201,6 +203,8 @@ constexpr value one_hot(value labels, std::int64_t n, location at = location::cu
     detail::inline_vec<std::int8_t, detail::max_rank> dims;
     for (int d = 0; d < shape.count; ++d) dims.push_back(static_cast<std::int8_t>(d));
     shape.push_back(n);
+    if (detail::may_be_index(labels.type()) && n - 1 > detail::facts_of(labels.type()).most)
+      labels = detail::made(detail::as_index(g, labels.id(), at), labels);
     const value spread = detail::made(g, detail::add_broadcast(g, labels.id(), shape, dims, at), labels.type(), shape);
     const value index = detail::made(g, detail::add_iota(g, labels.type(), shape, shape.count - 1, at), labels.type(), shape);
     return convert<T>(equal(operand(spread, at), operand(index, at)), at);

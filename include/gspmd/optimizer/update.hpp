@@ -46,7 +46,7 @@ struct decay_mask {
 
   constexpr decay_mask() = default;
   template <std::convertible_to<function> F>
-  constexpr decay_mask(F f) : decays(f) {}  // NOLINT(google-explicit-constructor)
+  constexpr decay_mask(F mask) : decays(mask) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] constexpr bool operator()(parameter p) const {
     if (stood_for != nullptr && p.number < stood_for->size()) p = (*stood_for)[p.number];

@@ -33,9 +33,9 @@ constexpr text misfit_of(const char* name, std::int64_t stages, std::int64_t mic
 
 /// The order in which a stage gets at the microbatches of all rounds, as many at a time as there are stages: so many enter in a row, and
 /// when the last of them has entered the first comes back from the last stage.
-constexpr std::vector<pipeline_work> in_turns(pipeline_pass pass, std::int64_t stages, std::int64_t microbatches,
-                                              std::int64_t rounds) {
-  std::vector<pipeline_work> works;
+constexpr detail::constant_vector<pipeline_work> in_turns(pipeline_pass pass, std::int64_t stages, std::int64_t microbatches,
+                                                          std::int64_t rounds) {
+  detail::constant_vector<pipeline_work> works;
   for (std::int64_t first = 0; first < microbatches; first += stages)
     for (std::int64_t r = 0; r < rounds; ++r)
       for (std::int64_t m = first; m < first + stages && m < microbatches; ++m)
@@ -44,20 +44,21 @@ constexpr std::vector<pipeline_work> in_turns(pipeline_pass pass, std::int64_t s
 }
 
 /// All forward passes, then all backward passes, the last one first.
-constexpr std::vector<pipeline_work> there_and_back(std::int64_t stages, std::int64_t microbatches, std::int64_t rounds) {
-  std::vector<pipeline_work> works = in_turns(pipeline_pass::forward, stages, microbatches, rounds);
+constexpr detail::constant_vector<pipeline_work> there_and_back(std::int64_t stages, std::int64_t microbatches,
+                                                                std::int64_t rounds) {
+  detail::constant_vector<pipeline_work> works = in_turns(pipeline_pass::forward, stages, microbatches, rounds);
   for (std::size_t k = works.size(); k-- > 0;) works.push_back({pipeline_pass::backward, works[k].microbatch, works[k].round});
   return works;
 }
 
 /// `ahead` forward passes, then a forward and a backward pass in turn, then the backward passes that are left.
-constexpr std::vector<pipeline_work> alternating(std::int64_t stages, std::int64_t microbatches, std::int64_t rounds,
-                                                 std::int64_t ahead) {
+constexpr detail::constant_vector<pipeline_work> alternating(std::int64_t stages, std::int64_t microbatches, std::int64_t rounds,
+                                                             std::int64_t ahead) {
   const auto there = in_turns(pipeline_pass::forward, stages, microbatches, rounds);
   const auto back = in_turns(pipeline_pass::backward, stages, microbatches, rounds);
   const std::size_t all = there.size();
   const std::size_t first = ahead < static_cast<std::int64_t>(all) ? static_cast<std::size_t>(ahead) : all;
-  std::vector<pipeline_work> works;
+  detail::constant_vector<pipeline_work> works;
   for (std::size_t k = 0; k < all + first; ++k) {
     if (k < all) works.push_back(there[k]);
     if (k >= first) works.push_back(back[k - first]);
@@ -76,7 +77,7 @@ struct gpipe {
   static constexpr bool runs_vectorized = true;
   static constexpr std::int64_t rounds = 1;
   [[nodiscard]] constexpr detail::text misfit() const { return detail::misfit_of(name, stages, microbatches, rounds); }
-  [[nodiscard]] constexpr std::vector<pipeline_work> works(std::int64_t) const {
+  [[nodiscard]] constexpr detail::constant_vector<pipeline_work> works(std::int64_t) const {
     return detail::there_and_back(stages, microbatches, rounds);
   }
 };
@@ -89,7 +90,7 @@ struct circular {
   static constexpr const char* name = "circular";
   static constexpr bool runs_vectorized = true;
   [[nodiscard]] constexpr detail::text misfit() const { return detail::misfit_of(name, stages, microbatches, rounds); }
-  [[nodiscard]] constexpr std::vector<pipeline_work> works(std::int64_t) const {
+  [[nodiscard]] constexpr detail::constant_vector<pipeline_work> works(std::int64_t) const {
     return detail::there_and_back(stages, microbatches, rounds);
   }
 };
@@ -103,7 +104,7 @@ struct one_forward_one_backward {
   static constexpr bool runs_vectorized = false;
   static constexpr std::int64_t rounds = 1;
   [[nodiscard]] constexpr detail::text misfit() const { return detail::misfit_of(name, stages, microbatches, rounds); }
-  [[nodiscard]] constexpr std::vector<pipeline_work> works(std::int64_t stage) const {
+  [[nodiscard]] constexpr detail::constant_vector<pipeline_work> works(std::int64_t stage) const {
     return detail::alternating(stages, microbatches, rounds, stages - 1 - stage);
   }
 };
@@ -118,7 +119,7 @@ struct eager_one_forward_one_backward {
   static constexpr bool runs_vectorized = false;
   static constexpr std::int64_t rounds = 1;
   [[nodiscard]] constexpr detail::text misfit() const { return detail::misfit_of(name, stages, microbatches, rounds); }
-  [[nodiscard]] constexpr std::vector<pipeline_work> works(std::int64_t stage) const {
+  [[nodiscard]] constexpr detail::constant_vector<pipeline_work> works(std::int64_t stage) const {
     return detail::alternating(stages, microbatches, rounds, 2 * (stages - 1 - stage));
   }
 };
@@ -136,7 +137,7 @@ struct interleaved {
            << " stages; give a multiple, or write circular";
     return what;
   }
-  [[nodiscard]] constexpr std::vector<pipeline_work> works(std::int64_t stage) const {
+  [[nodiscard]] constexpr detail::constant_vector<pipeline_work> works(std::int64_t stage) const {
     return detail::alternating(stages, microbatches, rounds, 2 * (stages - 1 - stage) + (rounds - 1) * stages);
   }
 };

@@ -19,12 +19,12 @@ namespace gspmd::detail {
 /// Rows of numbers up to `limits` in words of 62 bits: a table that a program looks up.
 class packed_table {
  public:
-  constexpr explicit packed_table(std::vector<std::int64_t> limits) {
+  constexpr explicit packed_table(detail::constant_vector<std::int64_t> limits) {
     for (const auto n : limits) widths_.push_back(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n < 0 ? 0 : n))));
     for (const int w : widths_) width_ += w;
     rows_of_word_ = width_ > 31 ? 1 : 62 / (width_ < 1 ? 1 : width_);
   }
-  constexpr void add(const std::vector<std::int64_t>& row) {
+  constexpr void add(const detail::constant_vector<std::int64_t>& row) {
     if (count_++ % rows_of_word_ == 0) words_.push_back(0);
     std::int64_t packed = 0;
     for (std::size_t k = 0; k < row.size(); ++k) packed = (packed << widths_[k]) | row[k];
@@ -32,15 +32,15 @@ class packed_table {
   }
   /// The words as a value of the program.
   [[nodiscard]] constexpr value words(graph& g, location at) const {
-    std::vector<value> parts;
+    detail::constant_vector<value> parts;
     for (const auto w : words_) parts.push_back(made(g, add_constant(g, dtype::s64, {1}, 0, w, at), dtype::s64, {1}));
     return parts.size() == 1 ? parts[0] : concatenate(span<const value>(parts.data(), parts.size()), 0, at);
   }
   /// The fields of row `row`, s64 of rank 0, of such a value.
-  [[nodiscard]] constexpr std::vector<value> look_up(value all, value row, location at) const {
+  [[nodiscard]] constexpr detail::constant_vector<value> look_up(value all, value row, location at) const {
     const auto here = [at](auto x) { return operand(x, at); };
     graph& g = *all.graph();
-    std::vector<value> fields(widths_.size(), made(g, add_constant(g, dtype::s64, {}, 0, 0, at), dtype::s64, {}));
+    detail::constant_vector<value> fields(widths_.size(), made(g, add_constant(g, dtype::s64, {}, 0, 0, at), dtype::s64, {}));
     if (width_ == 0) return fields;
     value left = row_of(all, here(row) / here(rows_of_word_), at);
     const value place = remainder(here(row), here(rows_of_word_));
@@ -55,10 +55,10 @@ class packed_table {
   }
 
  private:
-  std::vector<int> widths_;
+  detail::constant_vector<int> widths_;
   int width_ = 0;
   std::int64_t rows_of_word_ = 1, count_ = 0;
-  std::vector<std::int64_t> words_;
+  detail::constant_vector<std::int64_t> words_;
 };
 
 /// The numbers that the loops of a pipeline look up, by tick and stage: what is done, and where what is read and kept lies; and by tick the microbatch
@@ -71,7 +71,7 @@ struct tick_rows {
       : works({stage_tick::backward, by.microbatches - 1, by.rounds - 1}),
         slots({table.depth() - 1, table.depth() - 1, table.depth() - 1, table.depth() - 1}),
         leaving({by.microbatches - 1}) {
-    std::vector<std::int64_t> leaves(static_cast<std::size_t>(table.ticks()), 0);
+    detail::constant_vector<std::int64_t> leaves(static_cast<std::size_t>(table.ticks()), 0);
     std::int64_t next = 0;
     for (std::int64_t t = table.ticks(); t-- > 0;) {
       const auto& w = table.at(t, 0);

@@ -28,14 +28,14 @@ struct timed_work {
 class pipeline_timetable {
  public:
   constexpr pipeline_timetable(std::int64_t microbatches, std::int64_t rounds, pipeline_ticks each,
-                               const std::vector<std::vector<pipeline_work>>& orders)
+                               const detail::constant_vector<detail::constant_vector<pipeline_work>>& orders)
       : microbatches_(microbatches), rounds_(rounds), each_(each), stages_(orders.size()) {
     if (const auto what = detail::misfit_of("the schedule", static_cast<std::int64_t>(orders.size()), microbatches, rounds);
         !what.empty())
       throw error("timetable: " + std::string(what.view()));
     ends_.resize(2 * parts(), -1);
-    std::vector<std::size_t> next(orders.size(), 0);
-    std::vector<std::int64_t> free(orders.size(), 0);
+    detail::constant_vector<std::size_t> next(orders.size(), 0);
+    detail::constant_vector<std::int64_t> free(orders.size(), 0);
     for (bool goes_on = true; goes_on;) {
       goes_on = false;
       for (std::size_t s = 0; s < orders.size(); ++s)
@@ -59,7 +59,7 @@ class pipeline_timetable {
   }
 
   [[nodiscard]] constexpr std::int64_t ticks() const { return total_; }
-  [[nodiscard]] constexpr const std::vector<timed_work>& stage(std::int64_t s) const {
+  [[nodiscard]] constexpr const detail::constant_vector<timed_work>& stage(std::int64_t s) const {
     return stages_[static_cast<std::size_t>(s)];
   }
 
@@ -120,7 +120,7 @@ class pipeline_timetable {
     return w.microbatch >= 0 && w.microbatch < microbatches_ && w.round >= 0 && w.round < rounds_;
   }
   /// Throws what is wrong with an order: a pass that is none of the schedule's, is there twice or not at all, or comes before one it needs.
-  [[noreturn]] void refuse(const std::vector<std::vector<pipeline_work>>& orders) const {
+  [[noreturn]] void refuse(const detail::constant_vector<detail::constant_vector<pipeline_work>>& orders) const {
     const auto stage = [](std::size_t s) { return "timetable: stage " + std::to_string(s); };
     const auto passes = [&](std::size_t s, const pipeline_work& w, const char* often) {
       return stage(s) + often + (w.pass == pipeline_pass::forward ? " goes forward" : " goes backward") + " with microbatch " +
@@ -129,7 +129,7 @@ class pipeline_timetable {
     const std::string remedy =
         "; let works(stage) have each pass of each microbatch" + std::string(rounds_ > 1 ? " and round" : "") + " once";
     for (std::size_t s = 0; s < orders.size(); ++s) {
-      std::vector<int> times(2 * parts(), 0);
+      detail::constant_vector<int> times(2 * parts(), 0);
       for (const auto& w : orders[s]) {
         if (!is_one(w))
           throw error(passes(s, w, "") + (rounds_ > 1 ? "" : " in round " + std::to_string(w.round)) + ", and there are " +
@@ -170,8 +170,8 @@ class pipeline_timetable {
 
   std::int64_t microbatches_, rounds_;
   pipeline_ticks each_;
-  std::vector<std::vector<timed_work>> stages_;
-  std::vector<std::int64_t> ends_;
+  detail::constant_vector<detail::constant_vector<timed_work>> stages_;
+  detail::constant_vector<std::int64_t> ends_;
   std::int64_t total_ = 0;
 };
 
@@ -185,7 +185,7 @@ class pipeline_timetable {
 template <class Schedule>
 constexpr pipeline_timetable timetable(const Schedule& schedule, pipeline_ticks each = {}) {
   if (const detail::text what = schedule.misfit(); !what.empty()) throw error("timetable: " + std::string(what.view()));
-  std::vector<std::vector<pipeline_work>> orders;
+  detail::constant_vector<detail::constant_vector<pipeline_work>> orders;
   for (std::int64_t s = 0; s < schedule.stages; ++s) orders.push_back(schedule.works(s));
   return {schedule.microbatches, schedule.rounds, each, orders};
 }

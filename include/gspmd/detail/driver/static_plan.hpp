@@ -191,6 +191,7 @@ struct static_plan {
   static constexpr mistake refused_when_planned = [] {
     constexpr auto most = traced::mesh::info.request.most_memory;
     if constexpr (traced::is_refused) return traced::passes::template of<refuse_pass>();
+    else if constexpr (item<2>(traced::passes::plan().rest) == mistake::facts) return mistake::facts;
     return most > 0 && traced::found().holds > most ? mistake::memory : mistake::none;
   }();
   static auto find() {
@@ -213,6 +214,7 @@ struct static_plan {
       else if constexpr (refused_when_planned == mistake::memory)
         return too_large(traced::found().holds, traced::mesh::info.request.most_memory)
                << "; compilers make no plan that computes values again unasked: write recompute(f), or plan at run time";
+      else if constexpr (refused_when_planned == mistake::facts) return why_no_step(plan_view(traced::passes::plan()));
       else return refuse_pass::why(typename traced::passes{});
     }
   };

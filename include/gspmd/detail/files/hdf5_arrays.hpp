@@ -42,8 +42,7 @@ inline std::vector<std::int64_t> find_in_hdf5(const posix_file& source, const st
     auto bytes = bytes_of(a.type);
     for (const auto n : a.global) bytes *= n;
     check_storage(reader, dataset, a.name, bytes);
-    // A link may lead to another file.
-    const bool is_here = is_low && found.begin >= 0 && is_in_file(reader, dataset);
+    const bool is_here = is_low && found.begin >= 0 && file_of(dataset) == reader.path();
     if (is_here && (found.begin > size || bytes > size - found.begin))
       throw error('`' + reader.path() + "` is cut off: `" + a.name + "` ends after its " + std::to_string(size) + " bytes");
     begins.push_back(is_here ? found.begin : -1);

@@ -68,11 +68,10 @@ class hdf5_pages {
 struct hdf5_medium {
   const posix_file* file = nullptr;
   hdf5_pages* pages = nullptr;
-  bool may_open_other_files = false;  // that the file names
-  bool is_open = false;               // `file`: a second open is of another file, whatever its name
-  std::string refused;                // the first other file that was not opened
-  std::map<std::string, std::string>
-      others;  // of other files, by their names without folders, the path; empty if none could be opened
+  bool may_open_other_files = false;   // that the file names
+  bool is_open = false;                // `file`: a second open is of another file, whatever its name
+  std::string refused;                 // the first other file that was not opened
+  std::map<std::string, bool> others;  // by path: the other files that the library has tried to open; true if it could
 };
 
 /// The driver in a property list for access, while this object lives. Other files that the file names are opened only if the medium allows it.
@@ -139,10 +138,10 @@ class hdf5_driver {
       if (medium.refused.empty()) medium.refused = name;
       throw error('`' + name + "` is another file");
     }
-    auto& path = medium.others[name.substr(name.rfind('/') + 1)];
+    auto& could_open = medium.others[name];
     auto file = posix_file::read(name);
     if (file.size() < 0) throw error('`' + name + "` is no file");
-    path = name;
+    could_open = true;
     return file;
   }
   static herr_t close(H5FD_t* file) {

@@ -175,12 +175,11 @@ inline hdf5_dataset look_at_dataset(const hdf5_reader& reader, const hdf5_object
   return found;
 }
 
-/// Returns true if a dataset is in the file itself, and not in another file that a link names.
-inline bool is_in_file(const hdf5_reader& reader, const hdf5_object& dataset) {
-  std::string name(reader.path().size() + 1, '\0');
-  const auto length = H5Fget_name(dataset.id(), name.data(), name.size() + 1);
-  name.resize(reader.path().size());
-  return length == static_cast<ssize_t>(name.size()) && name == reader.path();
+/// Returns the path of the file that a dataset is in: a link can lead to another file.
+inline std::string file_of(const hdf5_object& dataset) {
+  std::string name(static_cast<std::size_t>(std::max<ssize_t>(H5Fget_name(dataset.id(), nullptr, 0), 0)), '\0');
+  H5Fget_name(dataset.id(), name.data(), name.size() + 1);
+  return name;
 }
 
 }  // namespace gspmd::detail

@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 
 #include "gspmd/detail/files/hdf5_library.hpp"
 #include "gspmd/detail/files/hdf5_reader.hpp"
@@ -81,6 +84,27 @@ inline void check_storage(const hdf5_reader& reader, const hdf5_object& dataset,
   }
 }
 
+/// Returns the path of a source of a virtual dataset that is in the file `home`: an empty text if the library could not open it, nothing if the
+/// library did not need it. The library opens an absolute name. If that fails, or for a relative name, it searches HDF5_VDS_PREFIX, the folder of
+/// `home` and the current folder; of an absolute name it then takes the last component.
+inline std::optional<std::string> path_of_source(const hdf5_medium& medium, const std::string& source, const std::string& home) {
+  const auto name = source.starts_with('/') ? source.substr(source.rfind('/') + 1) : source;
+  const auto is_searched = [&](const std::string& folder) {
+    std::error_code failed;
+    const auto own = std::filesystem::absolute(home, failed), real = std::filesystem::canonical(home, failed);
+    return std::getenv("HDF5_VDS_PREFIX") != nullptr || std::filesystem::equivalent(folder, own.parent_path(), failed) ||
+           std::filesystem::equivalent(folder, real.parent_path(), failed);
+  };
+  std::optional<std::string> found;
+  for (const auto& [path, could_open] : medium.others) {
+    const bool is_source =
+        path == source || path == name || (path.ends_with('/' + name) && is_searched(path.substr(0, path.size() - name.size())));
+    if (is_source && could_open) return path;
+    if (is_source) found = "";
+  }
+  return found;
+}
+
 /// Throws gspmd::error if a virtual dataset lacks a source that was needed: the library takes the fill value for its elements then. Sources in a
 /// numbered series (`%b`) are not checked, because the series ends at the first file that is missing.
 inline void check_sources(const hdf5_reader& reader, const hdf5_object& dataset, const std::string& name) {
@@ -97,11 +121,11 @@ inline void check_sources(const hdf5_reader& reader, const hdf5_object& dataset,
   for (std::size_t k = 0; k < count; ++k) {
     const auto file = text(H5Pget_virtual_filename, k), source = text(H5Pget_virtual_dsetname, k);
     if ((file + source).find("%b") != std::string::npos) continue;
-    const auto other = reader.medium().others.find(file.substr(file.rfind('/') + 1));
-    const bool is_here = file == ".";
-    if (!is_here && other == reader.medium().others.end()) continue;  // no element of this shard is there
-    if (!is_here && other->second.empty()) throw error(failed + ": its source `" + file + "` cannot be opened");
-    const auto opened = is_here ? std::nullopt : std::optional(reader.other_file(other->second));
+    const auto home = file_of(dataset);
+    const auto path = file == "." ? home : path_of_source(reader.medium(), file, home);
+    if (!path) continue;  // no element of this shard is there
+    if (path->empty()) throw error(failed + ": its source `" + file + "` cannot be opened");
+    const auto opened = *path == reader.path() ? std::nullopt : std::optional(reader.other_file(*path));
     if (!reader.is_dataset(reader.find(opened ? opened->id() : reader.file(), source)))
       throw error(failed + ": its source `" + file + "` has no dataset `" + source + '`');
   }

@@ -95,7 +95,7 @@ struct typed_mistake {
   int operand = -1;  // -1: none
   int axis = -1;     // of the mesh; -1: none
   text what;
-  std::vector<text> remedies;
+  constant_vector<text> remedies;
 };
 
 }  // namespace gspmd::detail

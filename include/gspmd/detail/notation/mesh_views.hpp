@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "gspmd/detail/ir/cut_axis.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/notation/tile_factors.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 /// Several meshes over the same devices as one (GSPMD 3.1). The planner knows one mesh; it is given the coarsest one of which the
 /// axes of all of them are runs:
@@ -61,7 +61,7 @@ class view_finder {
       factors_.push_back({n, 1, 0});
       return true;
     }
-    std::vector<std::int64_t> places;
+    constant_vector<std::int64_t> places;
     for (std::int64_t i = 0; i < n; ++i) {
       const std::int64_t id = other_.shape.order != nullptr ? other_.shape.order[i] : i;
       places.push_back(found.shape.position != nullptr ? found.shape.position[id] : id);
@@ -156,7 +156,7 @@ class view_finder {
   }
 
   const mesh_info& other_;
-  std::vector<tile_factor> factors_;
+  constant_vector<tile_factor> factors_;
 };
 
 /// A mesh and others over the same devices, as one mesh.

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/notation/xla_text.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 /// Between device lists and mesh axes.
 ///
@@ -29,8 +29,8 @@ inline constexpr xla_kind subgroup_kinds[] = {xla_kind::manual, xla_kind::unredu
 constexpr int subgroup_number(xla_kind kind) { return kind == xla_kind::manual ? 0 : kind == xla_kind::unreduced ? 1 : 2; }
 
 /// Factors of a list without regard to dims, major to minor, as large as can be. Empty with more than one device: no product.
-constexpr std::vector<tile_factor> factors_of_list(const std::vector<std::int64_t>& list) {
-  std::vector<tile_factor> result;
+constexpr constant_vector<tile_factor> factors_of_list(const constant_vector<std::int64_t>& list) {
+  constant_vector<tile_factor> result;
   const auto n = static_cast<std::int64_t>(list.size());
   const auto at = [&](std::int64_t i) { return list[static_cast<std::size_t>(i)]; };
   if (at(0) != 0) return result;
@@ -54,9 +54,9 @@ constexpr std::vector<tile_factor> factors_of_list(const std::vector<std::int64_
   return result;
 }
 
-constexpr std::vector<tile_factor> factors_of_iota(const xla_tiles& x) {
-  std::vector<tile_factor> result;
-  std::vector<std::int64_t> apart(x.iota.size(), 1);
+constexpr constant_vector<tile_factor> factors_of_iota(const xla_tiles& x) {
+  constant_vector<tile_factor> result;
+  constant_vector<std::int64_t> apart(x.iota.size(), 1);
   for (auto i = x.iota.size(); i-- > 1;) apart[i - 1] = apart[i] * x.iota[i];
   for (const int t : x.transpose) {
     tile_factor f{x.iota[static_cast<std::size_t>(t)], apart[static_cast<std::size_t>(t)], 0};
@@ -74,8 +74,8 @@ constexpr std::vector<tile_factor> factors_of_iota(const xla_tiles& x) {
 /// Cuts factors where dims begin. False where a dim begins inside a factor and does not divide it.
 ///   {8 parts, 1 apart} as [2,4]  -> dim 0 {2, 4 apart}, dim 1 {4, 1 apart}
 ///   {3, 1}, {2, 3} as [2,3]      -> no
-constexpr bool cut_at_dims(std::vector<tile_factor>& factors, const std::vector<std::int64_t>& dims) {
-  std::vector<tile_factor> result;
+constexpr bool cut_at_dims(constant_vector<tile_factor>& factors, const constant_vector<std::int64_t>& dims) {
+  constant_vector<tile_factor> result;
   auto dim = static_cast<int>(dims.size());
   std::int64_t left = 1;  // parts of the dim that are not accounted for
   for (auto k = factors.size(); k-- > 0;) {
@@ -98,7 +98,7 @@ constexpr bool cut_at_dims(std::vector<tile_factor>& factors, const std::vector<
 /// Who belongs to a subgroup counts, not in which order: brings the subgroups of a list into one order of kinds and sorts them.
 constexpr xla_tiles with_sorted_subgroups(const xla_tiles& x) {
   const int rank = x.rank();
-  std::vector<std::size_t> order;  // of the dims of x, but those of one part
+  constant_vector<std::size_t> order;  // of the dims of x, but those of one part
   xla_tiles result;
   result.kind = x.kind;
   const auto take = [&](std::size_t d) {
@@ -119,7 +119,7 @@ constexpr xla_tiles with_sorted_subgroups(const xla_tiles& x) {
     result.subgroups.push_back(kind);
   }
   const auto n = static_cast<std::int64_t>(x.devices.size());
-  std::vector<std::int64_t> stride(x.dims.size(), 1);
+  constant_vector<std::int64_t> stride(x.dims.size(), 1);
   for (auto d = x.dims.size(); d-- > 1;) stride[d - 1] = stride[d] * x.dims[d];
   for (std::int64_t i = 0; i < n; ++i) {
     std::int64_t rest = i, from = 0;
@@ -138,7 +138,7 @@ constexpr xla_tiles with_sorted_subgroups(const xla_tiles& x) {
     const auto size = result.dims[static_cast<std::size_t>(rank + g)];
     if (size == 1) continue;
     const auto before = result.devices;
-    std::vector<first_of> blocks(static_cast<std::size_t>(size), first_of{});
+    constant_vector<first_of> blocks(static_cast<std::size_t>(size), first_of{});
     for (std::int64_t begin = 0; begin < n; begin += block * size) {
       for (std::int64_t b = 0; b < size; ++b) {
         const auto at = begin + b * block;
@@ -157,7 +157,7 @@ constexpr xla_tiles with_sorted_subgroups(const xla_tiles& x) {
 /// The factors of a tiled sharding, in the order of the tiles; subgroups as dims rank (manual), rank + 1 (unreduced) and
 /// rank + 2 (replicated). `position` renumbers the devices; null: as they are.
 struct tile_factors {
-  std::vector<tile_factor> list;
+  constant_vector<tile_factor> list;
   bool is_product = false;
 };
 constexpr tile_factors factors_of(const xla_tiles& x, const std::int32_t* position) {
@@ -181,7 +181,7 @@ constexpr tile_factors factors_of(const xla_tiles& x, const std::int32_t* positi
   return result;
 }
 
-constexpr void sort_by_stride(std::vector<tile_factor>& list) {  // major first
+constexpr void sort_by_stride(constant_vector<tile_factor>& list) {  // major first
   for (std::size_t i = 1; i < list.size(); ++i)
     for (std::size_t k = i; k > 0 && list[k - 1].stride < list[k].stride; --k) std::swap(list[k - 1], list[k]);
 }

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/notation/tile_factors.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 /// Between what XLA's text says and shardings on a mesh. A `problem` that is not empty says why there is no translation.
 namespace gspmd::detail {
@@ -20,8 +20,8 @@ struct xla_on_mesh {
 
 /// A mesh made for one sharding, and that sharding on it.
 struct xla_with_mesh {
-  std::vector<std::int32_t> sizes;         // of the axes, major to minor
-  std::vector<std::int32_t> device_order;  // empty: the devices in order
+  constant_vector<std::int32_t> sizes;         // of the axes, major to minor
+  constant_vector<std::int32_t> device_order;  // empty: the devices in order
   sharding value;
   axis_mask manual = 0;
   text problem;
@@ -73,7 +73,7 @@ constexpr xla_on_mesh on_mesh(const xla_tiles& x, const mesh_info& info, int ran
               << "); give a mesh with that device order";
     return r;
   }
-  std::vector<std::int64_t> stride(static_cast<std::size_t>(mesh.axis_count()), 1);
+  constant_vector<std::int64_t> stride(static_cast<std::size_t>(mesh.axis_count()), 1);
   for (int a = mesh.axis_count() - 1; a > 0; --a)
     stride[static_cast<std::size_t>(a - 1)] = stride[static_cast<std::size_t>(a)] * mesh.sizes[a];
   axis_mask placed = 0;
@@ -149,7 +149,7 @@ constexpr xla_with_mesh with_mesh(const xla_tiles& x, std::int64_t device_count,
 /// Returns a sharding as XLA writes it: dims, then manual, unreduced and replicated subgroups, in the iota form where there is one.
 constexpr xla_tiles to_xla(const mesh_shape& mesh, const sharding& s, int rank, axis_mask manual) {
   xla_tiles x;
-  std::vector<tile_factor> factors;
+  constant_vector<tile_factor> factors;
   const auto add = [&](int axis, int dim) {
     if (mesh.sizes[axis] == 1) return;
     std::int64_t stride = 1;
@@ -199,7 +199,7 @@ constexpr xla_tiles to_xla(const mesh_shape& mesh, const sharding& s, int rank, 
     factors = factors_of_list(x.devices);
     if (factors.empty()) return x;  // no product: one by one
   }
-  std::vector<tile_factor> merged;
+  constant_vector<tile_factor> merged;
   for (const auto& f : factors)
     if (!merged.empty() && merged.back().stride == f.size * f.stride) {
       merged.back().size *= f.size;

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include "gspmd/detail/support/text.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 /// XLA's textual shardings as they are written, before any mesh is known. The grammar is that of XLA's HLO parser; it runs in
 /// constant evaluation as well as at run time.
@@ -35,15 +35,15 @@ constexpr const char* name_of(xla_kind kind) {
 /// One sharding, or a tuple of them, as text says it.
 struct xla_tiles {
   xla_kind kind = xla_kind::replicated;
-  std::vector<std::int64_t> dims;     // parts of each data dim, then of each subgroup
-  std::vector<xla_kind> subgroups;    // what the last dims are: replicated, manual, unreduced
-  std::vector<std::int64_t> iota;     // device ids: 0, 1, 2, ... in this shape,
-  std::vector<int> transpose;         // then transposed,
-  std::vector<std::int64_t> devices;  // or one by one, if there is no iota
-  std::int64_t device = -1;           // of maximal
-  std::int64_t shard_group = -1;      // shard_as, shard_like: the number of a group that shares a sharding
+  constant_vector<std::int64_t> dims;     // parts of each data dim, then of each subgroup
+  constant_vector<xla_kind> subgroups;    // what the last dims are: replicated, manual, unreduced
+  constant_vector<std::int64_t> iota;     // device ids: 0, 1, 2, ... in this shape,
+  constant_vector<int> transpose;         // then transposed,
+  constant_vector<std::int64_t> devices;  // or one by one, if there is no iota
+  std::int64_t device = -1;               // of maximal
+  std::int64_t shard_group = -1;          // shard_as, shard_like: the number of a group that shares a sharding
   bool is_shard_like = false;
-  std::vector<xla_tiles> elements;  // of a tuple
+  constant_vector<xla_tiles> elements;  // of a tuple
 
   [[nodiscard]] constexpr int rank() const { return static_cast<int>(dims.size() - subgroups.size()); }
   [[nodiscard]] constexpr std::int64_t device_count() const {
@@ -143,13 +143,13 @@ class xla_parser {
     return n;
   }
   template <class T>
-  constexpr void integers(std::vector<T>& list, std::int64_t least) {
+  constexpr void integers(constant_vector<T>& list, std::int64_t least) {
     do {
       list.push_back(static_cast<T>(integer(least)));
       skip();
     } while (problem.empty() && take(','));
   }
-  constexpr std::int64_t product(const std::vector<std::int64_t>& list, std::size_t at) {
+  constexpr std::int64_t product(const constant_vector<std::int64_t>& list, std::size_t at) {
     std::int64_t n = 1;
     for (const auto i : list) {
       if (i != 0 && n > most_xla_devices / i) {
@@ -209,7 +209,7 @@ class xla_parser {
       if (!problem.empty()) return;
       const auto listed = static_cast<std::int64_t>(x.devices.size());
       if (listed != count) return mismatch(list_at, x, count, listed);
-      std::vector<char> named(x.devices.size(), char{0});
+      constant_vector<char> named(x.devices.size(), char{0});
       for (const auto id : x.devices) {
         if (id >= count) {
           fail_at(list_at) << "the device " << id << " is named and the ids of " << count << " devices are 0 to " << count - 1
@@ -231,7 +231,7 @@ class xla_parser {
             << (listed == 1 ? " device is named" : " devices are named");
   }
   static constexpr bool is_permutation(const xla_tiles& x) {
-    std::vector<char> named(x.iota.size(), char{0});
+    constant_vector<char> named(x.iota.size(), char{0});
     for (const auto t : x.transpose) {
       if (t >= static_cast<int>(named.size()) || named[static_cast<std::size_t>(t)]) return false;
       named[static_cast<std::size_t>(t)] = 1;
@@ -318,9 +318,9 @@ constexpr void write_ints(text& t, const auto& list) {
 }
 
 /// The device ids of a tiled sharding, row-major over its dims.
-constexpr std::vector<std::int64_t> devices_of(const xla_tiles& x) {
+constexpr constant_vector<std::int64_t> devices_of(const xla_tiles& x) {
   if (x.iota.empty()) return x.devices;
-  std::vector<std::int64_t> apart(x.iota.size(), 1), size, stride, at;
+  constant_vector<std::int64_t> apart(x.iota.size(), 1), size, stride, at;
   for (auto i = x.iota.size(); i-- > 1;) apart[i - 1] = apart[i] * x.iota[i];
   for (const int t : x.transpose) {
     if (x.iota[static_cast<std::size_t>(t)] == 1) continue;
@@ -328,7 +328,7 @@ constexpr std::vector<std::int64_t> devices_of(const xla_tiles& x) {
     stride.push_back(apart[static_cast<std::size_t>(t)]);
     at.push_back(0);
   }
-  std::vector<std::int64_t> result;
+  constant_vector<std::int64_t> result;
   std::int64_t id = 0;
   for (const auto count = x.device_count(); static_cast<std::int64_t>(result.size()) < count;) {
     result.push_back(id);

@@ -29,7 +29,8 @@ struct elementwise_op : named_by_opcode,
   ///   stop_gradient                            all, every monoid
   ///   add, subtract                            all, add             x + 1 of a partial x would add 1 on every device
   ///   real, imag, conj, complex                all, add
-  ///   convert from float to float              all, add             each device rounds its partial value
+  ///   convert from float to float              all, add             unless the user rounds: partial values may be infinite in f16, and their
+  ///                                                                 sum is not. A composite or a gradient rounds each partial value
   ///   multiply                                 one, add             a product of two sums is not a sum of products
   ///   divide                                   first, add
   ///   select                                   all, every monoid    the predicate chooses
@@ -68,7 +69,10 @@ struct elementwise_op : named_by_opcode,
       case opcode::floor:
       case opcode::ceil:
       case opcode::sign: return {is_order ? all : none, is_order ? 0 : every_operand};
-      case opcode::convert: return {is_add && n.integer != 0 ? all : none, is_floating(n.type) ? 0U : every_operand};
+      case opcode::convert: {
+        const bool is_linear = n.integer == 1 || (n.integer == 2 && n.in_gradient);
+        return {is_add && is_linear ? all : none, is_floating(n.type) ? 0U : every_operand};
+      }
       default: return is_compare(n.op) || n.type == dtype::pred ? operator_class{none, every_operand} : operator_class{};
     }
   }

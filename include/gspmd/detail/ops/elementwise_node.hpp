@@ -78,7 +78,8 @@ constexpr int add_elementwise(graph& g, opcode op, span<const int> operands, loc
   if (op == opcode::convert && is_complex(in) && !is_complex(to))
     return g.fail(at, name_of(op), mistake::type,
                   text("of ") << name_of(in) << " to " << name_of(to) << " would lose a part; take real(x), imag(x) or abs(x)");
-  if (op == opcode::convert) n.integer = is_floating(in) && is_floating(to) ? 1 : 0;
+  if (op == opcode::convert && is_floating(in) && is_floating(to))
+    n.integer = bytes_of(part_of(to)) > bytes_of(part_of(in)) || part_of(to) == part_of(in) || g.is_in_call ? 1 : 2;
   return bytes_of(n.type) > bytes_of(in) ? g.add_sized(n) : g.add(n);
 }
 

@@ -79,8 +79,8 @@ class exact_sum {
     return add_elementwise(g_, opcode::add, {id, zero}, n.at);
   }
   /// Marks the sums that are exact already, from node `first` on: those that a total reads, or the sums of them that it reads.
-  constexpr void find_exact(int first, std::vector<int>& is_exact) const {
-    std::vector<int> open;
+  constexpr void find_exact(int first, constant_vector<int>& is_exact) const {
+    constant_vector<int> open;
     for (int i = first; i < static_cast<int>(g_.nodes.size()); ++i)
       if (is_one_of<exact_sum_op, exact_product_op>(at(i))) open.push_back(at(i).operands[0]);
     while (!open.empty()) {

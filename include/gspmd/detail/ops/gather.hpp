@@ -51,6 +51,8 @@ struct gather_op : indexing_operator {
 constexpr int add_gather(graph& g, int table, int indices, const index_dims& dims, span<const std::int64_t> slice_sizes,
                          out_of_range beyond, const written_number& fill, location at) {
   if (table < 0 || indices < 0 || !g.may_read({table, indices}, at, gather_words.op)) return -1;
+  const one_call call(&g, gather_words.op, {table, indices});
+  indices = as_index(g, indices, at);
   const node from = g.nodes[static_cast<std::size_t>(table)], index = g.nodes[static_cast<std::size_t>(indices)];
   index_checker check(g, gather_words, at);
   if (slice_sizes.size() != static_cast<std::size_t>(from.shape.count)) {

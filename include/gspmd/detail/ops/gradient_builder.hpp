@@ -3,10 +3,10 @@
 
 #include <initializer_list>
 #include <span>
-#include <vector>
 
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -106,7 +106,7 @@ class gradient_builder {
 
  private:
   graph& graph_;
-  std::vector<int> gradients_;  // by node
+  constant_vector<int> gradients_;  // by node
   int visited_ = 0;
 };
 

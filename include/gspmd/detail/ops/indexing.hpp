@@ -5,6 +5,8 @@
 #include <string>
 
 #include "gspmd/detail/ir/kernels/indices.hpp"
+#include "gspmd/detail/ops/as_index.hpp"
+#include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
@@ -152,9 +154,9 @@ class index_checker {
   constexpr bool read(const index_dims& dims, const extents& table, const node& indices, const extents& slice, int slices_rank,
                       out_of_range beyond, indexing& ix) {
     const int rank = indices.shape.count;
-    if (indices.type != dtype::s32 && indices.type != dtype::s64)
+    if (!may_be_index(indices.type))
       return fail(mistake::type, text("the indices are ")
-                                     << name_of(indices.type) << "; they are s32 or s64: write convert<std::int32_t>(indices)");
+                                     << name_of(indices.type) << "; they are integers: write convert<std::int64_t>(indices)");
     if (dims.vector_dim < 0 || dims.vector_dim > rank)
       return fail(mistake::dim, text("index_vector_dim ")
                                     << dims.vector_dim << " is no dim of the indices " << shape_text(indices.shape)

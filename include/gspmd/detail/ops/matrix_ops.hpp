@@ -54,26 +54,28 @@ using wide_element = std::conditional_t<IsComplex, c128, double>;
 
 template <int Rank, bool IsComplex>
 inline constexpr local_function cholesky_function = [] {
-  local_function f = matrix_function<Rank>(2, 1, nullptr);
-  f.entries[0].run = [](const void*, const erased_block* b) { run_cholesky<narrow_element<IsComplex>>(Rank, b); };
-  f.entries[1].run = [](const void*, const erased_block* b) { run_cholesky<wide_element<IsComplex>>(Rank, b); };
-  return f;
+  local_function made = matrix_function<Rank>(2, 1, nullptr);
+  made.entries[0].run = [](const void*, const erased_block* b) { run_cholesky<narrow_element<IsComplex>>(Rank, b); };
+  made.entries[1].run = [](const void*, const erased_block* b) { run_cholesky<wide_element<IsComplex>>(Rank, b); };
+  return made;
 }();
 template <int Rank, bool IsComplex, int Way>
 inline constexpr local_function triangular_solve_function = [] {
-  local_function f = matrix_function<Rank>(3, 2, matrix_ways + Way);
-  f.entries[0].run = [](const void* way, const erased_block* b) {
+  local_function made = matrix_function<Rank>(3, 2, matrix_ways + Way);
+  made.entries[0].run = [](const void* way, const erased_block* b) {
     run_triangular_solve<narrow_element<IsComplex>>(Rank, way, b);
   };
-  f.entries[1].run = [](const void* way, const erased_block* b) { run_triangular_solve<wide_element<IsComplex>>(Rank, way, b); };
-  return f;
+  made.entries[1].run = [](const void* way, const erased_block* b) {
+    run_triangular_solve<wide_element<IsComplex>>(Rank, way, b);
+  };
+  return made;
 }();
 template <int Rank, bool IsComplex, int Way>
 inline constexpr local_function solve_function = [] {
-  local_function f = matrix_function<Rank>(4, 2, matrix_ways + Way);
-  f.entries[0].run = [](const void* way, const erased_block* b) { run_solve<narrow_element<IsComplex>>(Rank, way, b); };
-  f.entries[1].run = [](const void* way, const erased_block* b) { run_solve<wide_element<IsComplex>>(Rank, way, b); };
-  return f;
+  local_function made = matrix_function<Rank>(4, 2, matrix_ways + Way);
+  made.entries[0].run = [](const void* way, const erased_block* b) { run_solve<narrow_element<IsComplex>>(Rank, way, b); };
+  made.entries[1].run = [](const void* way, const erased_block* b) { run_solve<wide_element<IsComplex>>(Rank, way, b); };
+  return made;
 }();
 /// Of all ranks from 2 on.
 template <class Of>

@@ -15,8 +15,8 @@ namespace gspmd::detail {
 template <class Options>
 class named_convolution {
  public:
-  constexpr named_convolution(graph& g, int lhs, int rhs, std::string_view layout, const Options& options, location at)
-      : g_(g), written_(layout), layout_(layout), options_(options), at_(at), operands_{lhs, rhs} {}
+  constexpr named_convolution(graph& into, int lhs, int rhs, std::string_view layout, const Options& options, location at)
+      : g_(into), written_(layout), layout_(layout), options_(options), at_(at), operands_{lhs, rhs} {}
 
   constexpr int add() {
     if (operands_[0] < 0 || operands_[1] < 0 || !g_.may_read(operands_, at_, "convolution") || !fits_layout() || !has_fields() ||

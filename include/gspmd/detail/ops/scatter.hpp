@@ -143,6 +143,8 @@ constexpr int add_scatter_like(graph& g, const node& like, int indices, int upda
 constexpr int add_scatter(graph& g, int indices, int updates, const extents& shape, const index_dims& dims, monoid kind,
                           out_of_range beyond, location at) {
   if (indices < 0 || updates < 0 || !g.may_read({indices, updates}, at, scatter_words.op)) return -1;
+  const one_call call(&g, scatter_words.op, {indices, updates});
+  indices = as_index(g, indices, at);
   const node index = g.nodes[static_cast<std::size_t>(indices)], from = g.nodes[static_cast<std::size_t>(updates)];
   index_checker check(g, scatter_words, at);
   indexing ix;
@@ -222,6 +224,8 @@ constexpr int add_scatter_set_like(graph& g, const node& like, int table, int in
 constexpr int add_scatter_set(graph& g, int table, int indices, int updates, const index_dims& dims, out_of_range beyond,
                               location at) {
   if (table < 0 || indices < 0 || updates < 0 || !g.may_read({table, indices, updates}, at, scatter_words.op)) return -1;
+  const one_call call(&g, scatter_words.op, {table, indices, updates});
+  indices = as_index(g, indices, at);
   const node to = g.nodes[static_cast<std::size_t>(table)], index = g.nodes[static_cast<std::size_t>(indices)];
   const node from = g.nodes[static_cast<std::size_t>(updates)];
   index_checker check(g, scatter_words, at);

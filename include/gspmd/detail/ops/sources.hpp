@@ -37,7 +37,7 @@ struct written_number {
   double real = 0;
   std::int64_t integer = 0;
   bool is_integer = false;  // `integer` is the number itself
-  bool is_natural = false;  // the number is `integer` taken as unsigned, which is beyond an int64
+  bool is_natural = false;  // `integer` as a std::uint64_t is the number, which is beyond an int64
 
   template <class Number>
     requires std::is_arithmetic_v<Number>
@@ -45,12 +45,15 @@ struct written_number {
     if constexpr (std::is_floating_point_v<Number>) {
       is_integer = n >= static_cast<Number>(-0x1p63) && n < static_cast<Number>(0x1p63) &&
                    static_cast<Number>(static_cast<std::int64_t>(n)) == n;
+      is_natural = n >= static_cast<Number>(0x1p63) && n < static_cast<Number>(0x1p64);  // no float of this size has a fraction
+      if (is_natural) integer = static_cast<std::int64_t>(static_cast<std::uint64_t>(n));
     } else {
       constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
       is_integer = std::is_signed_v<Number> || static_cast<std::uint64_t>(n) <= most;
       is_natural = !is_integer;
+      integer = static_cast<std::int64_t>(n);
     }
-    if (is_integer || is_natural) integer = static_cast<std::int64_t>(n);
+    if (is_integer) integer = static_cast<std::int64_t>(n);
   }
 
   [[nodiscard]] constexpr bool is_one_of(dtype type) const {
@@ -71,14 +74,24 @@ struct written_number {
   }
 };
 
-/// ` 4.5`, ` -0.333333...`; nothing where the number is too long, and for NaN.
+/// Returns the number after a space: ` 4.5`, ` -0.333333...`, ` 2.5e300`, ` -inf`.
 [[gnu::cold]] constexpr text number_text(const written_number& n) {
   text t;
   if (n.is_integer) return t << ' ' << n.integer;
+  const auto natural = static_cast<std::uint64_t>(n.integer);
+  if (n.is_natural) return t << ' ' << static_cast<std::int64_t>(natural / 10) << static_cast<int>(natural % 10);
+  if (!(n.real == n.real)) return t << " nan";
+  t << (n.real < 0 ? " -" : " ");
   double rest = n.real < 0 ? -n.real : n.real;
-  if (!(rest < 1e15)) return t;
+  if (rest > std::numeric_limits<double>::max()) return t << "inf";
+  if (rest >= 1e15) {
+    int exponent = 0;
+    for (; rest >= 10; rest /= 10) ++exponent;
+    const auto tenths = static_cast<int>(rest * 10);
+    return t << tenths / 10 << '.' << tenths % 10 << 'e' << exponent;
+  }
   const auto whole = static_cast<std::int64_t>(rest);
-  t << (n.real < 0 ? " -" : " ") << whole << '.';
+  t << whole << '.';
   rest -= static_cast<double>(whole);
   for (int digit = 0; digit < 6 && rest > 0; ++digit) {
     rest *= 10;

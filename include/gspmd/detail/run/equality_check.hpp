@@ -28,8 +28,8 @@ class equality_check {
   static constexpr bool look = true;
 
   /// `named`: the mesh of the plan. `move`: how the communicator moves words (kernels::move).
-  equality_check(const plan_view& plan, const mesh_info& named, const devices_here& devices, ready_step::joint_function move)
-      : plan_(plan), named_(named), devices_(devices), move_(move), together_(plan.mesh->wide_axes()) {}
+  equality_check(const plan_view& plan, const mesh_info& named, const devices_here& members, ready_step::joint_function move)
+      : plan_(plan), named_(named), devices_(members), move_(move), together_(plan.mesh->wide_axes()) {}
 
   void look_at_inputs() {
     for (std::size_t k = 0; k < plan_.inputs.size(); ++k) try {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <type_traits>
 
@@ -70,8 +72,9 @@ namespace kernels {
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_outside(const indexed_access& access, int dim, std::int64_t index) {
   const auto& d = access.dims[dim];
   const std::string what = d.slice == 1 ? "" : "a slice of " + std::to_string(d.slice) + " from ";
-  throw error(what + "index " + std::to_string(index) + " does not lie inside of dim " + std::to_string(dim) +
-              ", whose extent is " + std::to_string(d.size) +
+  const bool may_be_larger = index == std::numeric_limits<std::int64_t>::max();  // as_index
+  throw error(what + "index " + std::to_string(index) + (may_be_larger ? " or more" : "") + " does not lie inside of dim " +
+              std::to_string(dim) + ", whose extent is " + std::to_string(d.size) +
               "; correct the index, or let out_of_range::clip or fill say what becomes of it");
 }
 /// Fails where an index does not lie inside, if that is what the user wants. Before anything is written.

@@ -36,7 +36,7 @@ class answered_plans {
       : mesh_(mesh), plans_(plans), count_(count), most_(most) {}
 
   [[nodiscard]] constexpr const mesh_shape& shape() const { return mesh_; }
-  constexpr std::optional<plan_price> of(const std::vector<input_group>& groups, const group_layouts& layouts) {
+  constexpr std::optional<plan_price> of(const constant_vector<input_group>& groups, const group_layouts& layouts) {
     if (is_waiting_) return {};
     const auto inputs = by_input(groups, layouts);
     if (const auto* p = find(inputs)) return price_of(*p);
@@ -45,12 +45,13 @@ class answered_plans {
     if (is_waiting_) asked_ = inputs;
     return {};
   }
-  [[nodiscard]] constexpr std::optional<plan_price> known(const std::vector<input_group>& groups,
+  [[nodiscard]] constexpr std::optional<plan_price> known(const constant_vector<input_group>& groups,
                                                           const group_layouts& layouts) const {
     const auto* p = find(by_input(groups, layouts));
     return p == nullptr ? std::nullopt : price_of(*p);
   }
-  [[nodiscard]] constexpr std::optional<group_layouts> lies(const std::vector<input_group>& groups, group_layouts layouts) const {
+  [[nodiscard]] constexpr std::optional<group_layouts> lies(const constant_vector<input_group>& groups,
+                                                            group_layouts layouts) const {
     const auto* p = find(by_input(groups, layouts));
     if (p == nullptr || p->is_cut || p->is_refused) return {};
     for (std::size_t k = 0; k < groups.size(); ++k)
@@ -64,7 +65,7 @@ class answered_plans {
   [[nodiscard]] constexpr bool is_spent() const { return is_spent_; }
   [[nodiscard]] constexpr const layouts_by_input& asked() const { return asked_; }
 
-  static constexpr layouts_by_input by_input(const std::vector<input_group>& groups, const group_layouts& layouts) {
+  static constexpr layouts_by_input by_input(const constant_vector<input_group>& groups, const group_layouts& layouts) {
     layouts_by_input inputs;
     for (std::size_t k = 0; k < groups.size(); ++k)
       for (const int i : groups[k].members) inputs[static_cast<std::size_t>(i)] = layouts[k];

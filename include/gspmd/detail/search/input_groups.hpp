@@ -15,7 +15,7 @@
 namespace gspmd::detail {
 
 struct input_group {
-  std::vector<int> members;  // numbers of inputs
+  constant_vector<int> members;  // numbers of inputs
   dtype type = dtype::f32;
   extents shape;
   [[nodiscard]] constexpr std::int64_t bytes() const {  // of all members, whole
@@ -38,10 +38,10 @@ constexpr text name_pattern(std::string_view name) {
 
 /// Inputs that nobody annotated, the largest groups first. Of one group are those of the same type and shape whose names have one pattern
 /// and that operators of the same kind and attributes read in the same way, with results of the same shape.
-constexpr std::vector<input_group> groups_of_inputs(const graph& g) {
-  std::vector<int> number(g.nodes.size(), -1);  // by node: of the input
+constexpr constant_vector<input_group> groups_of_inputs(const graph& g) {
+  constant_vector<int> number(g.nodes.size(), -1);  // by node: of the input
   for (std::size_t i = 0; i < g.inputs.size(); ++i) number[static_cast<std::size_t>(g.inputs[i])] = static_cast<int>(i);
-  std::vector<std::vector<text>> reads(g.inputs.size());
+  constant_vector<constant_vector<text>> reads(g.inputs.size());
   for (const auto& n : g.nodes)
     for (int k = 0; k < n.operands.count; ++k) {
       const int input = number[static_cast<std::size_t>(n.operands[k])];
@@ -51,7 +51,7 @@ constexpr std::vector<input_group> groups_of_inputs(const graph& g) {
       for (const auto a : n.attributes) read << static_cast<std::int64_t>(a) << ' ';
       reads[static_cast<std::size_t>(input)].push_back(read << ") " << shape_text(n.shape));
     }
-  std::vector<std::pair<text, int>> keys;  // and the inputs
+  constant_vector<std::pair<text, int>> keys;  // and the inputs
   for (std::size_t i = 0; i < g.inputs.size(); ++i) {
     const node& n = g.nodes[static_cast<std::size_t>(g.inputs[i])];
     if (n.annotated) continue;
@@ -62,7 +62,7 @@ constexpr std::vector<input_group> groups_of_inputs(const graph& g) {
     keys.emplace_back(std::move(key), static_cast<int>(i));
   }
   sort_in_order(keys, [](const auto& a, const auto& b) { return a.first.view() < b.first.view(); });
-  std::vector<input_group> groups;
+  constant_vector<input_group> groups;
   for (std::size_t k = 0; k < keys.size(); ++k) {
     const node& n = g.nodes[static_cast<std::size_t>(g.inputs[keys[k].second])];
     if (k == 0 || keys[k].first.view() != keys[k - 1].first.view()) groups.push_back({{}, n.type, n.shape});

@@ -75,10 +75,10 @@ constexpr bool each_axis_cuts(const mesh_shape& mesh, const extents& shape, cons
 
 /// The annotations to try in the place of `now`: all of the input, each axis over each dim or none, where these are few; else those that
 /// differ in one axis. Axes of one device split nothing.
-constexpr std::vector<input_layout> candidates(const mesh_shape& mesh, const extents& shape, const input_layout& now) {
+constexpr constant_vector<input_layout> candidates(const mesh_shape& mesh, const extents& shape, const input_layout& now) {
   constexpr std::size_t few = 64;
   const int axes = mesh.axis_count();
-  std::vector<input_layout> found{{}, input_layout(axes, -1)};
+  constant_vector<input_layout> found{{}, input_layout(axes, -1)};
   const auto add = [&](input_layout l) {
     l.from_last = false;
     if (std::find(found.begin(), found.end(), l) != found.end() || !each_axis_cuts(mesh, shape, l)) return;

@@ -41,18 +41,18 @@ class input_search {
     std::optional<plan_price> price;
   };
   struct found_layouts {
-    std::vector<input_group> groups;
+    constant_vector<input_group> groups;
     group_layouts layouts;
     plan_price price;
   };
 
-  constexpr input_search(std::vector<input_group> groups, Plans& plans) : first_{std::move(groups), {}, {}}, plans_(plans) {}
+  constexpr input_search(constant_vector<input_group> groups, Plans& plans) : first_{std::move(groups), {}, {}}, plans_(plans) {}
 
   /// Goes as far as the budget lets it. Descends from so many starts.
   constexpr void run(std::size_t most_descents) {
     begin();
     if (plans_.is_waiting()) return;
-    std::vector<const start*> order;
+    constant_vector<const start*> order;
     for (const auto& s : starts_)
       if (s.price) order.push_back(&s);
     sort_in_order(order, [](const start* a, const start* b) { return *a->price < *b->price; });
@@ -72,7 +72,7 @@ class input_search {
     if (best_) write_found(*best_);
   }
 
-  [[nodiscard]] constexpr const std::vector<start>& starts() const { return starts_; }
+  [[nodiscard]] constexpr const constant_vector<start>& starts() const { return starts_; }
   [[nodiscard]] constexpr const std::optional<found_layouts>& best() const { return best_; }
 
   /// The cheapest other annotation of group k that was looked at while the others lay as in the best plan.
@@ -190,7 +190,8 @@ class input_search {
     }
     return false;
   }
-  constexpr bool improve_two(found_layouts& f, std::vector<input_group> groups, group_layouts now, std::size_t i, std::size_t j) {
+  constexpr bool improve_two(found_layouts& f, constant_vector<input_group> groups, group_layouts now, std::size_t i,
+                             std::size_t j) {
     bool is_better = false;
     for (int a = 0; a < plans_.shape().axis_count(); ++a)
       for (int d = -1; d < groups[i].shape.count && plans_.shape().sizes[a] > 1; ++d)
@@ -207,10 +208,10 @@ class input_search {
         }
     return is_better;
   }
-  constexpr bool take_if_better(found_layouts& f, const std::vector<input_group>& groups, const group_layouts& layouts) {
+  constexpr bool take_if_better(found_layouts& f, const constant_vector<input_group>& groups, const group_layouts& layouts) {
     const auto price = plans_.of(groups, layouts);
     if (!price || !(*price < f.price)) return false;
-    f = {std::vector<input_group>(groups), group_layouts(layouts), *price};
+    f = {constant_vector<input_group>(groups), group_layouts(layouts), *price};
     return true;
   }
   constexpr void write_found(found_layouts& f) {
@@ -224,7 +225,7 @@ class input_search {
   static constexpr std::size_t most_batches = 8;
   found_layouts first_;  // its groups
   Plans& plans_;
-  std::vector<start> starts_;
+  constant_vector<start> starts_;
   std::optional<found_layouts> best_;
 };
 

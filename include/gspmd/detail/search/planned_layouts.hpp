@@ -13,7 +13,7 @@
 namespace gspmd::detail {
 
 /// Annotations of all groups of inputs of a program, in their order.
-using group_layouts = std::vector<input_layout>;
+using group_layouts = constant_vector<input_layout>;
 
 /// The annotation that says how a plan lays an input.
 constexpr input_layout planned_layout(const plan_view& plan, const mesh_shape& mesh, int input) {
@@ -22,7 +22,7 @@ constexpr input_layout planned_layout(const plan_view& plan, const mesh_shape& m
   return l;
 }
 /// Annotations that say how a plan lays the groups of inputs that have none.
-constexpr group_layouts planned_layouts(const plan_view& plan, const mesh_shape& mesh, const std::vector<input_group>& groups,
+constexpr group_layouts planned_layouts(const plan_view& plan, const mesh_shape& mesh, const constant_vector<input_group>& groups,
                                         group_layouts layouts) {
   for (std::size_t k = 0; k < groups.size(); ++k)
     if (layouts[k].empty()) layouts[k] = planned_layout(plan, mesh, groups[k].members.front());

@@ -18,6 +18,7 @@
 #include "gspmd/detail/search/plan_price.hpp"
 #include "gspmd/detail/search/planned_layouts.hpp"
 #include "gspmd/detail/support/planning_work.hpp"
+#include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/report/network.hpp"
 
@@ -32,7 +33,11 @@ inline plan_price price_of(const dynamic::program& p, const network& net) {
 class search_budget {
  public:
   search_budget(int plans, std::int64_t work, double seconds, std::function<void(int)> report)
-      : most_(plans), last_work_(planning_work::done + work), seconds_(seconds), report_(std::move(report)), begin_(now()) {}
+      : most_(plans),
+        last_work_(saturating_add(planning_work::done, work)),
+        seconds_(seconds),
+        report_(std::move(report)),
+        begin_(now()) {}
 
   /// Takes one plan off, if there is one.
   bool take() {
@@ -83,7 +88,7 @@ class priced_plans {
   [[nodiscard]] static constexpr bool is_waiting() { return false; }
 
   /// The price of the program so annotated; nothing: it is refused, or the budget is spent.
-  std::optional<plan_price> of(const std::vector<input_group>& groups, const group_layouts& layouts) {
+  std::optional<plan_price> of(const constant_vector<input_group>& groups, const group_layouts& layouts) {
     const auto key = key_of(groups, layouts);
     if (const auto it = known_.find(key); it != known_.end()) return it->second;
     if (!budget_.take()) return {};
@@ -96,12 +101,12 @@ class priced_plans {
     return price;
   }
   /// The price if it is known already.
-  [[nodiscard]] std::optional<plan_price> known(const std::vector<input_group>& groups, const group_layouts& layouts) const {
+  [[nodiscard]] std::optional<plan_price> known(const constant_vector<input_group>& groups, const group_layouts& layouts) const {
     const auto it = known_.find(key_of(groups, layouts));
     return it == known_.end() ? std::nullopt : it->second;
   }
   /// The program so annotated, as it is planned.
-  [[nodiscard]] graph annotated(const std::vector<input_group>& groups, const group_layouts& layouts) const {
+  [[nodiscard]] graph annotated(const constant_vector<input_group>& groups, const group_layouts& layouts) const {
     graph g = program_.graph();
     for (std::size_t k = 0; k < groups.size(); ++k)
       for (const int i : groups[k].members) {
@@ -117,7 +122,8 @@ class priced_plans {
   [[nodiscard]] dynamic::program fastest(const graph& g) const { return {mesh_.within(most_bytes), g, program_.functions()}; }
   [[nodiscard]] dynamic::program planned(const graph& g) const { return {mesh_, g, program_.functions()}; }
   /// How the planner lays the inputs of a program so annotated, by group; nothing: it is refused, or cuts an axis, which inputs may lie along.
-  [[nodiscard]] std::optional<group_layouts> lies(const std::vector<input_group>& groups, const group_layouts& layouts) const {
+  [[nodiscard]] std::optional<group_layouts> lies(const constant_vector<input_group>& groups,
+                                                  const group_layouts& layouts) const {
     try {
       const auto p = planned(annotated(groups, layouts));
       if (p.mesh_info().shape.axis_count() != shape().axis_count()) return {};
@@ -132,7 +138,7 @@ class priced_plans {
   [[nodiscard]] const std::string& too_large() const { return too_large_; }
 
  private:
-  [[nodiscard]] static std::string key_of(const std::vector<input_group>& groups, const group_layouts& layouts) {
+  [[nodiscard]] static std::string key_of(const constant_vector<input_group>& groups, const group_layouts& layouts) {
     std::map<int, const input_layout*> by_input;
     for (std::size_t k = 0; k < groups.size(); ++k)
       for (const int i : groups[k].members) by_input[i] = &layouts[k];

@@ -36,6 +36,12 @@
 #define GSPMD_TARGET_GEMM alone
 #endif
 
+// With a precompiled library the name says why a file of other flags does not link: it is in each undefined reference.
+#if defined(GSPMD_PRECOMPILED)
+#define GSPMD_TARGET_JOIN(lanes, products, gemm) \
+  precompiled_needs_one_march_and_one_blas_in_all_files_here_##lanes##_##products##_##gemm
+#else
 #define GSPMD_TARGET_JOIN(lanes, products, gemm) lanes##_##products##_##gemm
+#endif
 #define GSPMD_TARGET_NAME(lanes, products, gemm) GSPMD_TARGET_JOIN(lanes, products, gemm)
 #define GSPMD_TARGET GSPMD_TARGET_NAME(GSPMD_TARGET_LANES, GSPMD_TARGET_PRODUCTS, GSPMD_TARGET_GEMM)

@@ -3,14 +3,13 @@
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
-#include "gspmd/detail/support/language.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
-/// Text that is put together in constant evaluation as well as at run time. (std::string is not usable there with Clang and
-/// libstdc++ 12.)
+/// Text that is put together in constant evaluation as well as at run time. std::string is not usable there with Clang and libstdc++ 12, nor
+/// std::vector with -D_GLIBCXX_DEBUG.
 class text {
  public:
   constexpr text() = default;
@@ -45,7 +44,7 @@ class text {
   [[nodiscard]] constexpr bool empty() const { return chars_.empty(); }
 
  private:
-  std::vector<char> chars_;
+  vec<char> chars_;
 };
 
 /// `[64,512]`

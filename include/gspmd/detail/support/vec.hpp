@@ -6,10 +6,20 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "gspmd/detail/support/language.hpp"
 
 namespace gspmd::detail {
+
+/// std::vector for constant evaluation. With -D_GLIBCXX_DEBUG std::vector is no literal type, and this is the same container without checks.
+#if defined(_GLIBCXX_DEBUG)
+template <class T>
+using constant_vector = std::__cxx1998::vector<T>;
+#else
+template <class T>
+using constant_vector = std::vector<T>;
+#endif
 
 /// As much of std::vector as the planner needs, in few calls: in a constant evaluation an element of a std::vector costs Clang
 /// more than ten steps of its limit to append and six to read, one of these four and two. Pointers are its iterators, and its

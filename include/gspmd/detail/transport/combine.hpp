@@ -20,8 +20,8 @@ template <class Pointer>
 class peer_buffers {
  public:
   template <class F>
-  peer_buffers(const F& f)  // NOLINT(google-explicit-constructor): any such function will do
-      : f_(&f), call_([](const void* g, std::int64_t j) -> Pointer { return (*static_cast<const F*>(g))(j); }) {}
+  peer_buffers(const F& buffer_of)  // NOLINT(google-explicit-constructor): any such function will do
+      : f_(&buffer_of), call_([](const void* of, std::int64_t j) -> Pointer { return (*static_cast<const F*>(of))(j); }) {}
   Pointer operator()(std::int64_t j) const { return call_(f_, j); }
 
  private:

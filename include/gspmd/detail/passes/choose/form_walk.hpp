@@ -29,8 +29,8 @@ struct purpose {
 template <class Client>
 class form_walk {
  public:
-  constexpr form_walk(const graph& g, const mesh_shape& mesh, int saving, form_book& book, vec<int>& given, Client& client)
-      : graph_(g), mesh_(mesh), saving_(saving), book_(book), given_(given), client_(client) {}
+  constexpr form_walk(const graph& of, const mesh_shape& mesh, int saving, form_book& book, vec<int>& given, Client& client)
+      : graph_(of), mesh_(mesh), saving_(saving), book_(book), given_(given), client_(client) {}
 
   constexpr void visit(int i) {
     const node& n = at(i);

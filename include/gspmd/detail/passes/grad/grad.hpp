@@ -2,13 +2,13 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "gspmd/detail/ops/regions.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/ops/rows.hpp"
 #include "gspmd/detail/ops/set_policy.hpp"
 #include "gspmd/detail/ops/transition.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -101,12 +101,12 @@ class differentiator {
 
   /// A body, copied to where it is computed again.
   struct copied_body {
-    std::vector<int> nodes;    // of the body, in order
-    std::vector<int> outside;  // floats that it reads from outside
-    std::vector<int> number;   // by node: its copy, or itself
+    constant_vector<int> nodes;    // of the body, in order
+    constant_vector<int> outside;  // floats that it reads from outside
+    constant_vector<int> number;   // by node: its copy, or itself
   };
 
-  constexpr void find_body(copied_body& body, int start, const std::vector<int>& given) const {
+  constexpr void find_body(copied_body& body, int start, const constant_vector<int>& given) const {
     const auto note = [&](int o) {
       if (o == start || graph_.is_inside(o, start) || !is_floating(at(o).type)) return;
       for (const int x : body.outside)
@@ -128,7 +128,8 @@ class differentiator {
     return n < 0 ? i : n;
   }
   /// Copies a body into the open region and goes back through it, from the gradients of what it gives.
-  constexpr void copy_and_walk(copied_body& body, int start, const std::vector<int>& given, const std::vector<int>& gradients) {
+  constexpr void copy_and_walk(copied_body& body, int start, const constant_vector<int>& given,
+                               const constant_vector<int>& gradients) {
     const int first = static_cast<int>(graph_.nodes.size());
     for (const int i : body.nodes) {
       node n = at(i);
@@ -154,12 +155,12 @@ class differentiator {
 
   /// The results of the loop or conditional that node `i` is a result of; empty but for the first of them: the others' gradients
   /// are known by then.
-  [[nodiscard]] constexpr std::vector<int> results_with(int i) const {
+  [[nodiscard]] constexpr constant_vector<int> results_with(int i) const {
     const auto start_of = [this](const node& n) {
       return n.op == opcode::loop_result ? at(n.operands[0]).region : n.operands[0];
     };
     const int start = start_of(at(i));
-    std::vector<int> results;
+    constant_vector<int> results;
     for (int k = 0; k < static_cast<int>(graph_.nodes.size()); ++k) {
       if (!is_region_result(at(k).op) || start_of(at(k)) != start) continue;
       if (k < i) return {};
@@ -169,7 +170,7 @@ class differentiator {
   }
 
   constexpr void visit_region(int i) {
-    const std::vector<int> results = results_with(i);
+    const constant_vector<int> results = results_with(i);
     bool any = false;
     for (const int r : results) any = any || gradients_.slot(r) >= 0;
     if (!any) return;
@@ -177,7 +178,7 @@ class differentiator {
     else visit_cond(results);
   }
 
-  constexpr void visit_loop(const std::vector<int>& results) {
+  constexpr void visit_loop(const constant_vector<int>& results) {
     const int loop = at(at(results[0]).operands[0]).region;
     const node start = at(loop);
     const location where = start.at;
@@ -192,17 +193,17 @@ class differentiator {
       return;
     }
     copied_body body;
-    std::vector<int> carries;
-    std::vector<int> nexts;
-    std::vector<int> gradients;  // of what is carried; -1: it has none
+    constant_vector<int> carries;
+    constant_vector<int> nexts;
+    constant_vector<int> gradients;  // of what is carried; -1: it has none
     for (const int r : results) {
       carries.push_back(at(r).operands[0]);
       nexts.push_back(at(r).operands[1]);
     }
     find_body(body, loop, nexts);
-    std::vector<int> stacks;
+    constant_vector<int> stacks;
     for (const int c : carries) stacks.push_back(stack(loop, c));
-    std::vector<int> sums;
+    constant_vector<int> sums;
     for (const int r : results) {
       int g = -1;
       if (is_floating(at(r).type)) g = gradients_.slot(r) >= 0 ? gradients_.slot(r) : gradients_.zero_like(r);
@@ -219,14 +220,14 @@ class differentiator {
     body.number[static_cast<std::size_t>(loop)] = index;
     for (std::size_t k = 0; k < carries.size(); ++k)
       body.number[static_cast<std::size_t>(carries[k])] = add_dynamic_index(graph_, stacks[k], index, where);
-    std::vector<int> kept;  // the gradients from outside this loop
+    constant_vector<int> kept;  // the gradients from outside this loop
     for (std::size_t k = 0; k < sums.size(); ++k) {
       kept.push_back(gradients_.slot(body.outside[k]));
       gradients_.slot(body.outside[k]) = sums[k];
     }
     copy_and_walk(body, loop, nexts, gradients);
     if (graph_.failed()) return;
-    std::vector<int> found;
+    constant_vector<int> found;
     for (std::size_t k = 0; k < carries.size(); ++k)
       found.push_back(gradients[k] < 0 ? -1
                                        : add_loop_result(graph_, gradients[k], gradients_.by(copy_in(body, carries[k])), where));
@@ -261,14 +262,14 @@ class differentiator {
     return add_loop_result(graph_, rows, add_dynamic_update<set_row_op>(graph_, rows, carry, loop, start.at), start.at);
   }
 
-  constexpr void visit_cond(const std::vector<int>& results) {
+  constexpr void visit_cond(const constant_vector<int>& results) {
     const int otherwise = at(results[0]).operands[0];
     const int branch = at(otherwise).operands[0];
     const int pred = at(branch).operands[0];
     const location where = at(branch).at;
-    std::vector<int> on_true;
-    std::vector<int> on_false;
-    std::vector<int> gradients;
+    constant_vector<int> on_true;
+    constant_vector<int> on_false;
+    constant_vector<int> gradients;
     for (const int r : results) {
       on_true.push_back(at(r).operands[1]);
       on_false.push_back(at(r).operands[2]);
@@ -278,27 +279,27 @@ class differentiator {
     find_body(first, branch, on_true);
     copied_body second;
     find_body(second, otherwise, on_false);
-    std::vector<int> outside = first.outside;
+    constant_vector<int> outside = first.outside;
     for (const int x : second.outside) {
       bool known = false;
       for (const int y : outside) known = known || x == y;
       if (!known) outside.push_back(x);
     }
     if (outside.empty()) return;
-    std::vector<int> kept;
+    constant_vector<int> kept;
     for (const int x : outside) kept.push_back(gradients_.slot(x));
     const int before = graph_.open_region;
-    const auto go_back = [&](copied_body& body, int start, const std::vector<int>& given) {
+    const auto go_back = [&](copied_body& body, int start, const constant_vector<int>& given) {
       for (const int x : outside) gradients_.slot(x) = -1;
       copy_and_walk(body, start, given, gradients);
-      std::vector<int> found;
+      constant_vector<int> found;
       for (const int x : outside) found.push_back(by(x));
       return found;
     };
     const int back = open_branch(graph_, pred, where);
-    const std::vector<int> a = go_back(first, branch, on_true);
+    const constant_vector<int> a = go_back(first, branch, on_true);
     const int back_otherwise = open_otherwise(graph_, back, where);
-    const std::vector<int> b = go_back(second, otherwise, on_false);
+    const constant_vector<int> b = go_back(second, otherwise, on_false);
     graph_.open_region = before;
     if (graph_.failed()) return;
     for (std::size_t k = 0; k < outside.size(); ++k) gradients_.slot(outside[k]) = kept[k];

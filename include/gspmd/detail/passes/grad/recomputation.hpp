@@ -28,7 +28,7 @@ class recomputation {
   [[nodiscard]] constexpr std::size_t place(int i) const { return static_cast<std::size_t>(i - call_.begin); }
 
   constexpr void run() {
-    std::vector<int> given, after;
+    constant_vector<int> given, after;
     for (int i = call_.begin; i < call_.end; ++i) {
       const int gradient = gradients_.slot(i);
       if (gradient < 0 || !is_in(i)) continue;
@@ -39,7 +39,7 @@ class recomputation {
     for (int i = call_.end - 1; i >= call_.begin && !g_.failed(); --i)
       if (!is_in(i)) d_.walk(i, i);
   }
-  constexpr void again(const std::vector<int>& given, const std::vector<int>& after) {
+  constexpr void again(const constant_vector<int>& given, const constant_vector<int>& after) {
     number_.resize(static_cast<std::size_t>(call_.end - call_.begin), -1);
     outside_.resize(g_.nodes.size(), -1);
     const int first = static_cast<int>(g_.nodes.size());
@@ -71,7 +71,7 @@ class recomputation {
     while (r >= 0 && at(r).op != opcode::loop) r = at(r).region;
     return r >= 0 && !g_.is_inside(i, r);
   }
-  constexpr void add_outside(const node& reader, const std::vector<int>& after) {
+  constexpr void add_outside(const node& reader, const constant_vector<int>& after) {
     for (const int o : reader.operands) {
       if (is_in(o) || outside_[static_cast<std::size_t>(o)] >= 0) continue;
       int& now = outside_[static_cast<std::size_t>(o)];
@@ -112,8 +112,8 @@ class recomputation {
   gradient_builder& gradients_;
   int index_;
   recomputed_call call_;
-  std::vector<int> number_;   // by node of the call: its copy
-  std::vector<int> outside_;  // by node: what the copies read for it
+  constant_vector<int> number_;   // by node of the call: its copy
+  constant_vector<int> outside_;  // by node: what the copies read for it
 };
 
 }  // namespace gspmd::detail

@@ -22,9 +22,9 @@ class results_without {
  public:
   using off = Off;
   using chosen_by = search_pass;  // of any mesh: it does nothing where none asks for it
-  constexpr results_without(const graph& g, const mesh_shape& mesh, const plan_request& request = {},
+  constexpr results_without(const graph& of, const mesh_shape& mesh, const plan_request& request = {},
                             std::vector<split_origin>* origins = nullptr)
-      : graph_(g), mesh_(mesh), request_(request), origins_(origins) {}
+      : graph_(of), mesh_(mesh), request_(request), origins_(origins) {}
   [[nodiscard]] constexpr const graph& program() const { return graph_; }
   [[nodiscard]] constexpr const mesh_shape& mesh() const { return mesh_; }
   [[nodiscard]] constexpr const plan_request& request() const { return request_; }
@@ -96,6 +96,7 @@ constexpr plan plan_again(const graph& g, mesh_shape mesh, plan_request request,
       found.is_refused = made.broken != mistake::none;
       if (found.is_refused) made.error = refuse_pass::why(results);
       else made = results.take_plan();
+      if (made.broken == mistake::facts) made.error = why_no_step(plan_view(made));
       found.holds = request.most_memory > 0 ? peak_bytes(plan_view(made)) : 0;
     }
     const auto after_it = after(found, request, least, search, program->nodes);

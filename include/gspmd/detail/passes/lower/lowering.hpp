@@ -241,11 +241,27 @@ class step_lowering final : public lowering {
   loop_fuser& loops_;
 };
 
-/// The steps of an operator that is no part of a loop.
+/// Returns why a plan is refused in which an operator has no step: see lower.
+[[gnu::cold]] constexpr text why_no_step(const plan_view& p) {
+  for (const auto& s : p.steps) {
+    const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
+    const auto& words = words_of(n.op);
+    if (is<kernels::terms>(s) && words.made == origin::shards && words.runs == realisation::steps)
+      return graph::place(n.at, name_of(n.op)) << ": `runs` is realisation::steps, and lower() adds no step for the result";
+  }
+  return {};
+}
+/// Adds the steps of an operator that is not part of a loop. If its `lower` adds none, the plan is refused, and has another step instead.
 constexpr void lower(step_state& state, loop_fuser& loops, const instruction& op) {
   step_lowering l(state, loops);
   if (op.what != instruction_kind::compute) return l.communicate(op);
+  const auto steps = state.out.steps.size();
   facts_of(l.node_of(op).op).lower(l, op);
+  if (state.out.steps.size() != steps || state.step_[op.result] >= 0 || state.base[op.result] != op.result ||
+      !state.reductions_.empty() || state.waits(op.result) || op.operands.empty())
+    return;
+  state.out.broken = mistake::facts;
+  state.add_step(id_of<kernels::terms>, op, 0, {op.operands[0]}, {op.result});
 }
 
 }  // namespace gspmd::detail

@@ -104,8 +104,8 @@ class reproducer {
   exact_sum sums_;
   int first_, last_;
   std::size_t recomputed_;
-  std::vector<int> number_, begins_;  // by node
-  std::vector<int>
+  constant_vector<int> number_, begins_;  // by node
+  constant_vector<int>
       is_exact_;  // 0 or 1 by node (Clang makes no constants of vectors of bool): a sum that was cut before, within a reproducible function in this one
 };
 

@@ -15,12 +15,12 @@ struct stand_for {
 
 /// The steps whose gradients are sent when `from` is differentiated, last first: those through which its gradient reaches an input that
 /// has one. The gradient of an operator sends nothing: that is what the rule is for.
-constexpr std::vector<typed_step> backward_steps(const graph& g, span<const typed_step> steps, int from,
-                                                 span<const int> without_gradient, span<const stand_for> links) {
+constexpr constant_vector<typed_step> backward_steps(const graph& g, span<const typed_step> steps, int from,
+                                                     span<const int> without_gradient, span<const stand_for> links) {
   const auto count = static_cast<int>(g.nodes.size());
-  std::vector<char> has(g.nodes.size(), 0), gets(g.nodes.size(), 0);  // a path from an input with a gradient, and from `from`
+  constant_vector<char> has(g.nodes.size(), 0), gets(g.nodes.size(), 0);  // a path from an input with a gradient, and from `from`
   const auto at = [&](int i) -> const node& { return g.nodes[static_cast<std::size_t>(i)]; };
-  const auto flag = [](std::vector<char>& list, int i) -> char& { return list[static_cast<std::size_t>(i)]; };
+  const auto flag = [](constant_vector<char>& list, int i) -> char& { return list[static_cast<std::size_t>(i)]; };
   const auto flows = [&](int i, int k) {
     const operator_class c = facts_of(at(i).op).meets(at(i), monoid::add);
     return is_floating(at(i).type) && is_floating(at(at(i).operands[k]).type) && !c.detaches && (c.selectors >> k & 1U) == 0;
@@ -31,7 +31,7 @@ constexpr std::vector<typed_step> backward_steps(const graph& g, span<const type
   flag(gets, from) = 1;
   for (bool changed = true; changed;) {  // once, but for loops
     changed = false;
-    const auto raise = [&](std::vector<char>& list, int i) {
+    const auto raise = [&](constant_vector<char>& list, int i) {
       changed = changed || flag(list, i) == 0;
       flag(list, i) = 1;
     };
@@ -50,7 +50,7 @@ constexpr std::vector<typed_step> backward_steps(const graph& g, span<const type
         if (flag(gets, at(i).operands[k]) == 0 && flows(i, k)) raise(gets, at(i).operands[k]);
     }
   }
-  std::vector<typed_step> back;
+  constant_vector<typed_step> back;
   for (std::size_t s = steps.size(); s-- > 0;) {
     const int i = steps[s].node;
     const auto is_of_sums = [](const axis_state& a) { return a.is != state::partial || a.reduced_by == monoid::add; };

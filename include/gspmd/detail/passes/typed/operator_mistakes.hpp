@@ -64,9 +64,9 @@ class remedy_search {
 
   /// Returns the remedies: in a call of several operators those that make all of it right, and where there are none, those that make right
   /// what was refused. Where no value alone is a way out, several are.
-  constexpr std::vector<text> run(bool only_gathers = false) {
+  constexpr constant_vector<text> run(bool only_gathers = false) {
     const int ends[] = {names_.end(), refused_ + 1}, count = ends[1] < ends[0] ? 2 : 1;
-    std::vector<text> ways;
+    constant_vector<text> ways;
     for (int k = 0; k < count && ways.empty(); ++k) {
       end_ = ends[k];
       ways = found(only_gathers);
@@ -79,7 +79,7 @@ class remedy_search {
   }
 
  private:
-  constexpr std::vector<text> found(bool only_gathers) {
+  constexpr constant_vector<text> found(bool only_gathers) {
     remedy_list list(t_.on_mesh, axis_, false);
     for (int k = 0; k < names_.count(); ++k) {
       if (!is_first_of(k)) continue;
@@ -112,13 +112,13 @@ class remedy_search {
     return {};
   }
   constexpr text together(state to, bool in_all_dims) {
-    std::vector<written_change> all;
+    constant_vector<written_change> all;
     for (int k = 0; k < names_.count(); ++k)
       if (is_first_of(k))
         if (const auto c = made_whole(t_, k, names_.held(k), axis_, to, in_all_dims); !c.words.empty()) all.push_back(c);
     if (all.empty() || !is_right_with(all)) return {};
     for (std::size_t k = all.size(); k-- > 0 && all.size() > 1;) {
-      std::vector<written_change> fewer;
+      constant_vector<written_change> fewer;
       for (std::size_t j = 0; j < all.size(); ++j)
         if (j != k) fewer.push_back(all[j]);
       if (is_right_with(fewer)) all = fewer;
@@ -139,8 +139,8 @@ class remedy_search {
     if (!may_be_brought(t_.mesh(), t_.at(x).shape, before, after, axis_, transitions[row].forward)) return false;
     return is_right_with({{x, after, {}, 0, 0}});
   }
-  constexpr bool is_right_with(std::vector<written_change> changes) {
-    std::vector<value_type> types;
+  constexpr bool is_right_with(constant_vector<written_change> changes) {
+    constant_vector<value_type> types;
     for (int i = names_.begin(); i < end_; ++i) types.push_back(t_.type(i));
     const auto mistakes = t_.mistakes.size(), steps = t_.steps.size();
     const auto further = t_.further;
@@ -181,7 +181,7 @@ constexpr void complain(program_typer& t, int i, const op_rule& rule, const axis
   }
   const text axis = axes_text(t.on_mesh, axis_bit(a));
   t.refuse(found.broken, i, number, a, why_not_met(n, names, rule, in, axis, found));
-  std::vector<text> ways;
+  constant_vector<text> ways;
   if (!t.is_local(a)) {
     ways = remedy_search(t, i, a).run();
   } else {

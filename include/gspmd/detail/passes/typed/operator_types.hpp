@@ -205,7 +205,7 @@ class operator_typer {
     say_bytes(exchange, device_action::permute, bytes, "backward");
     t_.mistakes.back().remedies.push_back(exchange);
     if (t_.is_trying) return;
-    std::vector<text> gathers = remedy_search(t_, i, axis).run(true);
+    constant_vector<text> gathers = remedy_search(t_, i, axis).run(true);
     for (const auto& way : gathers) t_.mistakes.back().remedies.push_back(way);
   }
   /// `: element 4 moves from part 1 to part 0`

@@ -32,9 +32,9 @@ class program_typer {
     wanted.resize(g.nodes.size(), -1);
   }
 
-  std::vector<value_type> types;  // by node
-  std::vector<typed_step> steps;
-  std::vector<typed_mistake> mistakes;
+  constant_vector<value_type> types;  // by node
+  constant_vector<typed_step> steps;
+  constant_vector<typed_mistake> mistakes;
 
   constexpr void give(int input, const value_type& t) { types[static_cast<std::size_t>(input)] = t; }
   /// Requires a result to be of exactly this type; a constant or a replica is cut for it.
@@ -131,16 +131,16 @@ class program_typer {
     int loop = 0;
     std::size_t mistakes = 0, steps = 0;  // before its body
   };
-  std::vector<typed_loop> loops;
+  constant_vector<typed_loop> loops;
   struct carried_value {
     int carry = 0;
     value_type is;
     bool is_settled = false;  // it is constant for good
   };
-  std::vector<carried_value> carried;
-  std::vector<int> zeros;   // inputs that stand for what a loop carries, and may be believed to be zeros
-  std::vector<int> wanted;  // by node
-  std::vector<value_type> wanted_types;
+  constant_vector<carried_value> carried;
+  constant_vector<int> zeros;   // inputs that stand for what a loop carries, and may be believed to be zeros
+  constant_vector<int> wanted;  // by node
+  constant_vector<value_type> wanted_types;
   inline_vec<value_type, max_results> further;        // results of the operator typed last, but the first
   bool is_trying = false;                             // what a way out of a mistake would lead to
   void (*type_again)(program_typer&, int) = nullptr;  // of a node, for those that try

@@ -101,7 +101,8 @@ class region_typer {
   }
   [[nodiscard]] constexpr bool has_constant(const value_type& t) const { return t.constant != 0; }
   /// Returns the ways to bring the value that a loop begins with, an operand of it, to the state that its body gives.
-  [[nodiscard]] constexpr std::vector<text> ways_to_begin(int carry, int a, const axis_state& is, const axis_state& to) const {
+  [[nodiscard]] constexpr constant_vector<text> ways_to_begin(int carry, int a, const axis_state& is,
+                                                              const axis_state& to) const {
     const node& n = t_.at(carry);
     remedy_list list(t_.on_mesh, a, t_.is_local(a), (n.local_axes & axis_bit(a)) != 0);
     const axis_state begun = t_.is_local(a) && varies(to) ? axis_state{state::varying} : to;
@@ -143,7 +144,7 @@ class region_typer {
       what << long_text(is) << " over `" << axes_text(t_.on_mesh, axis_bit(a)) << '`';
       what << (kind == mode_mistake::carry_mismatch ? " before an iteration and " : " in one branch and ") << long_text(to)
            << (kind == mode_mistake::carry_mismatch ? " after it" : " in the other one");
-      std::vector<text> ways;
+      constant_vector<text> ways;
       if (kind == mode_mistake::carry_mismatch) ways = ways_to_begin(t_.at(i).operands[0], a, is, to);
       if (ways.empty()) what << "; reshard one of them";
       t_.refuse(kind, i, operand, a, what).remedies = ways;

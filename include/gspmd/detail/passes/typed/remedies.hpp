@@ -121,8 +121,8 @@ class remedy_list {
     if (best_.count == best_.capacity) best_.pop_back();
     best_.insert(at, w);
   }
-  [[nodiscard]] constexpr std::vector<text> texts() const {
-    std::vector<text> list;
+  [[nodiscard]] constexpr constant_vector<text> texts() const {
+    constant_vector<text> list;
     for (const auto& w : best_) {
       const auto& t = transitions[w.row];
       text words;
@@ -148,9 +148,9 @@ class remedy_list {
 
 /// Returns for a mistake on an axis of the local view the rows of the table that, applied to one operand, make the rule accept. `numbers`:
 /// what the user calls the operands, -1 for what he has not.
-constexpr std::vector<text> local_remedies(const mesh_info& mesh, const axis_rule& along, const operands_on_axis& in,
-                                           const inline_vec<held_operand, max_map_arity>& held,
-                                           const inline_vec<std::int8_t, max_map_arity>& numbers, int axis, bool is_called) {
+constexpr constant_vector<text> local_remedies(const mesh_info& mesh, const axis_rule& along, const operands_on_axis& in,
+                                               const inline_vec<held_operand, max_map_arity>& held,
+                                               const inline_vec<std::int8_t, max_map_arity>& numbers, int axis, bool is_called) {
   remedy_list list(mesh, axis, true, is_called);
   for (int k = 0; k < in.count; ++k)
     for (int row = 0; row < transition_count && numbers[k] >= 0; ++row) {

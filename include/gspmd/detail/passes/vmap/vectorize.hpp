@@ -46,7 +46,7 @@ class vectorizer {
   /// The same of one that does not depend on the examples: as it is for all of them.
   [[nodiscard]] constexpr int shared(int i) const { return i < first_ ? i : number_[place(i)]; }
 
-  constexpr void run(const std::vector<int>& results) {
+  constexpr void run(const constant_vector<int>& results) {
     last_ = static_cast<int>(g_.nodes.size());
     const auto count = place(last_);
     needed_.resize(count, 0);
@@ -85,7 +85,7 @@ class vectorizer {
   [[nodiscard]] constexpr int maker(int i) const { return at(i).op == opcode::result ? at(i).operands[0] : i; }
 
   /// Marks what the results need. A carried value needs what follows it.
-  constexpr void find_needed(const std::vector<int>& results) {
+  constexpr void find_needed(const constant_vector<int>& results) {
     for (int i = first_; i < last_; ++i)
       if (at(i).op == opcode::loop_result) {
         end_of_[place(at(i).operands[0])] = i;
@@ -94,7 +94,7 @@ class vectorizer {
         const int branch = at(at(next).operands[0]).operands[0];
         if (at(branch).region == loop) end_of_[place(branch)] = i;  // what ends the loop
       }
-    std::vector<int> open;
+    constant_vector<int> open;
     const auto mark = [&](int i) {
       if (i < first_ || needed_[place(i)] != 0) return;
       needed_[place(i)] = 1;
@@ -113,7 +113,7 @@ class vectorizer {
   /// Finds which values depend on an example, and where they have the dim of the examples. What a loop carries depends on one if it does in
   /// any trip.
   constexpr void find_mapped() {
-    std::vector<std::uint8_t> has_rows(place(last_), 0);
+    constant_vector<std::uint8_t> has_rows(place(last_), 0);
     for (int i = first_; i < last_; ++i)
       if (needed_[place(i)] != 0 && facts_of(at(i).op).leading.is == leading_dim::way::row)
         if (const int x = at(i).operands[0]; x >= first_) has_rows[place(x)] = 1;
@@ -165,7 +165,7 @@ class vectorizer {
       if (mapped(n.operands[k])) led |= std::uint32_t{1} << k;
     return led;
   }
-  [[nodiscard]] constexpr std::int8_t place_of_dim(int i, const std::vector<std::uint8_t>& has_rows) const {
+  [[nodiscard]] constexpr std::int8_t place_of_dim(int i, const constant_vector<std::uint8_t>& has_rows) const {
     const node& n = at(i);
     const auto of = [this](int o) { return o < first_ ? std::int8_t{0} : at_dim_[place(o)]; };
     switch (n.op.code) {
@@ -350,15 +350,15 @@ class vectorizer {
   std::size_t calls_, recomputed_;
   int first_, last_ = 0;  // nodes of the function
   int index_ = -1;
-  std::vector<example> examples_;
-  std::vector<std::uint8_t> needed_, mapped_;
-  std::vector<std::int8_t> at_dim_;  // of a value that depends on an example, which dim counts them
-  std::vector<int> number_;          // the node that was added
-  std::vector<int> region_;          // of what opens one, the one that it is now
-  std::vector<int> chosen_;          // of a branch, the bools of the examples
-  std::vector<int> end_of_;          // of a carried value, its result; of the branch that ends a while_loop, one of these
-  std::vector<int> begins_;          // where what was added for it begins
-  std::array<std::vector<int>, 2> forms_;
+  constant_vector<example> examples_;
+  constant_vector<std::uint8_t> needed_, mapped_;
+  constant_vector<std::int8_t> at_dim_;  // of a value that depends on an example, which dim counts them
+  constant_vector<int> number_;          // the node that was added
+  constant_vector<int> region_;          // of what opens one, the one that it is now
+  constant_vector<int> chosen_;          // of a branch, the bools of the examples
+  constant_vector<int> end_of_;          // of a carried value, its result; of the branch that ends a while_loop, one of these
+  constant_vector<int> begins_;          // where what was added for it begins
+  std::array<constant_vector<int>, 2> forms_;
 };
 
 }  // namespace gspmd::detail
