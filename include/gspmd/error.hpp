@@ -7,9 +7,31 @@
 #include <string_view>
 #include <utility>
 
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/printable.hpp"
 
 namespace gspmd {
+
+namespace detail {
+
+/// Makes the text and the operator of an error safe to print, and returns its sentence.
+template <class = once>
+[[gnu::cold]] std::string error_sentence(std::string& text, int rank, std::string& op, const char* file, int line) {
+  constexpr std::size_t most_bytes = 16384;
+  text = printable(text, most_bytes);
+  op = printable(op);
+  std::string context = op;
+  const auto add = [&context](const std::string& words) {
+    if (!context.empty()) context += ' ';
+    context += words;
+  };
+  if (file != nullptr) add(line > 0 ? "at " + std::string(file) + ':' + std::to_string(line) : '`' + std::string(file) + '`');
+  if (rank >= 0) add("on rank " + std::to_string(rank));
+  return "gspmd: " + (context.empty() ? text : context + ": " + text);
+}
+GSPMD_COMPILED_ONCE(std::string error_sentence<once>(std::string&, int, std::string&, const char*, int));
+
+}  // namespace detail
 
 /// Everything that goes wrong at run time is reported by this one type. So is memory that cannot be had for arrays, shards, arenas, messages
 /// and what operators compute with. As they are arrive only what a user's own function throws inside of `launch`, and the std::bad_alloc of
@@ -27,7 +49,7 @@ class error : public std::runtime_error {
  public:
   explicit error(std::string text, int rank = -1) : error(std::move(text), rank, {}, nullptr, 0) {}
   error(std::string text, int rank, std::string op, const char* file, int line)
-      : std::runtime_error(sentence(text = printable(text, most_bytes), rank, op = printable(op), file, line)),
+      : std::runtime_error(detail::error_sentence(text, rank, op, file, line)),
         text_(std::move(text)),
         op_(std::move(op)),
         file_(file),
@@ -52,20 +74,6 @@ class error : public std::runtime_error {
   }
 
  private:
-  static constexpr std::size_t most_bytes = 16384;
-
-  [[gnu::cold]] static std::string sentence(const std::string& text, int rank, const std::string& op, const char* file,
-                                            int line) {
-    std::string context = op;
-    const auto add = [&context](const std::string& words) {
-      if (!context.empty()) context += ' ';
-      context += words;
-    };
-    if (file != nullptr) add(line > 0 ? "at " + std::string(file) + ':' + std::to_string(line) : '`' + std::string(file) + '`');
-    if (rank >= 0) add("on rank " + std::to_string(rank));
-    return "gspmd: " + (context.empty() ? text : context + ": " + text);
-  }
-
   std::string text_;
   std::string op_;
   const char* file_ = nullptr;

@@ -60,8 +60,7 @@ class whole_inputs {
   template <class... Arguments>
   explicit whole_inputs(const plan_view& plan, const Arguments&... arguments) : plan_(plan) {
     (for_each_leaf(arguments, [&](const auto& leaf) { add(leaf); }), ...);
-    if (pointers.size() != plan.inputs.size())
-      throw error(std::string(count_problem(plan, "run", 0, plan.inputs.size(), pointers.size()).view()));
+    if (pointers.size() != plan.inputs.size()) throw count_error(plan, "run", 0, plan.inputs.size(), pointers.size());
   }
   std::vector<const void*> pointers;
 
@@ -117,7 +116,7 @@ class whole_inputs {
   template <class T>
   void check_type(std::size_t k) const {
     if (k < plan_.inputs.size() && plan_.value(plan_.inputs[k]).type != dtype_of<T>())
-      throw error(std::string(type_problem(plan_, "run", k, dtype_of<T>()).view()));
+      throw type_error(plan_, "run", k, dtype_of<T>());
   }
 
   const plan_view& plan_;

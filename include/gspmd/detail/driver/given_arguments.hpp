@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -12,8 +13,10 @@
 #include "gspmd/detail/ir/tree.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/detail/support/text.hpp"
+#include "gspmd/error.hpp"
 
 /// Checks the arguments of a call against the tensors of a program: its inputs, then its outputs. The same texts are compile errors and
 /// exceptions.
@@ -58,6 +61,19 @@ constexpr text type_problem(const plan_view& plan, const char* call, std::size_t
   if (k < inputs) t << ", or declare the input with elements of " << cpp_name_of(passed);
   return t;
 }
+
+/// The same problems where only the run-time call shows them.
+template <class = once>
+[[gnu::cold]] error count_error(const plan_view& plan, const char* call, std::size_t first, std::size_t wanted,
+                                std::size_t passed) {
+  return error(std::string(count_problem(plan, call, first, wanted, passed).view()));
+}
+template <class = once>
+[[gnu::cold]] error type_error(const plan_view& plan, const char* call, std::size_t k, dtype passed) {
+  return error(std::string(type_problem(plan, call, k, passed).view()));
+}
+GSPMD_COMPILED_ONCE(error count_error<once>(const plan_view&, const char*, std::size_t, std::size_t, std::size_t));
+GSPMD_COMPILED_ONCE(error type_error<once>(const plan_view&, const char*, std::size_t, dtype));
 
 /// Collects the facts that the types of the arguments of a call show: the number of arrays, and the first one of a wrong element type.
 /// Example: two inputs of double, arrays of double and of float: `wrong` is 1 and `type` is f32.
