@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gather at gather_indices.cpp:
-// expect: the indices are f32; they are integers: write convert<std::int64_t>(indices)
+// expect: the indices are f32; they are
+// expect: convert<std::int64_t>(indices)
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;
