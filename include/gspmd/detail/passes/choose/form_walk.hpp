@@ -119,11 +119,12 @@ class form_walk {
     const mesh_info& on = *graph_.mesh;
     const sharding from = book_.layout_of(form);
     for_each_reshard_step(mesh_, on.request.network, n.shape, from, to, n.local_axes | on.automatic_axes, bytes_of(n.type),
-                          [&](const sharding&, const reshard_step& step) {
-                            const bool is_last = step.to.splits == to.splits && step.to.partial == to.partial;
-                            const int next = is_last ? book_.add(graph_, i, step.to) : book_.add_value(n.operands[0], step.to);
-                            client_.moved({i, 0}, form, step, next, level);
-                            form = next;
+                          [&](const sharding&, const reshard_step& taken_step) {
+                            const bool is_last = taken_step.to.splits == to.splits && taken_step.to.partial == to.partial;
+                            const int next_form =
+                                is_last ? book_.add(graph_, i, taken_step.to) : book_.add_value(n.operands[0], taken_step.to);
+                            client_.moved({i, 0}, form, taken_step, next_form, level);
+                            form = next_form;
                           });
     return form;
   }

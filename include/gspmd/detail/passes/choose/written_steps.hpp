@@ -38,28 +38,33 @@ constexpr sharding before_terms(const mesh_shape& mesh, const extents& global, c
   return parts;
 }
 
+/// Returns the part of a layout along axes that are not in `closed`. Equal data along a closed axis counts as varying: it is not shared out.
+constexpr sharding along_open(sharding s, axis_mask closed) {
+  s.replica = 0;
+  s.partial &= ~closed;
+  s.varying = closed & ~s.split_axes();
+  return s;
+}
+/// Returns a layout on the path that begins with `from`, with the sums along closed axes that it leaves as they are.
+constexpr sharding with_closed(sharding s, const sharding& from, axis_mask closed) {
+  s.varying = 0;
+  if (s.partial == 0) s.reduced_by = from.reduced_by;
+  s.partial |= from.partial & closed;
+  return s;
+}
+
 /// Calls `visit(from, step)` for the steps of a reshard that a program of the explicit mode writes. They are those of the automatic mode,
 /// which may send over every axis that is not in `closed`: axes of a manual region, and those that the planner splits as it likes.
 template <class Visit>
 constexpr void for_each_reshard_step(const mesh_shape& mesh, const network_rates& net, const extents& global,
                                      const sharding& from, const sharding& to, axis_mask closed, std::int64_t bytes_per_elem,
                                      Visit visit) {
-  closed |= from.partial & to.partial;      // what stays partial may be so by another function
-  const auto seen = [closed](sharding s) {  // along a closed axis equal data is not shared out: it counts as varying
-    s.replica = 0;
-    s.partial &= ~closed;
-    s.varying = closed & ~s.split_axes();
-    return s;
+  closed |= from.partial & to.partial;  // what stays partial may be so by another function
+  // Users' globals may be called `step` or `at`: GCC looks at the names in this lambda again where it is instantiated.
+  const auto visit_open = [&](sharding held_before, reshard_step taken_step) {
+    visit(with_closed(held_before, from, closed), {taken_step.what, with_closed(taken_step.to, from, closed), taken_step.axes});
   };
-  const auto visit_open = [&](sharding at, reshard_step step) {
-    for (sharding* const s : {&at, &step.to}) {
-      s->varying = 0;
-      if (s->partial == 0) s->reduced_by = from.reduced_by;
-      s->partial |= from.partial & closed;
-    }
-    visit(at, step);
-  };
-  const sharding begin = seen(from), end = seen(to), parts = before_terms(mesh, global, begin, end);
+  const sharding begin = along_open(from, closed), end = along_open(to, closed), parts = before_terms(mesh, global, begin, end);
   for_each_step(mesh, net, global, begin, parts, bytes_per_elem, visit_open);
   if (!(parts.splits == end.splits)) visit_open(parts, {reshard_step::kind::terms, end, 0});
 }

@@ -35,8 +35,11 @@ constexpr written_change made_whole(program_typer& t, int number, int x, int axi
   };
   const axis_state is = before.on(axis);
   if (is.is == state::shard) {
+    axis_mask leaving = 0;  // the axis, and those after it in its dim
+    for (const auto& use : before.layout.splits)
+      if (in_all_dims || use.axis == axis || (leaving != 0 && use.dim == is.dim)) leaving |= axis_bit(use.axis);
     for (int a = 0; a < t.mesh().axis_count(); ++a)
-      if (a == axis || (in_all_dims && before.on(a).is == state::shard && !t.is_local(a))) c.after.set(a, {state::invariant});
+      if ((leaving & axis_bit(a)) != 0) c.after.set(a, {state::invariant});
     write(is);
     send(before, c.after);
   } else if (is.is == state::partial) {

@@ -134,6 +134,8 @@ class remedy_search {
   }
   constexpr bool is_way_out(int x, const axis_state& to) {
     value_type after = t_.type(x);
+    if (cut_further(after.layout.splits, axis_bit(axis_)) >= 0)
+      return false;  // the axes after it have to leave the dim too: made_whole
     after.set(axis_, to);
     return is_right_with({{x, after, {}, 0, 0}});
   }

@@ -105,10 +105,10 @@ class step_writer {
   constexpr void for_each_step(int i, const value_type& from, const value_type& to, Visit visit) const {
     const axis_mask closed = t_.local_here | t_.on_mesh.automatic_axes;
     sharding at = from.layout;
-    const auto go = [&](const sharding& next) {
-      for_each_reshard_step(t_.mesh(), t_.on_mesh.request.network, t_.at(i).shape, at, next, closed, bytes_of(t_.at(i).type),
-                            visit);
-      at = next;
+    const auto go = [&](const sharding& reached_layout) {
+      for_each_reshard_step(t_.mesh(), t_.on_mesh.request.network, t_.at(i).shape, at, reached_layout, closed,
+                            bytes_of(t_.at(i).type), visit);
+      at = reached_layout;
     };
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
       if ((at.partial & axis_bit(a)) == 0 || from.on(a) == partial_by(from.layout.reduced_by)) continue;
