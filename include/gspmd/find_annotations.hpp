@@ -91,7 +91,7 @@ class annotation_finder {
     sort_in_order(order, [](const one_mesh* a, const one_mesh* b) { return is_better(*a, *b); });
     one_mesh& best = *order.front();
     check(best);
-    budget_.allow(all);
+    budget_.allow_all();
     best.search->say_explicitly();
     return result(best);
   }
@@ -117,11 +117,11 @@ class annotation_finder {
     one.plans.emplace(one.program, net_, budget_);
     one.search.emplace(groups_of_inputs(g), *one.plans);
   }
-  /// Searches on these meshes, each with the same number of plans of those up to `most`.
+  /// Searches on these meshes, each with the same part of the first `most` plans and of their work.
   void search(const std::vector<one_mesh*>& on, int most, std::size_t descents) {
     for (std::size_t k = 0; k < on.size(); ++k) {
       now_ = on[k];
-      budget_.allow(budget_.made() + (most - budget_.made()) / static_cast<int>(on.size() - k));
+      budget_.allow_part(most, static_cast<int>(on.size() - k));
       on[k]->search->run(descents);
       on[k]->is_done = !budget_.is_spent();
     }

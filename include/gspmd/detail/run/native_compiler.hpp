@@ -18,9 +18,10 @@
 #include <iterator>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "gspmd/detail/support/language.hpp"
+#include "gspmd/error.hpp"
 
 extern "C" char** environ;
 
@@ -44,7 +45,7 @@ inline std::string first_set(std::initializer_list<const char*> names) {
   return {};
 }
 
-/// Returns the begin of a compiler's output, as an error message shows it: at most 2,000 bytes, whole characters, no control characters.
+/// Returns the begin of a compiler's output, as an error message shows it: at most 2,000 bytes of it, whole characters, each line safe to print.
 inline std::string shown_output(std::string text) {
   constexpr std::size_t most = 2000;
   if (text.size() > most) {
@@ -52,9 +53,15 @@ inline std::string shown_output(std::string text) {
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;  // inside of a UTF-8 character
     text.resize(end);
   }
-  for (char& c : text)
-    if ((static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t') || c == 0x7f) c = '?';
-  return text;
+  std::replace(text.begin(), text.end(), '\t', ' ');
+  std::string shown;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto end = std::min(text.find('\n', at), text.size());
+    shown += printable(std::string_view(text).substr(at, end - at));
+    if (end < text.size()) shown += '\n';
+    at = end + 1;
+  }
+  return shown;
 }
 
 using native_clock = std::chrono::steady_clock;

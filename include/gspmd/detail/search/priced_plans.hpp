@@ -34,6 +34,8 @@ class search_budget {
  public:
   search_budget(int plans, std::int64_t work, double seconds, std::function<void(int)> report)
       : most_(plans),
+        work_(work),
+        first_work_(planning_work::done),
         last_work_(saturating_add(planning_work::done, work)),
         seconds_(seconds),
         report_(std::move(report)),
@@ -50,8 +52,17 @@ class search_budget {
     if (seconds_ > 0 && !is_late_) is_late_ = now() - begin_ > seconds_;
     return is_late_ || made_ >= most_now_ || planning_work::done > last_work_;
   }
-  /// Lets plans be made up to this number of all that it has.
-  void allow(int plans) { most_now_ = plans < most_ ? plans : most_; }
+  /// Allows all plans and all work that are left.
+  void allow_all() {
+    most_now_ = most_;
+    last_work_ = saturating_add(first_work_, work_);
+  }
+  /// Allows one of `parts` equal parts of the plans that are left of the first `plans`, and of the work that belongs to these plans.
+  void allow_part(int plans, int parts) {
+    const auto done = planning_work::done, left = work_ / most_ * plans - (done - first_work_);
+    most_now_ = made_ + (plans - made_) / parts;
+    last_work_ = saturating_add(done, (left > 0 ? left : 0) / parts);
+  }
   [[nodiscard]] int made() const { return made_; }
   [[nodiscard]] int most() const { return most_; }
 
@@ -63,7 +74,7 @@ class search_budget {
     return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
   }
   int most_, most_now_ = 0, made_ = 0;
-  std::int64_t last_work_;
+  std::int64_t work_, first_work_, last_work_;
   double seconds_;
   bool is_late_ = false;
   std::function<void(int)> report_;
