@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/detail/support/vec.hpp"
 #include "gspmd/error.hpp"
 
 namespace gspmd {
