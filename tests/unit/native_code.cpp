@@ -274,7 +274,7 @@ TEST_CASE("headers that are not those of the program are refused, and leave no w
   fs::create_directories(include + "/gspmd");
   const auto own = test::golden_folder() + "../../include/gspmd/";
   fs::copy(own + "detail", include + "/gspmd/detail", fs::copy_options::recursive);
-  for (const std::string name : {"error.hpp", "version.hpp"}) fs::copy(own + name, include + "/gspmd/" + name);
+  for (const std::string name : {"error.hpp", "printable.hpp", "version.hpp"}) fs::copy(own + name, include + "/gspmd/" + name);
   auto o = into(place.path + "/ca che's \"own\"");
   o.include = include;
   {
