@@ -87,7 +87,8 @@ struct written_number {
   if (rest >= 1e15) {
     int exponent = 0;
     for (; rest >= 10; rest /= 10) ++exponent;
-    const auto tenths = static_cast<int>(rest * 10);
+    auto tenths = static_cast<int>(rest * 10 + 0.5);
+    if (tenths == 100) tenths = 10, ++exponent;
     return t << tenths / 10 << '.' << tenths % 10 << 'e' << exponent;
   }
   const auto whole = static_cast<std::int64_t>(rest);

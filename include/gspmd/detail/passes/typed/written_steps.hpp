@@ -50,6 +50,27 @@ class step_writer {
     refuse_if_devices_part(s);
     t_.steps.push_back(s);
   }
+  /// Calls `visit(from, step)` for the steps between two types. Partial values of several monoids are reduced one monoid after the other. Defined
+  /// before its users: Clang 16 does not instantiate a member template for a constant if its definition follows them.
+  template <class Visit>
+  constexpr void for_each_step(int i, const value_type& from, const value_type& to, Visit visit) const {
+    const axis_mask closed = t_.local_here | t_.on_mesh.automatic_axes;
+    sharding at = from.layout;
+    const auto go = [&](const sharding& reached_layout) {
+      for_each_reshard_step(t_.mesh(), t_.on_mesh.request.network, t_.at(i).shape, at, reached_layout, closed,
+                            bytes_of(t_.at(i).type), visit);
+      at = reached_layout;
+    };
+    for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+      if ((at.partial & axis_bit(a)) == 0 || from.on(a) == partial_by(from.layout.reduced_by)) continue;
+      sharding next = at;
+      next.partial &= ~axis_bit(a) | to.layout.partial;
+      at.reduced_by = from.on(a).reduced_by;
+      go(next);
+      at.reduced_by = from.layout.reduced_by;
+    }
+    go(to.layout);
+  }
   /// Notes the steps of a reshard of the global view and of its gradient. A step along an axis of one device is listed with 0 bytes, so that a
   /// program is accepted on one device only if it is accepted on more.
   constexpr void note_reshard(int i, const value_type& from, const value_type& to) {
@@ -99,26 +120,6 @@ class step_writer {
   constexpr void note_exchange(int i, axis_mask axes, std::int64_t bytes) {
     constexpr int row = row_of(transition_kind::permute, state::varying, state::varying);
     note(i, row, {transition_kind::permute, axes, {state::varying}, {state::varying}}, bytes, bytes);
-  }
-  /// Calls `visit(from, step)` for the steps between two types. What is reduced by several functions is reduced by one after the other.
-  template <class Visit>
-  constexpr void for_each_step(int i, const value_type& from, const value_type& to, Visit visit) const {
-    const axis_mask closed = t_.local_here | t_.on_mesh.automatic_axes;
-    sharding at = from.layout;
-    const auto go = [&](const sharding& reached_layout) {
-      for_each_reshard_step(t_.mesh(), t_.on_mesh.request.network, t_.at(i).shape, at, reached_layout, closed,
-                            bytes_of(t_.at(i).type), visit);
-      at = reached_layout;
-    };
-    for (int a = 0; a < t_.mesh().axis_count(); ++a) {
-      if ((at.partial & axis_bit(a)) == 0 || from.on(a) == partial_by(from.layout.reduced_by)) continue;
-      sharding next = at;
-      next.partial &= ~axis_bit(a) | to.layout.partial;
-      at.reduced_by = from.on(a).reduced_by;
-      go(next);
-      at.reduced_by = from.layout.reduced_by;
-    }
-    go(to.layout);
   }
   constexpr void refuse_if_devices_part(const typed_step& s) {
     const std::string_view sent = s.sends;
