@@ -187,7 +187,12 @@ class vec {
       for (std::size_t i = size_; i < count; ++i) std::construct_at(to + i, value);
     size_ = count;
   }
-  /// To a place with more room.
+  // GCC 12 at -O3 takes the copy of a list of chars for longer than its new memory. Delete the pragmas when GCC 12 is not supported any more.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+#endif
+  /// Moves the elements to memory with more room.
   constexpr void move_to(std::size_t room) {
     T* const from = begin_;
     if constexpr (is_plain) {
@@ -203,6 +208,9 @@ class vec {
     }
     room_ = room;
   }
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
   constexpr void free() {
     if constexpr (is_plain) delete[] begin_;
     else if (begin_ != nullptr) give_back();
