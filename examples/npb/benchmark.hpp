@@ -50,16 +50,14 @@ inline outcome planned(const gspmd::dynamic::program& p) {
   return o;
 }
 
-/// The seconds of a call. A short one is made twice and the second counts, as NPB goes through each kernel before it looks at the clock.
+/// The seconds of the second of two calls, as NPB goes through each kernel before it looks at the clock. No rank's clock decides how often
+/// it runs, since all ranks run a program equally often.
 template <class F>
 double seconds_of(F&& f) {
-  const auto once = [&] {
-    const auto start = std::chrono::steady_clock::now();
-    f();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  const double first = once();
-  return first < 0.25 ? once() : first;
+  f();
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace npb
