@@ -175,7 +175,9 @@ class vec {
 #endif
   }
   /// The room of a full list that grows.
-  [[nodiscard]] constexpr std::size_t grown() const { return moves_to_grow() ? size_ + 1 + size_ / 1'000 : room_ == 0 ? 4 : 2 * room_; }
+  [[nodiscard]] constexpr std::size_t grown() const {
+    return moves_to_grow() ? size_ < 1'000 ? size_ + 1 : size_ + size_ / 8 : room_ == 0 ? 4 : 2 * room_;
+  }
   static constexpr void make(T* at, T&& value) {
     if constexpr (is_plain) *at = value;
     else std::construct_at(at, std::move(value));
