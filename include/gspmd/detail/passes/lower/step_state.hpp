@@ -115,6 +115,22 @@ struct step_state {
   [[nodiscard]] constexpr bool waits(int v) const { return waiting_[v] != 0; }
   [[nodiscard]] constexpr bool waits_virtual(int v) const { return waits(v) && is_virtual(maker(v)); }
 
+  /// Returns true if `v` is a bf16 or f16 value converted to a wider float, and only loops and reductions read `v`. Each loop that reads `v`
+  /// converts the 16-bit elements, so that `v` needs no memory: the 16-bit value takes half the bytes, and a conversion is one instruction.
+  [[nodiscard]] constexpr bool is_widened_in_loops(int v) const {
+    if (maker_[v] < 0 || maker(v).what != instruction_kind::compute || node_of(maker(v)).op != opcode::convert) return false;
+    if (!is_widening(program_.value(maker(v).operands[0]).type, program_.value(v).type)) return false;
+    for (int r = readers_from_[v]; r < readers_from_[v + 1]; ++r) {
+      const int w = readers_[r];
+      if (w < 0 || maker(w).what != instruction_kind::compute) return false;
+      const bool is_in_loop = (is_lazy(maker(w)) && !is_virtual(maker(w))) || node_of(maker(w)).op == code_of<reduce_op>;
+      if (!is_in_loop) return false;
+    }
+    for (const int o : program_.outputs)
+      if (o == v) return false;
+    return true;
+  }
+
   /// Whether an all_to_all that shares no message makes a value, in the body of a loop or conditional in which `beside` is made too.
   [[nodiscard]] constexpr bool is_brought(int v, int beside) const {
     if (v < 0 || maker_[v] < 0) return false;
