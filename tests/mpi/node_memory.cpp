@@ -13,6 +13,7 @@
 #include "gspmd/comm/mpi.hpp"
 #include "gspmd/detail/transport/mpi/node_memory.hpp"
 #include "gspmd/detail/transport/mpi/ranks.hpp"
+#include "gspmd/detail/transport/shared_pages.hpp"
 #include "gspmd/run.hpp"
 
 using gspmd::detail::node_memory;
@@ -113,6 +114,48 @@ TEST_CASE("pages of another size, file or user are not mapped") {
   REQUIRE(from.send_to(to.offer()) == 0);
   CHECK(to.receive_from(from.offer(), 5000));
   CHECK(from.send_to(mine.offer()) == ECONNREFUSED);
+}
+
+TEST_CASE("a message with two descriptors is ignored, and both are closed") {
+  using namespace gspmd::detail;
+  const offered_pages from(page_source::sent, 5000), to(page_source::sent, 5000);
+  REQUIRE((from.offer().failure == 0 && to.offer().failure == 0));
+  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), pages = ::open("/dev/zero", O_RDONLY | O_CLOEXEC);
+  REQUIRE((socket >= 0 && pages >= 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, to.offer().name, sizeof to.offer().name);
+  union {
+    char bytes[CMSG_SPACE(2 * sizeof(int))];
+    cmsghdr aligned;
+  } control{};
+  char text = 0;
+  iovec one{&text, 1};
+  msghdr message{};
+  message.msg_name = &address;
+  message.msg_namelen = sizeof address;
+  message.msg_iov = &one;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof control.bytes;
+  auto* const head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(2 * sizeof(int));
+  const int both[] = {pages, pages};
+  std::memcpy(CMSG_DATA(head), both, sizeof both);
+  REQUIRE(::sendmsg(socket, &message, 0) == 1);
+  const auto open_descriptors = [] {
+    int n = 0;
+    for (int fd = 0; fd < 1024; ++fd) n += ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+    return n;
+  };
+  const int before = open_descriptors();
+  REQUIRE(from.send_to(to.offer()) == 0);
+  CHECK(to.receive_from(from.offer(), 5000));  // the next message counts
+  CHECK(open_descriptors() == before);
+  ::close(pages);
+  ::close(socket);
 }
 
 TEST_CASE("shared memory that one rank holds on to is not given out again, and may outlive its communicator") {

@@ -315,6 +315,22 @@ TEST_CASE("a limit of planning counts work, and the same program takes the same"
   CHECK(inner.is_exceeded());
 }
 
+TEST_CASE("find_annotations ends with the error of a planning_limit") {
+  dynamic::annotation_search asked{.meshes = {dynamic::mesh({{"x", 8}})}};
+  std::int64_t units = 0;
+  {
+    const dynamic::planning_limit limit(1'000'000);
+    CHECK(refused(product, asked).empty());
+    units = limit.used() / 2;
+  }
+  const dynamic::planning_limit limit(units);
+  int late = 0;  // plans that are tried after the limit
+  asked.report = [&](const dynamic::search_progress&) { late += limit.is_exceeded() ? 1 : 0; };
+  CHECK(has(refused(product, asked), "planning takes more work than the " + std::to_string(units) + " prices and nodes"));
+  CHECK(limit.is_exceeded());
+  CHECK(late == 0);
+}
+
 TEST_CASE("find_annotations: what it refuses") {
   const dynamic::mesh m({{"x", 8}});
   CHECK(has(refused(product, {}), "find_annotations: give at least one mesh"));

@@ -9,6 +9,7 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -38,6 +39,9 @@ using namespace stored_states;
 using caught::contains;
 using caught::error_of;
 using faults::fault;
+
+/// The library reads the variable once, at its first call. It concerns only external files with relative names.
+const bool external_prefix_is_set = setenv("HDF5_EXTFILE_PREFIX", "${ORIGIN}", 1) == 0;
 
 std::vector<hsize_t> sizes_of(const std::vector<std::int64_t>& shape) { return {shape.begin(), shape.end()}; }
 
@@ -329,6 +333,25 @@ TEST_CASE("files of others: high bytes first, in chunks, in another file, compac
     linked.add("x", z);
     load_hdf5(four, other, linked, {.may_open_other_files = true});
     CHECK(on.wrong(four, z, 8) == 0);
+  }
+  {  // a link to a dataset with its elements in a third file: ${ORIGIN} is the folder of the linked file
+    REQUIRE(external_prefix_is_set);
+    const auto other = files.file("origin.h5"), folder = other.substr(0, other.rfind('/')) + "/linked";
+    std::filesystem::create_directory(folder);
+    write_whole(folder + "/x.h5", {9, 10}, filled(90, 9), H5T_IEEE_F64LE,
+                [](hid_t made) { H5Pset_external(made, "elements", 0, 720); });
+    REQUIRE(std::filesystem::file_size(folder + "/elements") == 720);
+    const hid_t made = H5Fcreate(other.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    H5Lcreate_external("linked/x.h5", "x", made, "x", H5P_DEFAULT, H5P_DEFAULT);
+    H5Fclose(made);
+    auto z = on.array(four);
+    named_arrays linked;
+    linked.add("x", z);
+    load_hdf5(four, other, linked, {.may_open_other_files = true});
+    CHECK(on.wrong(four, z, 9) == 0);
+    std::filesystem::resize_file(folder + "/elements", 719);
+    CHECK(contains(error_of([&] { load_hdf5(four, other, linked, {.may_open_other_files = true}); }),
+                   '`' + folder + "/elements` is cut off: it has 719 bytes"));
   }
   auto y = on.array(four);
   named_arrays alias, nothing;

@@ -233,6 +233,46 @@ TEST_CASE("narrow composites: messages are floats, and no float copy is stored")
   CHECK(g.peak_bytes_per_device() < 3 * 256 * 4096 * 2 + 200'000);
 }
 
+TEST_CASE("loops widen bf16 and f16 elements where they read them: no float copy of a tensor is stored") {
+  constexpr std::int64_t rows = 64, columns = 96;
+  const auto stored_copies = [](int devices, bool splits_rows, const std::function<value(value)>& f) {
+    const dynamic::mesh m({{"x", devices}});
+    const auto spec = splits_rows ? dynamic::in<bf16>({rows, columns}, {"x", ""}) : dynamic::in<bf16>({rows, columns}, {"", "x"});
+    const auto p = dynamic::compile(
+        [&](value x, value mask) {
+          return grad(sum(convert<float>(f(x * 0.125F + mask))), std::vector<value>{x, mask});
+        },
+        m, spec, dynamic::in<bf16>({columns}));
+    const detail::plan_view v = p.view();
+    int count = 0;
+    for (const auto& s : v.steps)
+      for (int k = 0; k < s.results.count; ++k) {
+        const auto& made = v.result(s, k);
+        const bool is_copy =
+            v.nodes[static_cast<std::size_t>(made.node)].op == detail::opcode::convert && made.type == dtype::f32;
+        count += is_copy && detail::elements(made.local) == rows * columns / devices;
+      }
+    return count;
+  };
+  const std::vector<std::function<value(value)>> composites{
+      [](value x) { return softmax(x, 1); }, [](value x) { return log_softmax(x, 1); }, [](value x) { return x / norm(x); },
+      [](value x) {
+        return (x - reshape(mean(x, 1), {rows, 1})) * x;
+      },
+      [](value x) {
+        const value wide = convert<float>(x);
+        return convert<bf16>(wide * wide - exponential(wide) * sum(wide));
+      }};
+  for (std::size_t k = 0; k < composites.size(); ++k)
+    for (const bool splits_rows : {true, false})
+      for (const int devices : {1, 2}) {
+        CAPTURE(k);
+        CAPTURE(splits_rows);
+        CAPTURE(devices);
+        CHECK(stored_copies(devices, splits_rows, composites[k]) == 0);
+      }
+}
+
 TEST_CASE("mean divides by the number of elements: the mean of equal numbers is that number on every mesh") {
   for (const int devices : {1, 2, 3, 4})
     for (const std::int64_t n : {7, 41, 49, 1000}) {

@@ -26,8 +26,10 @@ inline error in_another_file(const hdf5_reader& reader, const std::string& name,
 }
 
 /// Throws gspmd::error unless the files of an external storage are plain files with all their bytes. The library waits for a pipe, and reads zeros
-/// after the end of a file.
-inline void check_external_files(const hdf5_reader& reader, hid_t made, const std::string& name, std::int64_t bytes) {
+/// after the end of a file. `made`: the creation properties of `dataset`. A `${ORIGIN}` in HDF5_EXTFILE_PREFIX is the folder of the file that holds
+/// the dataset, which an external link can lead to.
+inline void check_external_files(const hdf5_reader& reader, const hdf5_object& dataset, hid_t made, const std::string& name,
+                                 std::int64_t bytes) {
   const auto failed = reader.failed(name);
   const char* const prefix = std::getenv("HDF5_EXTFILE_PREFIX");
   for (int k = 0; k < H5Pget_external_count(made) && bytes > 0; ++k) {
@@ -40,7 +42,7 @@ inline void check_external_files(const hdf5_reader& reader, hid_t made, const st
       constexpr std::string_view origin = "${ORIGIN}";
       std::string folder = prefix;
       if (folder.starts_with(origin))
-        folder.replace(0, origin.size(), std::filesystem::absolute(reader.path()).parent_path().string());
+        folder.replace(0, origin.size(), std::filesystem::absolute(file_of(dataset)).parent_path().string());
       path = folder / path;
     }
     const auto file = posix_file::read(path.string());
@@ -63,7 +65,7 @@ inline void check_storage(const hdf5_reader& reader, const hdf5_object& dataset,
     char other[256] = {};
     check_hdf5(H5Pget_external(made.id(), 0, sizeof other - 1, other, nullptr, nullptr), failed);
     if (!reader.medium().may_open_other_files) throw in_another_file(reader, name, "stored in the other file", other);
-    check_external_files(reader, made.id(), name, bytes);
+    check_external_files(reader, dataset, made.id(), name, bytes);
   }
   if (layout == H5D_VIRTUAL && !reader.medium().may_open_other_files) {
     char other[256] = {};

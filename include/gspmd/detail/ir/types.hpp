@@ -128,6 +128,10 @@ constexpr const char* cpp_name_of(dtype type) { return facts_of(type).cpp_name; 
 /// The type that kernels compute with for elements of `type`.
 constexpr dtype computed_as(dtype type) { return facts_of(type).computed_as; }
 constexpr bool is_narrow(dtype type) { return computed_as(type) != type; }
+/// Returns true for conversions of bf16 and f16 to float and double, which are exact.
+constexpr bool is_widening(dtype from, dtype to) {
+  return is_narrow(from) && is_floating(from) && !is_narrow(to) && is_floating(to) && !is_complex(to);
+}
 
 /// The listed type that travels in the place of a type of the user's own: one as wide.
 constexpr dtype moved_as(dtype type) {

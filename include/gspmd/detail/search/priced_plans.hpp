@@ -107,6 +107,7 @@ class priced_plans {
     try {
       price = priced(annotated(groups, layouts));
     } catch (const error& e) {
+      if (planning_work::is_exceeded()) throw;
       if (refused_.empty()) refused_ = e.text();
     }
     return price;
@@ -140,6 +141,7 @@ class priced_plans {
       if (p.mesh_info().shape.axis_count() != shape().axis_count()) return {};
       return planned_layouts(p.view(), shape(), groups, layouts);
     } catch (const error&) {
+      if (planning_work::is_exceeded()) throw;
       return {};
     }
   }
@@ -169,6 +171,7 @@ class priced_plans {
       try {
         price = price_of(planned(g), net_);
       } catch (const error& e) {
+        if (planning_work::is_exceeded()) throw;
         if (trials_.failed(price, inputs)) too_large_ = e.text();
       }
     }

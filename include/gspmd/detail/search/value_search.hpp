@@ -16,6 +16,7 @@
 #include "gspmd/detail/search/input_groups.hpp"
 #include "gspmd/detail/search/input_layout.hpp"
 #include "gspmd/detail/search/priced_plans.hpp"
+#include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/report/inspect.hpp"
 #include "gspmd/report/what_would_avoid.hpp"
 
@@ -86,6 +87,7 @@ class value_search {
           by = std::move(c);
           plan.emplace(std::move(p));
         } catch (const error&) {  // it is refused, or does not fit
+          if (planning_work::is_exceeded()) throw;
         }
       }
     if (!by) return {};

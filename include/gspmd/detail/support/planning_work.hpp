@@ -19,9 +19,11 @@ struct planning_work {
 
   static void add(std::int64_t count) {
     done += count;
-    if (done > limit) [[unlikely]]
+    if (is_exceeded()) [[unlikely]]
       stop();
   }
+  /// Returns true after the error of a planning_limit. A search then rethrows the error, because every further plan would throw it too.
+  static bool is_exceeded() { return done > limit; }
 
  private:
   [[noreturn, gnu::cold, gnu::noinline]] static void stop() {

@@ -105,6 +105,7 @@ class offered_pages {
     return ::sendmsg(socket_, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
   }
   /// Returns the pages of the process with this offer, which has sent their descriptor here. Else null; errno says why. Does not wait.
+  /// Ignores messages with more than one descriptor, and closes all descriptors of such a message.
   [[nodiscard]] mapped_pages receive_from(const page_offer& other, std::size_t bytes) const {
     mapped_pages pages;
     for (int failure = ESTALE; !pages; failure = errno) {
@@ -123,9 +124,15 @@ class offered_pages {
       errno = failure;
       const auto* const head = CMSG_FIRSTHDR(&message);
       if (head == nullptr || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(head), sizeof fd);
-      pages = map_offered(fd, other, bytes);
+      int fds[sizeof control.bytes / sizeof(int)] = {};  // CMSG_SPACE rounds up, so a second descriptor can fit
+      const std::size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      std::memcpy(fds, CMSG_DATA(head), count * sizeof(int));
+      if (count == 1 && (message.msg_flags & MSG_CTRUNC) == 0) {
+        pages = map_offered(fds[0], other, bytes);
+        continue;
+      }
+      for (std::size_t k = 0; k < count; ++k) ::close(fds[k]);
+      errno = failure;
     }
     return pages;
   }

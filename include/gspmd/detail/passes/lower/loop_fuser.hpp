@@ -17,6 +17,8 @@ namespace gspmd::detail {
 /// Reductions of what waits do so too, until any step is made: then the loop that computes their operand reduces it, and no memory holds
 /// the operand unless others read it. Several reductions of the same dims, of what one loop computes or reads or of one value in memory,
 /// are made in one pass: sum(x) beside sum(x * x).
+///
+/// A bf16 or f16 value that is converted to float is widened in each loop that reads it: see step_state::is_widened_in_loops.
 class loop_fuser {
  public:
   constexpr explicit loop_fuser(step_state& state) : s_(state), wide_(state) {}
@@ -210,22 +212,46 @@ class loop_fuser {
         const int w = s_.readers_[r];
         if (w < 0 || !s_.waits(w) || s_.visited_[w] == stamp || !can_join(w, stamp) || !(s_.program_.value(w).local == loop))
           continue;
+        for (const int o : s_.maker(w).operands) {
+          if (!s_.waits(o) || s_.visited_[o] == stamp || !s_.is_widened_in_loops(o)) continue;
+          s_.visited_[o] = stamp;
+          members.push_back(o);
+        }
         s_.visited_[w] = stamp;
         members.push_back(w);
       }
     }
+    std::size_t kept = collected;
+    for (std::size_t m = collected; m < members.size(); ++m) {
+      if (s_.is_widened_in_loops(members[m]) && !is_operand_in_group(members[m], stamp)) s_.visited_[members[m]] = 0;
+      else members[kept++] = members[m];
+    }
+    members.resize(kept, 0);
     if (members.size() - collected > 1)
       std::sort(members.begin() + static_cast<std::ptrdiff_t>(collected), members.end(),
                 [this](int a, int b) { return s_.maker_[a] < s_.maker_[b]; });
   }
 
-  /// Whether an operator that waits and reads something of the group can join: it reads nothing outside of the group that still waits.
+  /// Returns true if an operator of the group reads `v`.
+  [[nodiscard]] constexpr bool is_operand_in_group(int v, int stamp) const {
+    for (int r = s_.readers_from_[v]; r < s_.readers_from_[v + 1]; ++r)
+      if (const int w = s_.readers_[r]; w >= 0 && s_.waits(w) && s_.visited_[w] == stamp) return true;
+    return false;
+  }
+  /// Whether an operator that waits and reads something of the group can join: it reads nothing outside of the group that still waits, except
+  /// widened values, which the group can compute.
   [[nodiscard]] constexpr bool can_join(int v, int stamp) const {
     const auto& op = s_.maker(v);
     if (s_.is_virtual(op)) return false;
     for (const int o : op.operands)
-      if ((s_.visited_[o] != stamp && !is_ready(o)) || is_drawn_apart(v, o)) return false;
+      if ((s_.visited_[o] != stamp && !is_ready(o) && !can_widen(o, stamp)) || is_drawn_apart(v, o)) return false;
     return true;
+  }
+  /// Returns true if the group can compute the waiting `v` by widening elements that it has or loads.
+  [[nodiscard]] constexpr bool can_widen(int v, int stamp) const {
+    if (!s_.waits(v) || !s_.is_widened_in_loops(v)) return false;
+    const int narrow = s_.maker(v).operands[0];
+    return s_.visited_[narrow] == stamp || is_ready(narrow);
   }
   [[nodiscard]] constexpr bool is_ready(int v) const {
     if (!s_.waits(v)) return !s_.waits(s_.base[v]);
@@ -237,16 +263,19 @@ class loop_fuser {
 
   /// Makes the loop that computes `v`, whose operands from outside of it lie in memory.
   constexpr void flush(int v) {
-    while (s_.waits(v)) emit_loop(v);
+    while (s_.waits(v) && !emit_loop(v)) {
+    }
   }
 
-  constexpr void emit_loop(int v) {
+  /// Returns true if the loop computes `v`.
+  constexpr bool emit_loop(int v) {
     const extents loop = s_.program_.value(v).local;
     const instruction op = s_.maker(v);
     loop_group group(s_, loop);
     vec<int> members;
     vec<waiting_reduction> reductions;
     vec<int> reduced;  // what they give, as the type that it is computed as
+    bool computes = true;
     if (s_.is_virtual(op)) {
       members.push_back(v);
       s_.waiting_[v] = 0;  // for good: from now on it lies in memory
@@ -263,6 +292,7 @@ class loop_fuser {
       std::size_t count = 0;
       for (; count < members.size() && group.ops.size() + loop_group::most_of_one <= loop_group::most_registers; ++count)
         group.compute(members[count]);
+      const bool is_whole = count == members.size();
       members.resize(count, 0);  // the rest goes on waiting
       for (const int m : members) {
         s_.waiting_[m] = 0;
@@ -270,9 +300,11 @@ class loop_fuser {
       }
       for (const int m : members)
         for (const int o : s_.maker(m).operands) --s_.uses_[o];
-      reductions = reductions_of(group, members, stamp);
+      computes = !s_.waits(v);
+      reductions = reductions_of(group, members, v, stamp);
+      if (is_whole) leave_widened(members, v, reductions);
       for (const int m : members) {
-        if (s_.uses_[m] == 0 || is_computed_again(m)) continue;  // nobody outside the group reads it
+        if (s_.uses_[m] == 0 || s_.waits(m) || is_computed_again(m)) continue;  // no step reads it from memory
         group.stores.push_back(
             fused_store{static_cast<std::int16_t>(s_.register_[m]), static_cast<std::int16_t>(group.results.size())});
         group.results.push_back(m);
@@ -283,8 +315,29 @@ class loop_fuser {
         const int reg = s_.visited_[f.operand] == stamp ? s_.register_[f.operand] : group.read(f.operand);
         group.reduce(reg, reduced[reduced.size() - 1], reduction_spec{loop, f.dims, f.kind});
       }
+      for (const int m : members)
+        if (s_.waits(m)) s_.register_[m] = -1;
     }
     add_loop(group, op, v, reductions, reduced);
+    return computes;
+  }
+  /// Leaves waiting the widened values that operators outside of the group read.
+  constexpr void leave_widened(const vec<int>& members, int v, const vec<waiting_reduction>& reductions) {
+    for (const int m : members) {
+      if (!is_left_waiting(m, v, reductions)) continue;
+      s_.waiting_[m] = 1;
+      s_.step_[m] = -1;
+      ++s_.uses_[s_.maker(m).operands[0]];
+    }
+  }
+  /// Returns true if the loop for `v` leaves its member `m` waiting, since later loops widen the 16-bit elements themselves. The loop stores `v`,
+  /// unless it reduces `v`.
+  [[nodiscard]] constexpr bool is_left_waiting(int m, int v, const vec<waiting_reduction>& reductions) const {
+    if (s_.uses_[m] == 0 || is_computed_again(m) || !s_.is_widened_in_loops(m)) return false;
+    if (m != v) return true;
+    for (const auto& f : reductions)
+      if (f.operand == m) return true;
+    return false;
   }
   /// The step of a loop over the shard of `v`; `reduced` are the results of its reductions, as the type that they are computed as.
   constexpr void add_loop(loop_group& group, const instruction& op, int v, const vec<waiting_reduction>& reductions,
@@ -338,9 +391,9 @@ class loop_fuser {
   /// The reductions that are made with a loop: the one that comes next, if its operand is computed there, and others like it, of what is
   /// computed or read there. A loop that also stores what it computes, and stores that over what it reads, must not compute an element
   /// again, which reductions of several runs of dims need, and stores it with the gaps that padding makes.
-  constexpr vec<waiting_reduction> reductions_of(const loop_group& group, const vec<int>& members, int stamp) {
+  constexpr vec<waiting_reduction> reductions_of(const loop_group& group, const vec<int>& members, int v, int stamp) {
     vec<waiting_reduction> reductions;
-    const auto is_computed = [&](int v) { return s_.visited_[v] == stamp && !s_.waits(v); };
+    const auto is_computed = [&](int m) { return s_.visited_[m] == stamp && !s_.waits(m); };
     if (reduced_ < 0 || !reduces_by_blocks(reduced_) || group.ops.size() + loop_group::most_of_one > loop_group::most_registers ||
         !is_computed(reduced_)) {
       twice_.clear();
@@ -357,10 +410,12 @@ class loop_fuser {
     }
     if (reductions.empty()) twice_.clear();
     bool stores = false;
-    for (const int m : members) stores = stores || (s_.uses_[m] != 0 && !is_computed_again(m));
-    const auto& v = s_.program_.value(reduced_);
-    if (stores && (padded_dims(s_.out.mesh, v.global, v.layout) != 0 ||
-                   !plan_reduction(reduction_spec{v.local, reduced_dims_, monoid::add}).is_simple)) {
+    for (const int m : members)
+      stores = stores || (s_.uses_[m] != 0 && !is_computed_again(m) &&
+                          (!is_left_waiting(m, v, reductions) || is_computed(s_.maker(m).operands[0])));
+    const auto& operand = s_.program_.value(reduced_);
+    if (stores && (padded_dims(s_.out.mesh, operand.global, operand.layout) != 0 ||
+                   !plan_reduction(reduction_spec{operand.local, reduced_dims_, monoid::add}).is_simple)) {
       for (const auto& f : reductions)
         if (is_computed(f.operand)) ++s_.uses_[f.operand];
       reductions.clear();

@@ -115,6 +115,23 @@ struct step_state {
   [[nodiscard]] constexpr bool waits(int v) const { return waiting_[v] != 0; }
   [[nodiscard]] constexpr bool waits_virtual(int v) const { return waits(v) && is_virtual(maker(v)); }
 
+  /// Returns true if `v` is a bf16 or f16 value converted to a wider float, and only loops and reductions read `v`. Each loop that reads `v`
+  /// converts the 16-bit elements, so that `v` needs no memory: the 16-bit value takes half the bytes, and a conversion is one instruction.
+  [[nodiscard]] constexpr bool is_widened_in_loops(int v) const {
+    if (maker_[v] < 0 || !is_lazy(maker(v)) || maker(v).operands.count != 1) return false;
+    if (const node& n = node_of(maker(v)); !facts_of(n.op).is_made_again(n)) return false;
+    if (!is_widening(program_.value(maker(v).operands[0]).type, program_.value(v).type) || is_virtual(maker(v))) return false;
+    for (int r = readers_from_[v]; r < readers_from_[v + 1]; ++r) {
+      const int w = readers_[r];
+      if (w < 0 || maker(w).what != instruction_kind::compute || is_virtual(maker(w))) return false;
+      const bool reduces = maker(w).operands.count == 1 && elements(program_.value(w).local) < elements(program_.value(v).local);
+      if (!is_lazy(maker(w)) && !reduces) return false;
+    }
+    for (const int o : program_.outputs)
+      if (o == v) return false;
+    return true;
+  }
+
   /// Whether an all_to_all that shares no message makes a value, in the body of a loop or conditional in which `beside` is made too.
   [[nodiscard]] constexpr bool is_brought(int v, int beside) const {
     if (v < 0 || maker_[v] < 0) return false;
