@@ -139,4 +139,14 @@ struct mesh {
   static constexpr int device_count = check() ? static_cast<int>(info.shape.device_count()) : 0;
 };
 
+namespace detail {
+
+/// True for meshes. Needs no more than the name of a `mesh`, so its mistakes are reported later, one after the other.
+template <class Mesh>
+inline constexpr bool is_mesh = requires { Mesh::device_count; };
+template <class... Parts>
+inline constexpr bool is_mesh<mesh<Parts...>> = true;
+
+}  // namespace detail
+
 }  // namespace gspmd
