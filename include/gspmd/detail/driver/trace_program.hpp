@@ -28,18 +28,22 @@ consteval bool reports_arguments() {
   else if constexpr (!is_mesh<Mesh>)
     static_assert(is_mesh<Mesh>, "gspmd: compile: the second argument is no mesh; write mesh<axis<\"data\", 2>>, with your axes");
   else if constexpr (!(ordered_input<Inputs>::has_dims && ...))
-    static_assert((ordered_input<Inputs>::has_dims && ...),
-                  "gspmd: in: the second argument is no dims<...>; write in<float, dims<64, 512>, split<\"data\", _>>, with your extents");
+    static_assert(
+        (ordered_input<Inputs>::has_dims && ...),
+        "gspmd: in: the second argument is no dims<...>; write in<float, dims<64, 512>, split<\"data\", _>>, with your extents");
   else if constexpr (!(ordered_input<Inputs>::has_split && ...))
-    static_assert((ordered_input<Inputs>::has_split && ...),
-                  "gspmd: in: the third argument is no split<...>; write in<float, dims<64, 512>, split<\"data\", _>>, with your axes");
+    static_assert(
+        (ordered_input<Inputs>::has_split && ...),
+        "gspmd: in: the third argument is no split<...>; write in<float, dims<64, 512>, split<\"data\", _>>, with your axes");
   else if constexpr (!(ordered_input<Inputs>::has_partial && ...))
     static_assert((ordered_input<Inputs>::has_partial && ...),
-                  "gspmd: in: the fourth argument is no partial<...>; write in<float, dims<64>, split<_>, partial<\"data\">>, with your axes");
+                  "gspmd: in: the fourth argument is no partial<...>; write in<float, dims<64>, split<_>, partial<\"data\">>, "
+                  "with your axes");
   else
-    static_assert((is_input<Inputs> && ...),
-                  "gspmd: compile: each input is an `in<T, dims<...>>`, or a `record` of them for a struct, or an `array_of` them "
-                  "(gspmd/input_arrays.hpp); for a vector or a tuple of layers name one record for each layer");
+    static_assert(
+        (is_input<Inputs> && ...),
+        "gspmd: compile: each input is an `in<T, dims<...>>`, or a `record` of them for a struct, or an `array_of` them "
+        "(gspmd/input_arrays.hpp); for a vector or a tuple of layers name one record for each layer");
   return true;
 }
 
