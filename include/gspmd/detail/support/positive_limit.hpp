@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <string>
 
+#include "gspmd/detail/support/language.hpp"
+
 namespace gspmd::detail {
 
 /// Returns an error text if `value` of the limit `name` is not a positive number, else an empty text. One rule holds for all limits that a
