@@ -9,9 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/budget.hpp"
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/driver/edge_elements.hpp"
@@ -21,6 +18,7 @@
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/detail/run/static_rows.hpp"
 #include "gspmd/detail/run/step_checks.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/inputs.hpp"
 #include "gspmd/mesh.hpp"

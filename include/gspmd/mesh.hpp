@@ -5,12 +5,10 @@
 #include <string_view>
 #include <type_traits>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 
 namespace gspmd {

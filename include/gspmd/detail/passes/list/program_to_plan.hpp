@@ -4,13 +4,11 @@
 #include <cstddef>
 #include <type_traits>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/detail/passes/ghost/ghost_zones.hpp"
 #include "gspmd/detail/passes/refuse/try_operators.hpp"
 #include "gspmd/detail/passes/rewrite/compose_movements.hpp"
 #include "gspmd/detail/passes/rewrite/defer_reshards.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
