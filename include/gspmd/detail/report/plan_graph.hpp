@@ -103,7 +103,7 @@ class plan_graph {
    public:
     explicit drawn_sources(const plan_view& plan) : plan_(plan), by_value_(plan.values.size()) {}
 
-    /// An empty `node` means that a step writes `v` that is not drawn.
+    /// An empty `node` stands for a step that the graph does not draw.
     void add(int v, const std::string& node) {
       ++count_;
       for (; v >= 0; v = plan_.value(v).whole) {
