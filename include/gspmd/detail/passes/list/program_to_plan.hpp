@@ -80,7 +80,7 @@ struct settle_barriers_pass {
 };
 /// Next values of inputs lie where these do. Of a constant it is an evaluation of its own (driver/carried_program.hpp).
 struct place_carried_pass {
-  static constexpr bool applies(const graph& g) { return !std::is_constant_evaluated() && g.place_carried != nullptr; }
+  static constexpr bool applies(const graph& g) { return !__builtin_is_constant_evaluated() && g.place_carried != nullptr; }
   static constexpr bool run(graph& g, const vec<sharding>& layouts) { return g.place_carried(g, layouts), false; }
 };
 
