@@ -116,6 +116,7 @@ class plan_explainer {
     int node = plan_.value(value).node;
     for (int i = node + 1; i < user; ++i)
       if (plan_.nodes[static_cast<std::size_t>(i)].value == value) node = i;
+    if (plan_.nodes[static_cast<std::size_t>(node)].value < 0) return "a loop-carried value";  // has no row
     return '#' + std::to_string(node);
   }
 
