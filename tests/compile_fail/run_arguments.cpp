@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arguments of run, run_into, scatter, ghosted_step and the step: their number and element types.
-// mistakes: 8
+// mistakes: 9
 // expect: gspmd: pass one array for each input of the program, of the element type of the input
 // expect: the call passes 1 array; also pass
 // expect: input 1 (w), double [4,2]
@@ -9,6 +9,7 @@
 // expect: and the array passed for it is of
 // expect: float; pass an array of double, or
 // expect: bool; pass an array of double, or
+// expect: is_element<char>
 // expect: run_into: output 0 is double [4,2]
 // expect: scatter: input 0 is double [4,4]
 // expect: ghosted_step: the program has 2
@@ -54,6 +55,7 @@ int main() {
   run<step>(simulated{}, x, w, w, x);                                    // <- here
   run<step>(threads{}, x, single);                                       // <- here
   run<step>(threads{}, x, bools);                                        // <- here
+  run<step>(simulated{}, x, "abc");                                      // <- here
   run_into<step>(self{}, strided_view(f.data(), {4, 2}), x, w);          // <- here
   static_cast<void>(scatter<step, 0>(comm, std::span<const float>(f)));  // <- here
   ghosted(comm, u, v);                                                   // <- here

@@ -83,7 +83,7 @@ struct argument_facts {
   std::size_t passed = 0, wrong = SIZE_MAX;
   dtype type = dtype::pred;
   bool is_counted = true;  // false from a std::vector of arrays on: its length is a run-time value
-  bool are_arrays = true;  // false if an argument has no elements in memory, which is reported elsewhere
+  bool are_arrays = true;  // false if an argument has no elements in memory or no element type: both are reported elsewhere
 
   constexpr argument_facts(const plan_view& p, std::size_t from, std::size_t count) : plan(&p), first(from), wanted(count) {}
 
@@ -129,8 +129,10 @@ constexpr void note_leaves(Facts& facts) {
     facts.add_list();
     note_leaves<typename Tree::value_type>(facts);
   } else if constexpr (is_leaf<Tree>) {
-    if constexpr (!std::is_void_v<leaf_element_t<Tree>>) facts.add(dtype_of<leaf_element_t<Tree>>());
+    using element = leaf_element_t<Tree>;
+    if constexpr (is_element<element>) facts.add(dtype_of<element>());
     else facts.add_other();
+    if constexpr (!std::is_void_v<element>) static_cast<void>(dtype_of<element>());  // the one error for a type such as char
   } else {
     [&]<std::size_t... P>(std::index_sequence<P...>) {
       (note_leaves<part_type<P, Tree>>(facts), ...);

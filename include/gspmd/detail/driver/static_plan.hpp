@@ -214,7 +214,7 @@ struct static_plan {
       else if constexpr (refused_when_planned == mistake::memory)
         return too_large(traced::found().holds, traced::mesh::info.request.most_memory)
                << "; compilers make no plan that computes values again unasked: write recompute(f), or plan at run time";
-      else if constexpr (refused_when_planned == mistake::facts) return why_no_step(plan_view(traced::passes::plan()));
+      else if constexpr (refused_when_planned == mistake::facts) return why_refused_steps(plan_view(traced::passes::plan()));
       else return refuse_pass::why(typename traced::passes{});
     }
   };

@@ -96,7 +96,7 @@ constexpr plan plan_again(const graph& g, mesh_shape mesh, plan_request request,
       found.is_refused = made.broken != mistake::none;
       if (found.is_refused) made.error = refuse_pass::why(results);
       else made = results.take_plan();
-      if (made.broken == mistake::facts) made.error = why_no_step(plan_view(made));
+      if (made.broken == mistake::facts) made.error = why_refused_steps(plan_view(made));
       found.holds = request.most_memory > 0 ? peak_bytes(plan_view(made)) : 0;
     }
     const auto after_it = after(found, request, least, search, program->nodes);

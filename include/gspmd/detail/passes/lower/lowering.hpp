@@ -12,6 +12,16 @@
 
 namespace gspmd::detail {
 
+/// The `times` of the step that a refused plan has in place of an operator's own.
+inline constexpr int never_runs = -1;
+
+/// Refuses the plan because of the steps of `op`. The `spec` of the step that is added is 0 if there are none, or 1 plus the number of the
+/// monoid by which they reduce.
+constexpr void refuse_steps(step_state& state, const instruction& op, int operand, int spec) {
+  state.out.broken = mistake::facts;
+  state.add_step(id_of<kernels::terms>, op, spec, {operand}, {op.result}).times = never_runs;
+}
+
 /// The functions by which operators add their steps, implemented.
 class step_lowering final : public lowering {
  public:
@@ -142,11 +152,13 @@ class step_lowering final : public lowering {
     return to;
   }
   constexpr void reduce(const instruction& op, int operand, int result, dim_mask dims, monoid kind) final {
+    if (refuses(op, operand, result, kind)) return;
     if (kind == monoid::add && add_sum_of_diagonal(state_, loops_, op, operand, result, dims)) return;
     loops_.need(operand);
     loops_.reduce_stored({op, operand, result, dims, kind});
   }
   constexpr void reduce_once(const instruction& op, int operand, int result, dim_mask dims, monoid kind) final {
+    if (refuses(op, operand, result, kind)) return;
     const auto all = elements(value(operand).local), left = elements(value(result).local);
     if (kind == monoid::add && add_sum_of_diagonal(state_, loops_, op, operand, result, dims)) return;
     if (left < all && !is_complex(value(operand).type) &&
@@ -237,19 +249,27 @@ class step_lowering final : public lowering {
   }
 
  private:
+  /// Refuses the plan if the devices would join a partial result by one monoid and each device reduces its part by another one.
+  constexpr bool refuses(const instruction& op, int operand, int result, monoid kind) {
+    const sharding& layout = value(result).layout;
+    if (result != op.result || layout.partial == 0 || layout.reduced_by == kind) return false;
+    refuse_steps(state_, op, operand, 1 + static_cast<int>(kind));
+    return true;
+  }
+
   step_state& state_;
   loop_fuser& loops_;
 };
 
-/// The `times` of the step that a refused plan has in place of an operator's own.
-inline constexpr int never_runs = -1;
-
-/// Returns why a plan is refused in which an operator has no step: see lower.
-[[gnu::cold]] constexpr text why_no_step(const plan_view& p) {
+/// Returns why the steps of an operator are refused: see refuse_steps.
+[[gnu::cold]] constexpr text why_refused_steps(const plan_view& p) {
   for (const auto& s : p.steps) {
+    if (s.times != never_runs) continue;
     const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
-    if (s.times == never_runs)
-      return graph::place(n.at, name_of(n.op)) << ": `runs` is realisation::steps, and lower() adds no step for the result";
+    text why = graph::place(n.at, name_of(n.op));
+    if (s.spec == 0) return why << ": `runs` is realisation::steps, and lower() adds no step for the result";
+    return why << ": rule() sets reduced_by to " << name_of(p.value(p.slots[s.results.begin]).layout.reduced_by)
+               << ", and lower() reduces by " << name_of(static_cast<monoid>(s.spec - 1));
   }
   return {};
 }
@@ -262,8 +282,7 @@ constexpr void lower(step_state& state, loop_fuser& loops, const instruction& op
   if (state.out.steps.size() != steps || state.step_[op.result] >= 0 || state.base[op.result] != op.result ||
       !state.reductions_.empty() || state.waits(op.result) || op.operands.empty())
     return;
-  state.out.broken = mistake::facts;
-  state.add_step(id_of<kernels::terms>, op, 0, {op.operands[0]}, {op.result}).times = never_runs;
+  refuse_steps(state, op, op.operands[0], 0);
 }
 
 }  // namespace gspmd::detail

@@ -26,6 +26,7 @@ class operator_trial {
       return text("movements() is ") << moves << counted(", and the node has ", operands, "operand");
     rule_of(g_, n_, rule_);
     if (text wrong = dims_contradiction(); !wrong.empty()) return wrong;
+    if (text wrong = lost_shards(); !wrong.empty()) return wrong;
     return reduction_contradiction();
   }
 
@@ -79,6 +80,24 @@ class operator_trial {
       size = saturating_multiply(size, f.size);
     }
     return map.begin(dim) == map.end(dim) ? -1 : size;
+  }
+
+  /// Finds a factor whose shards the result would lose: a device would compute the result from its own shard alone. A view computes nothing:
+  /// its result is the memory of its operand, so the two need not share a factor. Of several results, each that lacks the factor is partial.
+  [[nodiscard]] constexpr text lost_shards() const {
+    if (rule_.uniform || facts_.made == origin::viewed) return {};
+    for (int k = 0; k < facts_.reads(n_); ++k)
+      for (const int f : rule_.operand(k).factors) {
+        const auto [size, kind] = rule_.factors[f];
+        if (size <= 1) continue;
+        if (kind == factor_kind::parallel && rule_.results == 1 && !rule_.result().holds(f))
+          return text("rule() has a parallel factor of ")
+                 << size << " for " << name(k) << ", and the result does not have it; make it a reduction, or whole";
+        if (kind == factor_kind::exchanged && !facts_.has_collectives)
+          return text("rule() has an exchanged factor of ")
+                 << size << " for " << name(k) << ", and sends is null; state the collectives of lower() in sends";
+      }
+    return {};
   }
 
   [[nodiscard]] constexpr text reduction_contradiction() const {
