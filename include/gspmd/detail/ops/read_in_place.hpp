@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 
 namespace gspmd::detail {
@@ -53,7 +54,8 @@ class in_place_reader {
     } else if (is_transpose(n)) {
       for (int d = 0; d < n.attributes.count; ++d) places_[attribute_dim(n, d)] = static_cast<std::int8_t>(d);
     } else if (facts_of(n.op).composes) {
-      for (const auto& d : maps_of(n)) {
+      const index_map map = facts_of(n.op).map(g_, n, 0);
+      for (const auto& d : map.dims) {
         const auto first = d.from_first - d.from_step * d.to_first, last = first + d.from_step * (n.shape[d.dim] - 1);
         const auto most = from.shape[d.dim] - 1;
         const bool is_inside = first >= 0 && first <= most && last >= 0 && last <= most;
