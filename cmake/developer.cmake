@@ -50,7 +50,7 @@ endfunction()
 # gspmd_add_test(NAME TARGET [LABELS label...] [TIMEOUT seconds] [MPI ranks...] [ARGS argument...] [ENVIRONMENT name=value...]):
 # one ctest entry NAME, or with MPI one entry NAME.<ranks> for each number of ranks.
 function(gspmd_add_test name target)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT" "LABELS;MPI;ARGS;ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT;PRINTS" "LABELS;MPI;ARGS;ENVIRONMENT")
   if(DEFINED arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "gspmd_add_test(${name}): not understood: ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -60,8 +60,16 @@ function(gspmd_add_test name target)
   set(ran_nothing "\\[doctest\\] test cases: *0 ") # a --source-file that fits no file is no error to doctest
   # One BLAS thread per device: the tests run more devices than there are cores.
   set(environment OPENBLAS_NUM_THREADS=1 ${arg_ENVIRONMENT})
+  set(checker "")
+  if(arg_PRINTS)
+    set(checker "${PROJECT_SOURCE_DIR}/tests/prints" "${arg_PRINTS}")
+  endif()
   if(NOT DEFINED arg_MPI)
-    add_test(NAME ${name} COMMAND ${target} ${arg_ARGS})
+    if(checker)
+      add_test(NAME ${name} COMMAND ${checker} $<TARGET_FILE:${target}> ${arg_ARGS})
+    else()
+      add_test(NAME ${name} COMMAND ${target} ${arg_ARGS})
+    endif()
     set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${environment}"
                                             FAIL_REGULAR_EXPRESSION "${ran_nothing}")
     return()
@@ -71,7 +79,7 @@ function(gspmd_add_test name target)
   list(APPEND arg_LABELS mpi)
   list(REMOVE_DUPLICATES arg_LABELS)
   foreach(ranks IN LISTS arg_MPI)
-    add_test(NAME ${name}.${ranks} COMMAND "${MPIEXEC_EXECUTABLE}" ${GSPMD_MPI_PREFLAGS} ${MPIEXEC_NUMPROC_FLAG} ${ranks}
+    add_test(NAME ${name}.${ranks} COMMAND ${checker} "${MPIEXEC_EXECUTABLE}" ${GSPMD_MPI_PREFLAGS} ${MPIEXEC_NUMPROC_FLAG} ${ranks}
                                            $<TARGET_FILE:${target}> ${arg_ARGS})
     set_tests_properties(${name}.${ranks} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS};ranks-${ranks}"
                                                      ENVIRONMENT "${environment}" PROCESSORS ${ranks} FAIL_REGULAR_EXPRESSION "${ran_nothing}")

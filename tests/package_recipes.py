@@ -365,6 +365,11 @@ with tempfile.TemporaryDirectory() as made:
     ran = run(*consume, "-B", folder / "built", f"-DEigen3_DIR:PATH={folder}")
     check(ran.returncode != 0 and refused in " ".join(ran.stderr.split()), f"a consumer takes Eigen 3.3.9: {ran.stderr}")
 
+# What the clients build in the checkout is ignored by git. Conan's basic_layout builds in build-release, test_package in its own folder.
+ignored = set((root / ".gitignore").read_text().split())
+for folder in ("/build-*/", "/conan/test_package/build/", "/vcpkg_installed/", "/spack-build-*"):
+    check(folder in ignored, f".gitignore lacks {folder}")
+
 # ---- vcpkg -----------------------------------------------------------------------------------------------------------
 port = json.loads((root / "vcpkg" / "ports" / "gspmd" / "vcpkg.json").read_text())
 order = "name version port-version maintainers summary description homepage documentation license supports dependencies default-features features"

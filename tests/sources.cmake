@@ -126,6 +126,11 @@ foreach(file IN LISTS headers)
       string(APPEND complaints "${file}: ${CMAKE_MATCH_2} is a macro of system headers:${line}\n")
     endif()
   endforeach()
+  # Boost uses some of these names. These two headers put the macros aside while they include it.
+  file(STRINGS "${file}" lines REGEX "^#include <boost/")
+  if(lines AND NOT file MATCHES "/detail/(support/mp11|ir/tree)\\.hpp$")
+    string(APPEND complaints "${file}: include gspmd/detail/support/mp11.hpp or gspmd/detail/ir/tree.hpp:${lines}\n")
+  endif()
   # language.hpp reports a wrong -std in one error, if it is read first.
   file(STRINGS "${file}" first REGEX "^#include \"gspmd/" LIMIT_COUNT 1)
   if(NOT first AND NOT file MATCHES "/(language|version)\\.hpp$")

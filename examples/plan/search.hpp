@@ -49,7 +49,7 @@ class document_search {
     }
     if (options_.plans > 0) asked.most_plans = options_.plans;
     asked.most_work = options_.work;
-    asked.most_seconds = options_.seconds;
+    if (options_.seconds > 0) asked.most_seconds = options_.seconds;
     if (options_.shows_progress)
       asked.report = [](const gspmd::dynamic::search_progress& p) {
         std::fprintf(stderr, "\r\033[K%d of %d plans, mesh %s", p.plans, p.most_plans, p.mesh.c_str());

@@ -9,9 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/budget.hpp"
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/driver/edge_elements.hpp"
@@ -21,6 +18,7 @@
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/detail/run/static_rows.hpp"
 #include "gspmd/detail/run/step_checks.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/inputs.hpp"
 #include "gspmd/mesh.hpp"
@@ -248,15 +246,25 @@ struct without_callable {
 };
 template <class Input>
 using input_constant = std::bool_constant<is_input<Input>>;
+
+/// The type that continues after the error of a wrong mesh or input: the program of the right inputs, whose result fits every use.
+template <class Mesh, class... Inputs>
+struct without_mistakes {
+  using type = boost::mp11::mp_apply<without_callable<Mesh>::template program,
+                                     boost::mp11::mp_copy_if<boost::mp11::mp_list<Inputs...>, input_constant>>;
+};
+template <class Mesh, class... Inputs>
+  requires(!is_mesh<Mesh>)
+struct without_mistakes<Mesh, Inputs...> {
+  using type = compile<unusable{}, mesh<>>;
+};
 }  // namespace detail
 
-/// Inputs that are none: reported, and what stands in takes and gives anything.
+/// Arguments that are no mesh, or no inputs: one error.
 template <detail::constant_callable Callable, class Mesh, class... Inputs>
-  requires(!(detail::is_input<Inputs> && ...))
-class compile<Callable, Mesh, Inputs...>
-    : public boost::mp11::mp_apply<detail::without_callable<Mesh>::template program,
-                                   boost::mp11::mp_copy_if<boost::mp11::mp_list<Inputs...>, detail::input_constant>> {
-  static_assert(detail::reports_inputs<Inputs...>());
+  requires(!detail::is_mesh<Mesh> || !(detail::is_input<Inputs> && ...))
+class compile<Callable, Mesh, Inputs...> : public detail::without_mistakes<Mesh, Inputs...>::type {
+  static_assert(detail::reports_arguments<Mesh, Inputs...>());
 };
 
 }  // namespace gspmd

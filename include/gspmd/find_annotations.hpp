@@ -17,6 +17,7 @@
 #include "gspmd/detail/search/mesh_shapes.hpp"
 #include "gspmd/detail/search/priced_plans.hpp"
 #include "gspmd/detail/search/value_search.hpp"
+#include "gspmd/detail/support/positive_limit.hpp"
 #include "gspmd/detail/support/sort_in_order.hpp"
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/dynamic/found_annotations.hpp"
@@ -28,15 +29,23 @@
 namespace gspmd {
 namespace dynamic {
 
-/// The means of a search, and how far it goes.
+/// The input and the limits of a search. A limit is a positive number: `find_annotations` throws gspmd::error for 0, a negative number and NaN.
 struct annotation_search {
-  std::vector<dynamic::mesh> meshes;   // the best of these is found; see meshes_of
-  std::optional<network> connected{};  // by which is planned and estimated; none: default_network
-  std::int64_t memory_per_device = 0;  // bytes; 0: what the meshes say (`within`)
+  /// The search returns the best of these meshes; see meshes_of.
+  std::vector<dynamic::mesh> meshes;
+  /// The network for which programs are planned and estimated; default_network if left out.
+  std::optional<network> connected{};
+  /// The bytes that a device may hold. If left out, the limit of each mesh applies (`within`).
+  std::optional<std::int64_t> memory_per_device{};
+  /// The search makes at most this number of plans.
   int most_plans = 1000;
-  std::int64_t most_work = 50'000'000;  // units as planning_limit counts them: the search ends after the plan that exceeds it
-  double most_seconds = 0;  // of processor time; 0: any. A search that time ends may find something else in another run
-  std::function<void(const search_progress&)> report{};  // is called before each plan
+  /// The search ends after the plan that exceeds this number of units; planning_limit defines a unit.
+  std::int64_t most_work = 50'000'000;
+  /// The processor time of the search, in seconds. If left out, time is not limited. A search that time ends may find other annotations in
+  /// another run.
+  std::optional<double> most_seconds{};
+  /// The search calls this function before each plan.
+  std::function<void(const search_progress&)> report{};
 };
 
 /// Meshes of so many devices, of one axis, of two and of three: all ways to write it as a product, 16 at most of each number of axes, those
@@ -66,13 +75,16 @@ class annotation_finder {
         net_(asked.connected.value_or(default_network)),
         budget_(asked.most_plans, asked.most_work, asked.most_seconds, [this](int made) { report(made); }) {
     if (asked.meshes.empty()) throw error("find_annotations: give at least one mesh, as meshes_of(16) does");
-    if (asked.most_plans < 1)
-      throw error("find_annotations: at least one plan is made; most_plans is " + std::to_string(asked.most_plans));
+    const auto check_limit = [](const char* name, auto value) {
+      if (const auto why = why_refused(std::string("find_annotations: ") + name, value); !why.empty()) throw error(why);
+    };
+    check_limit("most_plans", asked.most_plans);
+    check_limit("most_work", asked.most_work);
+    if (asked.most_seconds) check_limit("most_seconds", *asked.most_seconds);
+    if (asked.memory_per_device) check_limit("memory_per_device", *asked.memory_per_device);
     for (const auto& m : asked.meshes)
       if (!asked.connected && m.info().request.network.is_named)
         throw error("find_annotations: the mesh names a network; give it as `connected`");
-    if (asked.memory_per_device < 0)
-      throw error("find_annotations: a device holds a positive number of bytes, or 0 for any number");
   }
 
   [[nodiscard]] dynamic::found_annotations run() {
@@ -107,7 +119,7 @@ class annotation_finder {
 
   void add_mesh(const dynamic::mesh& given) {
     dynamic::mesh m = asked_.connected ? given.on(*asked_.connected) : given;
-    if (asked_.memory_per_device > 0) m = m.within(asked_.memory_per_device);
+    if (asked_.memory_per_device) m = m.within(*asked_.memory_per_device);
     auto& one = meshes_.emplace_back(one_mesh{program_(m), {}, {}, false});
     const graph& g = one.program.graph();
     if (g.failed()) throw error(std::string(g.error.view()));
@@ -143,7 +155,8 @@ class annotation_finder {
     const auto& found = best.search->best();
     if (!found && !best.plans->refused().empty()) throw error(best.plans->refused());
     if (!found)
-      throw error("find_annotations: most_seconds ended the search before its first plan; allow more, or 0 for any time");
+      throw error(
+          "find_annotations: most_seconds ended the search before its first plan; allow more, or leave it out for any time");
     if (found->price.fits) return;
     const auto p = best.plans->fastest(best.plans->annotated(found->groups, found->layouts));
     const auto& view = p.view();

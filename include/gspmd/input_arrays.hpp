@@ -6,10 +6,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/detail/driver/edge_elements.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/inputs.hpp"
 
 namespace gspmd {

@@ -51,8 +51,30 @@ namespace detail {
 /// Whether `compile` takes it as an input. Of those below it asks no more than their names: their mistakes are found one after the other.
 template <class Input>
 inline constexpr bool is_input = requires { Input::leaves; };
+template <class Dims>
+inline constexpr bool is_dims = requires { Dims::value; };
+template <std::int64_t... Extents>
+inline constexpr bool is_dims<dims<Extents...>> = true;
+template <class Split>
+inline constexpr bool is_split = requires { Split::is_annotation; };
+template <dim_spec... Dims>
+inline constexpr bool is_split<split<Dims...>> = true;
+template <class Partial>
+inline constexpr bool is_partial = requires { Partial::axes; };
+template <fixed_string Axes, monoid Kind>
+inline constexpr bool is_partial<partial<Axes, Kind>> = true;
+
+/// Whether the arguments of an `in` have the right order.
+template <class Input>
+struct ordered_input {
+  static constexpr bool has_dims = true, has_split = true, has_partial = true;
+};
 template <class T, class Dims, class Split, class Partial>
-inline constexpr bool is_input<in<T, Dims, Split, Partial>> = true;
+struct ordered_input<in<T, Dims, Split, Partial>> {
+  static constexpr bool has_dims = is_dims<Dims>, has_split = is_split<Split>, has_partial = is_partial<Partial>;
+};
+template <class T, class Dims, class Split, class Partial>
+inline constexpr bool is_input<in<T, Dims, Split, Partial>> = is_dims<Dims> && is_split<Split> && is_partial<Partial>;
 
 /// Whether a struct of values and the inputs of a record are one for one; if not, it is reported.
 template <class Struct, class... Members>

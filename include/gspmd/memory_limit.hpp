@@ -24,7 +24,7 @@ namespace gspmd {
 /// A compile error where no plan is known that fits; it says how much the one holds that holds least.
 template <class Mesh, std::int64_t Bytes>
 struct within {
-  static_assert(Bytes > 0, "gspmd: within: a device holds a positive number of bytes");
+  static_assert(Bytes > 0, "gspmd: within: bytes is not positive; write a positive number, or leave it out");
   static constexpr detail::mesh_info info = [] {
     auto m = Mesh::info;
     m.request.most_memory = Bytes;

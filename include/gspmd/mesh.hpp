@@ -5,12 +5,10 @@
 #include <string_view>
 #include <type_traits>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 
 namespace gspmd {
@@ -138,5 +136,15 @@ struct mesh {
   /// The number of devices: the product of the sizes of the axes.
   static constexpr int device_count = check() ? static_cast<int>(info.shape.device_count()) : 0;
 };
+
+namespace detail {
+
+/// True for meshes. Needs no more than the name of a `mesh`, so its mistakes are reported later, one after the other.
+template <class Mesh>
+inline constexpr bool is_mesh = requires { Mesh::device_count; };
+template <class... Parts>
+inline constexpr bool is_mesh<mesh<Parts...>> = true;
+
+}  // namespace detail
 
 }  // namespace gspmd

@@ -32,7 +32,7 @@ constexpr value mark_next_value(value before, value next, location at, const cha
                 text("input ") << input << " is " << name_of(before.type()) << shape_text(before.shape())
                                << " and its next value " << name_of(next.type()) << shape_text(next.shape())
                                << "; give one of the same type and shape, so that a step can follow");
-  g.place_carried = &place_carried;
+  g.place_carried = &place_carried_at_run_time<>;
   return made(add_next_value(g, next.id(), input, at), next);
 }
 

@@ -32,4 +32,10 @@
 #if GSPMD_PRECOMPILED_HERE != 1
 #include "gspmd/dynamic.hpp"
 #endif
+#if (GSPMD_PRECOMPILED_HERE & 2) != 0
+// Headers that dynamic.hpp does without, and which have functions of the planner.
+#include "gspmd/detail/passes/carried/weight_updates.hpp"
+#include "gspmd/detail/passes/list/pass_list.hpp"
+#include "gspmd/detail/passes/typed/manual_regions.hpp"
+#endif
 #include "gspmd/gspmd.hpp"

@@ -9,11 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/driver/static_search.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/sort_in_order.hpp"
 
 /// Annotations of the inputs of a small program, found when compiling.

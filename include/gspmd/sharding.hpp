@@ -150,7 +150,7 @@ constexpr int take_priority(std::string_view& list) {
 constexpr std::string_view words_of(const dim_spec& spec) { return spec.view(); }
 constexpr std::string_view words_of(const std::string& spec) { return spec; }
 
-/// `specs`: a dim_spec or, at run time, a text of any length for each dim.
+/// `specs`: a dim_spec or, at run time, a text of any length for each dim. "" and "_" are dims that are not split.
 template <class Spec>
 constexpr resolved_sharding resolve(const mesh_info& mesh, const Spec* specs, int count, int rank,
                                     std::string_view partial_axes = {}, monoid kind = monoid::add) {
@@ -173,7 +173,7 @@ constexpr resolved_sharding resolve(const mesh_info& mesh, const Spec* specs, in
       r.value.open |= dim_bit(d);
       list.remove_suffix(1);
     }
-    add_axes(mesh, list, d, r, used);
+    if (list != "_") add_axes(mesh, list, d, r, used);
     if (!r.problem.empty()) return r;
     for (const auto& use : r.value.layout.splits)
       if (use.dim == d) r.value.stages |= static_cast<std::uint64_t>(stage) << (4 * use.axis);

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# drawings.py PLAN.json PLAN.svg PLAN.dot   checks the drawings of a plan against its JSON, so that a change of the plan changes no file here.
-# The picture is XML, shows every value with its layout, and its tiles have every index. The graph's edges join declared
-# nodes; it shows every instruction with its kind and bytes, and every output.
+# drawings.py PLAN.json PLAN.svg PLAN.dot DOCUMENT.json   checks the drawings of a plan against its JSON and its document, so that a change of
+# the plan changes no file here. The picture is XML, shows every value with its layout, and its tiles have every index. The graph shows every
+# instruction with its kind and bytes, and every output. Its edges join declared nodes and are the dependences of the document: along them each
+# input reaches the outputs that depend on it and no others, and each operand reaches its operator.
 import json
 import re
 import sys
@@ -73,18 +74,22 @@ check(shown == len(values), f"svg: {shown} of {len(values)} values are shown")
 lines = open(sys.argv[3]).read().splitlines()
 check(lines[0] == "digraph plan {" and lines[-1] == "}", "dot: no graph")
 labels = {}
-edges = set()
+inputs = {}  # names by node
+edges = {}
 for line in lines[1:-1]:
     node = re.fullmatch(r'  +(\w+) \[.*label="((?:[^"\\]|\\.)*)".*\];', line)
     edge = re.fullmatch(r"  +(\w+) -> (\w+)(?: \[.*\])?;", line)
     if node:
-        check(labels.get(node[1], node[2].split("\\n")) == node[2].split("\\n"), f"dot: {node[1]} is two nodes")
-        labels[node[1]] = node[2].split("\\n")
+        label = [re.sub(r"\\(.)", r"\1", part) for part in node[2].split("\\n")]
+        check(labels.setdefault(node[1], label) == label, f"dot: {node[1]} is two nodes")
+        if "shape=ellipse" in line and "peripheries" not in line:
+            inputs[node[1]] = labels[node[1]][0]
     elif edge:
-        edges |= {edge[1], edge[2]}
+        edges.setdefault(edge[1], set()).add(edge[2])
     else:
         check(re.fullmatch(r"  +(node \[.*\];|(sub)?graph .*|label=.*;|style=.*;|})", line) is not None, f"dot: {line}")
-check(edges <= set(labels), f"dot: edges join {sorted(edges - set(labels))}, which are no nodes")
+joined = set(edges).union(*edges.values())
+check(joined <= set(labels), f"dot: edges join {sorted(joined - set(labels))}, which are no nodes")
 first_lines = [label[0] for label in labels.values()]
 for instruction in plan["instructions"]:
     kind, value = instruction["kind"], instruction["value"]
@@ -95,6 +100,63 @@ for instruction in plan["instructions"]:
     else:
         text = f"{re.escape(value)}(,|$| )"
     check(any(re.search(text, line) for line in first_lines), f"dot: no node shows {kind} {value}")
+
+document = json.load(open(sys.argv[4]))
+regions = any(part in op for op in document["ops"] for part in ("body", "branches"))
+
+
+def texts(part):
+    """All texts in a part of the document: the names of values are among them."""
+    if isinstance(part, str):
+        return [part]
+    return [text for inner in (part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()) for text in texts(inner)]
+
+
+def named(text):
+    """The operator or input that a name belongs to: `s` for the result `s.1`."""
+    return text if text in needs else text.split(".")[0]
+
+
+needs = {x["name"]: {x["name"]} for x in document["inputs"]}  # the inputs that a value depends on
+for op in document["ops"]:
+    parts = [named(text) for key, part in op.items() if key not in ("name", "op") for text in texts(part)]
+    needs[op["name"]] = set().union(*(needs.get(part, set()) for part in parts))
+reached = {}  # the nodes that a node reaches along edges
+for node in labels:
+    found, next_ones = set(), [node]
+    while next_ones:
+        at = next_ones.pop()
+        next_ones += edges.get(at, set()) - found
+        found |= {at} | edges.get(at, set())
+    reached[node] = found
+for k, output in enumerate(document["outputs"]):
+    expected = needs[named(output)]
+    drawn = {inputs[node] for node in inputs if f"out{k}" in reached[node]}
+    # An operator with a region has several results. Each may depend on fewer inputs than the operator.
+    check(drawn <= expected if regions else drawn == expected, f"dot: {output} depends on {sorted(drawn)}, not on {sorted(expected)}")
+targets = set().union(*edges.values())
+for node, label in labels.items():
+    if regions or node in inputs:
+        continue
+    kind = label[0].partition(" ")[0]
+    check(node in targets or kind in ("constant", "iota"), f"dot: no edge leads to {label[0]}")
+    further = label[0] in values or label[0] == "(unnamed)"  # a result after the first one, which may be unused
+    check(node in edges or node.startswith("out") or further, f"dot: no edge leads from {label[0]}")
+nodes_of = {}  # the nodes of a value; a label is KIND NAME, followed by the message
+for node, label in labels.items():
+    rest = label[0] if node in inputs or label[0] in values else label[0].partition(" ")[2]
+    for name in values:
+        if rest == name or rest.startswith((f"{name} over ", f"{name}, ")):
+            nodes_of.setdefault(name, set()).add(node)
+same = {}  # an operator that only renames or redistributes its operand
+for op in [] if regions else document["ops"]:
+    name, operands = op["name"], [same.get(o, o) for o in op.get("operands", [])]
+    if name not in nodes_of or op["op"] == "reshard":
+        same[name] = operands[0] if operands else name
+        continue
+    for operand in operands:
+        check(operand not in nodes_of or any(reached[node] & nodes_of[name] for node in nodes_of[operand]),
+              f"dot: no edges lead from {operand} to {name}")
 for problem in problems:
     print(problem)
 sys.exit(1 if problems else 0)

@@ -19,6 +19,7 @@ golden(${NAME}.why "${why}")
 plan(0 valid/${NAME}.json --dot "${SCRATCH}/plan.dot" --svg "${SCRATCH}/plan.svg")
 if(PYTHON)
   execute_process(COMMAND "${PYTHON}" "${here}/drawings.py" "${here}/golden/${NAME}.json" "${SCRATCH}/plan.svg" "${SCRATCH}/plan.dot"
+                          "${here}/valid/${NAME}.json"
                   RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err)
   if(NOT status EQUAL 0)
     message(SEND_ERROR "the drawings do not show the plan:\n${out}${err}")

@@ -299,7 +299,8 @@ TEST_CASE("a plan within a device's memory gathers weights twice and keeps none"
   CHECK(saving.traffic().in(collective_kind::all_gather).collectives == 6 + 5);  // the first layer's input has no gradient
   CHECK(saving.traffic().in(collective_kind::reduce_scatter).collectives == 6);
   CHECK(refused.find("are allowed: split more of the inputs, or use more devices") != std::string::npos);
-  CHECK(error_of([&] { static_cast<void>(m.within(0)); }) == "gspmd: within: a device holds a positive number of bytes");
+  CHECK(error_of([&] { static_cast<void>(m.within(0)); }) ==
+        "gspmd: within: bytes is 0; write a positive number, or leave it out");
 }
 
 TEST_CASE("a plan within a device's memory keeps weights split that nobody annotated, and says the least that it could hold") {

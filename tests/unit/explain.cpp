@@ -4,11 +4,15 @@
 // The text of explain, compared with tests/golden/*.txt. GSPMD_WRITE_GOLDEN=1 writes the files anew: read the difference.
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/report/explain.hpp>
@@ -67,6 +71,53 @@ TEST_CASE("explain: the inputs of a builder are numbered, wherever they are writ
   b.output(first - second - third);
   const auto text = explain(b.compile());
   for (const char* const line : {"\n0  input 0 ", "\n1  input 1 ", "\n2  input 2 "}) CHECK(text.find(line) != std::string::npos);
+}
+
+namespace {
+using axes = std::vector<std::string>;
+using input_of = gspmd::dynamic::input(std::vector<std::int64_t>, axes);
+/// Element types for which the kernel of a reduction leaves the result itself, and those for which a loop rounds the result.
+const auto element_types = {static_cast<input_of*>(gspmd::dynamic::in<float>),
+                            static_cast<input_of*>(gspmd::dynamic::in<gspmd::bf16>),
+                            static_cast<input_of*>(gspmd::dynamic::in<gspmd::f16>)};
+template <class Input, class F>
+std::string explained(const Input& input, const F& f) {
+  gspmd::dynamic::builder b(gspmd::dynamic::mesh({{"x", 2}}));
+  f(b, b.input(input));
+  return explain(b.compile());
+}
+std::size_t times_in(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+}  // namespace
+
+TEST_CASE("explain: reductions, scans and windows name their monoid for each element type") {
+  using gspmd::monoid;
+  const std::pair<monoid, std::string> kinds[] = {
+      {monoid::add, "add"}, {monoid::maximum, "maximum"}, {monoid::minimum, "minimum"}};
+  for (const auto in : element_types) {
+    for (const auto& split : {axes{"", ""}, axes{"x", ""}, axes{"", "x"}})
+      for (const auto& [kind, name] : kinds) {
+        const auto text = explained(in({9, 3000}, split), [by = kind](auto& b, auto x) {
+          b.output(reduce(x, by, {1}));
+          b.output(reduce(x * 2 + 1, by, {1}) * 3);  // reduced by a fused loop, and read by one
+          b.output(x - broadcast_in_dim(reduce(x * x, by, {1}), x.shape(), {0}));
+          b.output(reduce(x * 2, by, {0, 1}));
+        });
+        CAPTURE(text);
+        CHECK(times_in(text, " reduce(") == 4);
+        CHECK(times_in(text, " reduce(" + name + ')') == 4);
+      }
+    const auto text = explained(in({8, 64}, {"x", ""}), [](auto& b, auto x) {
+      b.output(scan_along(x, monoid::maximum, 1));
+      b.output(reduce_window(x, monoid::minimum, {3, 1}) * 2);
+    });
+    CAPTURE(text);
+    CHECK(times_in(text, " scan_along(maximum)") == 1);
+    CHECK(times_in(text, " reduce_window(minimum, dim 0 by 3)") == 1);
+  }
 }
 
 TEST_CASE("explain: the bill agrees with the constants of the step") {

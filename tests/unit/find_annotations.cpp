@@ -334,9 +334,23 @@ TEST_CASE("find_annotations ends with the error of a planning_limit") {
 TEST_CASE("find_annotations: what it refuses") {
   const dynamic::mesh m({{"x", 8}});
   CHECK(has(refused(product, {}), "find_annotations: give at least one mesh"));
-  CHECK(has(refused(product, {.meshes = {m}, .most_plans = 0}), "find_annotations: at least one plan is made; most_plans is 0"));
-  CHECK(has(refused(product, {.meshes = {m}, .memory_per_device = -1}),
-            "find_annotations: a device holds a positive number of bytes"));
+  // A limit is a positive number: 0 and less are neither "no limit" nor a search that ends at once.
+  for (const int limit : {0, -1}) {
+    const auto error_of = [&](const char* name) {
+      return std::string("find_annotations: ") + name + " is " + std::to_string(limit) +
+             "; write a positive number, or leave it out";
+    };
+    CHECK(has(refused(product, {.meshes = {m}, .most_plans = limit}), error_of("most_plans")));
+    CHECK(has(refused(product, {.meshes = {m}, .most_work = limit}), error_of("most_work")));
+    CHECK(has(refused(product, {.meshes = {m}, .most_seconds = limit}), error_of("most_seconds")));
+    CHECK(has(refused(product, {.meshes = {m}, .memory_per_device = limit}), error_of("memory_per_device")));
+    CHECK_THROWS_WITH_AS(
+        dynamic::planning_limit{limit},
+        ("gspmd: planning_limit: units is " + std::to_string(limit) + "; write a positive number, or leave it out").c_str(),
+        error);
+  }
+  CHECK(has(refused(product, {.meshes = {m}, .most_seconds = std::numeric_limits<double>::quiet_NaN()}), "most_seconds is nan"));
+  CHECK(has(refused(product, {.meshes = {m}, .most_seconds = -1e-9}), "most_seconds is -1e-09"));
   const auto little = refused(product, {.meshes = {m}, .memory_per_device = MiB, .most_plans = 40});
   CHECK_MESSAGE(
       has(little,

@@ -4,10 +4,15 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <tuple>
+#include <type_traits>
+#include <typeinfo>
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
@@ -196,6 +201,44 @@ TEST_CASE("element types are checked when the program is made") {
   });
   CHECK(contains(shapes, "map at map_at_run_time.cpp:"));
   CHECK(contains(shapes, "elementwise operands have one shape"));
+}
+
+namespace {
+/// The names of the types for which F is compiled.
+template <class F>
+std::set<std::string>& types_of() {
+  static std::set<std::string> types;
+  return types;
+}
+template <class F, class T>
+const bool is_compiled = types_of<F>().insert(typeid(T).name()).second;
+
+struct doubled {
+  template <class T>
+  T operator()(T x) const {
+    static_cast<void>(&is_compiled<doubled, T>);
+    return static_cast<T>(x + x);
+  }
+};
+struct doubled_lines {
+  void operator()(auto x, auto y) const {
+    using T = std::remove_cvref_t<decltype(y(0))>;
+    static_cast<void>(&is_compiled<doubled_lines, T>);
+    for (std::int64_t i = 0; i < y.extent(0); ++i) y(i) = static_cast<T>(x(i) + x(i));
+  }
+};
+}  // namespace
+
+TEST_CASE("a function with a type parameter is compiled for every element type, used or not") {
+  const auto program = dynamic::compile([](auto x) { return local_op<"b->b">(doubled_lines{})(map(doubled{}, x)); },
+                                        dynamic::mesh({{"x", 2}}), dynamic::in<float>({4}, {"x"}));
+  CHECK(program.run(simulated{}, counted<float>(4))[0].data<float>()[0] == -8);
+  const std::set<std::string> lines{typeid(float).name(), typeid(double).name(), typeid(std::int32_t).name(),
+                                    typeid(std::int64_t).name()};
+  std::set<std::string> elements{typeid(bool).name(), typeid(std::uint32_t).name(), typeid(std::uint64_t).name()};
+  elements.insert(lines.begin(), lines.end());
+  CHECK(types_of<doubled>() == elements);
+  CHECK(types_of<doubled_lines>() == lines);
 }
 
 TEST_CASE("what a function throws reaches the caller with the operator's line") {

@@ -16,10 +16,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <sstream>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
@@ -346,6 +348,16 @@ TEST_CASE("a compiler that is killed, or fails without output, is named as such"
   check_refused(scripted(place, "kill -9 $$"), "compiler` does not compile the loops: killed by signal 9");
   check_refused(scripted(place, "exit 3"), "compiler` does not compile the loops: it ended with status 3");
   check_refused(scripted(place, ":"), "compiler` has written no `");
+}
+
+TEST_CASE("a time that is no positive number is refused before the compiler starts") {
+  const own_directory place;
+  auto o = scripted(place, "exit 3");
+  for (const auto& [seconds, text] :
+       {std::pair{0.0, "0"}, std::pair{-0.5, "-0.5"}, std::pair{std::numeric_limits<double>::quiet_NaN(), "nan"}}) {
+    o.most_seconds = seconds;
+    check_refused(o, std::string("native_options::most_seconds is ") + text + "; write a positive number, or leave it out");
+  }
 }
 
 TEST_CASE("a compiler that does not end is ended with all its processes; other processes do not wait for it longer") {

@@ -66,7 +66,7 @@ dynamic::inspection made(bool is_typed) {
   dynamic::builder b(dynamic::mesh({{"x", 2}}));
   const auto x = b.input(dynamic::in<float>({8, 4}, {"x", ""}));
   b.output(relu(x * 2.0 + 1.0));
-  if (is_typed) b.graph().find_types = &detail::find_types;
+  if (is_typed) b.graph().find_types = &detail::find_types_at_run_time<>;
   return dynamic::inspection(b);
 }
 

@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
+#include <map>
+#include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
@@ -175,6 +178,97 @@ TEST_CASE("report: a plan as a graph and as JSON has its steps, inputs and total
   CHECK(std::count(text.begin(), text.end(), '{') == std::count(text.begin(), text.end(), '}'));
   CHECK(plan_json(sums()).ends_with("}\n"));
   CHECK(contains(plan_dot(sums()), "all_reduce over y"));
+}
+
+namespace {
+std::vector<std::string> split_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream all(text);
+  for (std::string line; std::getline(all, line);) lines.push_back(line);
+  return lines;
+}
+/// Returns the numbers of the list that follows `key` in a line of JSON.
+std::vector<int> numbers_after(const std::string& line, const std::string& key) {
+  std::istringstream list(line.substr(line.find('[', line.find(key)) + 1));
+  std::vector<int> numbers;
+  for (int n = 0; list >> n; list.ignore()) numbers.push_back(n);
+  return numbers;
+}
+/// Checks that the edges of the graph are those of the JSON: one for each value that a step reads, from the step that makes this value or from
+/// the input. Returns the nodes that are neither inputs, steps nor outputs.
+std::vector<std::string> check_edges(const std::string& dot, const std::string& json) {
+  std::vector<std::string> nodes, others;
+  std::map<std::string, std::vector<std::string>> into;
+  for (const auto& line : split_lines(dot)) {
+    std::istringstream words(line);
+    std::string a, b, c;
+    words >> a >> b >> c;
+    CAPTURE(line);
+    if (b == "->") {
+      if (c.back() == ';') c.pop_back();
+      CHECK(std::count(nodes.begin(), nodes.end(), a) == 1);
+      CHECK(std::count(nodes.begin(), nodes.end(), c) == 1);
+      into[c].push_back(a);
+    } else if (a != "node" && a != "digraph" && a != "}") {
+      nodes.push_back(a);
+    }
+  }
+  std::map<int, std::string> made;  // the node that has a value
+  const auto check = [&](const std::string& node, const std::vector<int>& reads) {
+    const auto& from = into[node];
+    CAPTURE(node);
+    REQUIRE(from.size() == reads.size());
+    for (std::size_t k = 0; k < reads.size(); ++k)
+      if (const auto it = made.find(reads[k]); it != made.end()) CHECK(from[k] == it->second);
+    into.erase(node);
+  };
+  for (auto at = json.find("\"value\": "); at != std::string::npos; at = json.find("\"value\": ", at + 1)) {
+    const int v = std::stoi(json.substr(at + 9));
+    made[v] = 'v' + std::to_string(v);
+  }
+  std::size_t steps = 0, known = made.size();
+  for (const auto& line : split_lines(json)) {
+    if (!line.starts_with("  {\"what\"")) continue;
+    const auto node = 's' + std::to_string(steps++);
+    const bool is_drawn = std::count(nodes.begin(), nodes.end(), node) == 1;
+    CHECK((is_drawn || !contains(line, "\"collective\"")));  // only the steps that control loops and branches are not drawn
+    if (!is_drawn) continue;
+    ++known;
+    check(node, numbers_after(line, "\"reads\""));
+    for (const int v : numbers_after(line, "\"makes\"")) made[v] = node;
+  }
+  const auto outputs = numbers_after(json, "\"outputs\"");
+  for (std::size_t k = 0; k < outputs.size(); ++k) check("out" + std::to_string(k), {outputs[k]});
+  CHECK(into.empty());
+  for (const auto& n : nodes)
+    if (n[0] == 'v' && json.find("\"value\": " + n.substr(1) + '}') == std::string::npos) others.push_back(n);
+  CHECK(nodes.size() == known + outputs.size() + others.size());
+  return others;
+}
+}  // namespace
+
+TEST_CASE("report: the edges of a graph are those of the plan's JSON, also in loops, branches and blocks of rows") {
+  CHECK(check_edges(plan_dot<step>(), plan_json<step>()).empty());
+  CHECK(check_edges(plan_dot(sums()), plan_json(sums())).empty());
+  CHECK(check_edges(plan_dot(layers(3, 1)), plan_json(layers(3, 1))).empty());
+  const auto p = dynamic::compile(
+      [](auto a, auto b) {
+        const auto last = while_loop([](const auto& now) { return std::get<0>(now) < 5.0; },
+                                     [](const auto& now) {
+                                       return std::tuple{std::get<0>(now) + sum(std::get<1>(now)), tanh(std::get<1>(now))};
+                                     },
+                                     std::tuple{sum(a), b});
+        const auto numbered = fori_loop(
+            3, [](value i, value h) { return h + convert<float>(i); }, b);
+        const auto rows = reshape(broadcast_in_dim(b, {8, 4096, 64}, {0}), {8 * 4096, 64});
+        return std::tuple{std::get<0>(last), std::get<1>(last), numbered, softmax(exponential(rows), 1)};
+      },
+      dynamic::mesh({{"x", 8}, {"y", 4}}), dynamic::in<float>({8}, {"x"}), dynamic::in<float>({8}, {"y"}));
+  const auto dot = plan_dot(p);
+  const auto others = check_edges(dot, plan_json(p));
+  CHECK(others.size() == 1);
+  CHECK(contains(dot,
+                 others.at(0) + " [shape=ellipse, label=\"loop: s64 [] []\"];\n"));  // the counter, which the loop's body reads
 }
 
 TEST_CASE("report: an outline writes the layers of a network once, with the communication between them") {

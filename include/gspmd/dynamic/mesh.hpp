@@ -14,6 +14,7 @@
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/notation/mesh_views.hpp"
 #include "gspmd/detail/passes/rewrite/sub_axes.hpp"
+#include "gspmd/detail/support/positive_limit.hpp"
 #include "gspmd/error.hpp"
 
 namespace gspmd {
@@ -124,10 +125,10 @@ class mesh {
     described.request.network = found.rates;
     return with_info(described);
   }
-  /// The same mesh, whose devices hold `bytes` each at most: see `within`. Throws gspmd::error: a number that is not positive. `compile`
-  /// throws one where no plan fits, and says what the least is.
+  /// Returns the same mesh with a limit of `bytes` for the memory of a device: see `within`. Throws gspmd::error if `bytes` is not positive.
+  /// If no plan fits, `compile` throws gspmd::error with the least number of bytes that a plan holds.
   [[nodiscard]] mesh within(std::int64_t bytes) const {
-    if (bytes <= 0) throw error("within: a device holds a positive number of bytes");
+    if (const auto why = detail::why_refused("within: bytes", bytes); !why.empty()) throw error(why);
     auto limited = info();
     limited.request.most_memory = bytes;
     return with_info(limited);

@@ -33,8 +33,9 @@ struct native_options {
   /// The directory that has gspmd/core.hpp; else GSPMD_INCLUDE, else the one from which the program was compiled, where that was
   /// named by an absolute path. With headers that differ from the program's in what both know, no code is made.
   std::string include;
-  /// The most seconds of waiting for the compiler, or for another process that compiles the same loops. Then the compiler and all its
-  /// processes are ended, and there is no native code.
+  /// The seconds that native_code waits for the compiler, or for another process that compiles the same loops. Then the compiler and all
+  /// its processes are ended, and there is no native code. A limit is a positive number: for 0, a negative number and NaN there is no
+  /// native code either, and why_not() names the option. Infinity is no limit.
   double most_seconds = 300;
 };
 

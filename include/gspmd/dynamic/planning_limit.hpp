@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "gspmd/detail/support/planning_work.hpp"
+#include "gspmd/detail/support/positive_limit.hpp"
+#include "gspmd/error.hpp"
 
 namespace gspmd::dynamic {
 
@@ -17,8 +19,10 @@ namespace gspmd::dynamic {
 /// and in every run. If a limit is set inside another limit, the stricter limit holds.
 class planning_limit {
  public:
+  /// Throws gspmd::error if `units` is not positive.
   explicit planning_limit(std::int64_t units)
       : begin_(work::done), end_(work::limit - begin_ < units ? work::limit : begin_ + units) {
+    if (const auto why = detail::why_refused("planning_limit: units", units); !why.empty()) throw error(why);
     outer_end_ = std::exchange(work::limit, end_);
     outer_units_ = std::exchange(work::allowed, end_ == outer_end_ ? work::allowed : units);
   }

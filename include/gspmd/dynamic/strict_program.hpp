@@ -89,7 +89,7 @@ class strict_program {
   /// `manual`: the axes of the local view, as "x,y". Along them shapes are those of shards.
   strict_program(builder& b, std::string_view manual) : builder_(b), typer_(b.graph(), b.mesh().info(), 0) {
     set_manual(manual);
-    if (manual.empty() && detail::has_typed_axes(mesh())) b.graph().find_types = &detail::find_types;
+    if (manual.empty() && detail::has_typed_axes(mesh())) b.graph().find_types = &detail::find_types_at_run_time<>;
   }
   strict_program(const strict_program&) = delete;
 

@@ -130,7 +130,7 @@ struct manual_region {
     if (found == nullptr) return body(args...);
     graph& g = *found;
     const manual_border edge{g, axes_of(g), at};
-    g.type_local = &type_local;
+    g.type_local = manual_pass();
     take(edge, std::make_index_sequence<(leaf_count<Args>() + ...)>{}, args...);
     result_type result = [&] {
       const local_scope inside(g, g.open_local | edge.axes);

@@ -132,7 +132,7 @@ struct tensor<T, Dims, place<Mesh, Parts...>> {
     n.annotated = true;
     n.annotation = parts.layout;
     if (detail::has_typed_axes(*g.mesh)) {
-      g.find_types = &detail::find_types;
+      g.find_types = detail::explicit_pass();
     } else {
       if (const auto what = detail::automatic_mistake(*g.mesh, n.shape, parts.layout); !what.empty())
         g.fail(n.at, "input", detail::mistake::states, what);

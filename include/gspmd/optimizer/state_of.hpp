@@ -4,11 +4,9 @@
 #include <cstddef>
 #include <utility>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/detail/driver/edge_elements.hpp"
 #include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/inputs.hpp"
 #include "gspmd/tree.hpp"
 

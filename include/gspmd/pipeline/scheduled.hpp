@@ -77,7 +77,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     const dtype of_loss = type_of_loss(g, xs, targets), type = composite_type(of_loss);
     if (g.failed()) return {leaves_of(xs)[0], weights, xs};
     const manual_border edge{g, axes, this->at};
-    g.type_local = &type_local;
+    g.type_local = manual_pass();
     sharding everywhere, terms;
     everywhere.replica = axes;
     terms.partial = axes;

@@ -75,7 +75,7 @@ class completion_of {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i)
       canonical_of_[static_cast<std::size_t>(graph_.nodes[i].tag)] = static_cast<int>(i);
     for (const auto& also : graph_.also_tagged) canonical_of_[static_cast<std::size_t>(also.tag)] = also.node;
-    completed_ = detail::pass_results(graph_, mesh_.info().shape, mesh_.info().request).take<detail::complete_pass>().of;
+    completed_ = detail::result_at_run_time<detail::complete_pass>(graph_, mesh_.info().shape, mesh_.info().request).of;
   }
   /// Returns the sharding of a value; nothing for a value that no output needs.
   [[nodiscard]] std::optional<placed_tensor> of(value x) const {
@@ -213,7 +213,7 @@ class inspection {
     for (const auto& also : graph_.also_tagged) nodes_[also.tag] = also.node;
     list_unmade();
     for (std::size_t k = 0; k < graph_.outputs.size(); ++k) output_[node(graph_.outputs[k]).tag] = k;
-    local_ = detail::pass_results(graph_, mesh_.info().shape, request(), &origins_).take<detail::emit_pass>();
+    local_ = detail::result_at_run_time<detail::emit_pass>(graph_, mesh_.info().shape, request(), &origins_);
     for (const auto& v : local_.values)
       values_.push_back({node(v.node).tag, placed_tensor(mesh_.shared_info(), v.type, v.global, v.layout)});
     list_instructions();

@@ -158,7 +158,7 @@ class given_up_words {
   const auto& mesh = plan.mesh().info();
   const std::string again = detail::words_of_values_again(plan.graph());
   const detail::graph as_written = again.empty() ? plan.graph() : detail::program_to_plan_at_run_time(plan.written());
-  const detail::plan freely = detail::make_plan(as_written, mesh.shape, asked);
+  const detail::plan freely = detail::plan_at_run_time(as_written, mesh.shape, asked);
   const detail::plan_view view(freely);
   const auto held = detail::peak_bytes(plan.program().view()), fewer = detail::peak_bytes(view) - held;
   const double longer = estimate(plan.program(), net).total() - detail::estimate_plan(view, mesh, net).total();

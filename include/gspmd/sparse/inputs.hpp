@@ -5,10 +5,9 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/detail/driver/edge_elements.hpp"
 #include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/program.hpp"
 #include "gspmd/sharding.hpp"
 #include "gspmd/sparse/layout.hpp"

@@ -3,10 +3,8 @@
 
 #include <cstddef>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/inputs.hpp"
 
 /// The types in which a user of a program gives and gets complex numbers: those in which the inputs are declared, std::complex say. The

@@ -18,12 +18,32 @@
 
 namespace gspmd::detail {
 
-/// Whether these may be the inputs of a program; if not, it is reported.
-template <class... Inputs>
-consteval bool reports_inputs() {
-  static_assert((is_input<Inputs> && ...),
-                "gspmd: compile: each input is an `in<T, dims<...>>`, or a `record` of them for a struct, or an `array_of` them "
-                "(gspmd/input_arrays.hpp); for a vector or a tuple of layers name one record for each layer");
+/// Returns true if a program can be compiled for this mesh and these inputs; if not, one static_assert says why.
+template <class Mesh, class... Inputs>
+consteval bool reports_arguments() {
+  if constexpr (is_input<Mesh>)
+    static_assert(is_mesh<Mesh>,
+                  "gspmd: compile: the second argument is an input; write the mesh before the inputs: compile<program, "
+                  "mesh<axis<\"data\", 2>>, in<float, dims<64>>>");
+  else if constexpr (!is_mesh<Mesh>)
+    static_assert(is_mesh<Mesh>, "gspmd: compile: the second argument is no mesh; write mesh<axis<\"data\", 2>>, with your axes");
+  else if constexpr (!(ordered_input<Inputs>::has_dims && ...))
+    static_assert(
+        (ordered_input<Inputs>::has_dims && ...),
+        "gspmd: in: the second argument is no dims<...>; write in<float, dims<64, 512>, split<\"data\", _>>, with your extents");
+  else if constexpr (!(ordered_input<Inputs>::has_split && ...))
+    static_assert(
+        (ordered_input<Inputs>::has_split && ...),
+        "gspmd: in: the third argument is no split<...>; write in<float, dims<64, 512>, split<\"data\", _>>, with your axes");
+  else if constexpr (!(ordered_input<Inputs>::has_partial && ...))
+    static_assert((ordered_input<Inputs>::has_partial && ...),
+                  "gspmd: in: the fourth argument is no partial<...>; write in<float, dims<64>, split<_>, partial<\"data\">>, "
+                  "with your axes");
+  else
+    static_assert(
+        (is_input<Inputs> && ...),
+        "gspmd: compile: each input is an `in<T, dims<...>>`, or a `record` of them for a struct, or an `array_of` them "
+        "(gspmd/input_arrays.hpp); for a vector or a tuple of layers name one record for each layer");
   return true;
 }
 

@@ -4,10 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
-#include "gspmd/detail/support/language.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 
 namespace gspmd::detail {
 

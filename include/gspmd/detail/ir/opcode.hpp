@@ -5,10 +5,8 @@
 #include <cstdint>
 #include <tuple>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 
 namespace gspmd::detail {
 

@@ -3,9 +3,7 @@
 
 #include <cstddef>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 

@@ -8,6 +8,11 @@
 #include <utility>
 #include <vector>
 
+// Boost.Hana with names that <complex.h> and X11 define as macros. The macros are back after it.
+#pragma push_macro("I")
+#pragma push_macro("Bool")
+#undef I
+#undef Bool
 #include <boost/hana/accessors.hpp>
 #include <boost/hana/at.hpp>
 #include <boost/hana/concept/struct.hpp>
@@ -16,6 +21,8 @@
 #include <boost/hana/integral_constant.hpp>
 #include <boost/hana/length.hpp>
 #include <boost/hana/second.hpp>
+#pragma pop_macro("Bool")
+#pragma pop_macro("I")
 
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/error.hpp"

@@ -8,11 +8,9 @@
 #include <limits>
 #include <type_traits>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/detail/support/complex_numbers.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/narrow_floats.hpp"
 #include "gspmd/detail/support/own_types.hpp"
 

@@ -8,13 +8,11 @@
 #include <iterator>
 #include <type_traits>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/fused_loop.hpp"
 #include "gspmd/detail/ir/scalar_ops.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/target.hpp"
 

@@ -7,14 +7,12 @@
 #include <type_traits>
 #include <utility>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/detail/ir/local_block.hpp"
 #include "gspmd/detail/ops/kept_functions.hpp"
 #include "gspmd/detail/ops/local_law.hpp"
 #include "gspmd/detail/ops/local_rule.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/error.hpp"
 
 /// How a user's function of blocks becomes a local_function: one entry for each choice of element types that it accepts.

@@ -116,6 +116,7 @@ class plan_explainer {
     int node = plan_.value(value).node;
     for (int i = node + 1; i < user; ++i)
       if (plan_.nodes[static_cast<std::size_t>(i)].value == value) node = i;
+    if (plan_.nodes[static_cast<std::size_t>(node)].value < 0) return "a loop-carried value";  // has no row
     return '#' + std::to_string(node);
   }
 
@@ -145,18 +146,23 @@ class plan_explainer {
       t += "(dim " + std::to_string(n.moved_dim) + ", read at " + (n.moved_by > 0 ? "+" : "") + std::to_string(n.moved_by) + ')';
     return t;
   }
-  /// The step that computes a value; where a loop reduces it, that reduction.
-  [[nodiscard]] plan_step own_step(const planned_value& v) const {
+  /// Returns the step of the operator whose result is `v`. If a loop reduces to `v`, the step stands for that reduction. A result of bf16 or
+  /// f16 is rounded by a loop of its own: then the operator's step is the one before, which makes the wide value that the loop reads.
+  [[nodiscard, gnu::cold]] plan_step own_step(const planned_value& v) const {
     plan_step s = plan_.steps[static_cast<std::size_t>(v.step)];
-    if (const auto* const group = description_by<kernels::fused>(plan_, s))
-      for (int i = group->reductions.begin; i < group->reductions.begin + group->reductions.count; ++i) {
-        const auto& f = table_of<loop_reduction>(plan_)[static_cast<std::size_t>(i)];
-        const planned_value& made = plan_.result(s, f.slot);
-        if (&made != &v && (made.whole < 0 || &plan_.value(made.whole) != &v)) continue;
-        s.kernel = id_of<kernels::reduce>;
-        s.spec = f.reduction;
-        break;
-      }
+    const auto* const group = description_by<kernels::fused>(plan_, s);
+    if (group == nullptr) return s;
+    for (int i = group->reductions.begin; i < group->reductions.begin + group->reductions.count; ++i) {
+      const auto& f = table_of<loop_reduction>(plan_)[static_cast<std::size_t>(i)];
+      const planned_value& made = plan_.result(s, f.slot);
+      if (&made != &v && (made.whole < 0 || &plan_.value(made.whole) != &v)) continue;
+      s.kernel = id_of<kernels::reduce>;
+      s.spec = f.reduction;
+      return s;
+    }
+    for (int k = 0; k < s.operands.count; ++k)
+      if (const planned_value& wide = plan_.operand(s, k); wide.node == v.node && wide.step >= 0 && wide.step < v.step)
+        return own_step(wide);
     return s;
   }
   /// The number of the loop that computes a value; `-` for what is read where it is used, without work of its own.

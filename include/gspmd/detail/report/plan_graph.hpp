@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gspmd/budget.hpp"
@@ -31,30 +34,38 @@ class plan_graph {
 
   [[nodiscard, gnu::cold]] std::string dot() const {
     std::string t = "digraph plan {\n  node [shape=box, style=filled, fillcolor=\"#ffffff\", fontname=\"sans-serif\"];\n";
-    for (const int v : plan_.inputs)
-      t += "  v" + std::to_string(v) +
-           " [shape=ellipse, fillcolor=\"#e6e6e6\", label=" + quoted(input_name(v) + ": " + value_text(v)) + "];\n";
-    std::vector<int> maker(plan_.values.size(), -1);  // the last step so far
+    drawn_sources drawn(plan_);
+    const auto draw_value = [&](int v, const std::string& look, const std::string& name) {
+      t += "  v" + std::to_string(v) + " [shape=ellipse, " + look + "label=" + quoted(name + ": " + value_text(v)) + "];\n";
+      drawn.add(v, 'v' + std::to_string(v));
+    };
+    for (const int v : plan_.inputs) draw_value(v, "fillcolor=\"#e6e6e6\", ", input_name(v));
     const auto from = [&](int v) {
-      const int step = maker[static_cast<std::size_t>(v)];
-      return step < 0 ? 'v' + std::to_string(v) : 's' + std::to_string(step);
+      if (drawn.of(v).empty()) draw_value(v, "", name_of(plan_.nodes[static_cast<std::size_t>(plan_.value(v).node)].op));
+      return drawn.of(v);
     };
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const auto& s = plan_.steps[i];
-      if (facts_of(s).work == step_work::controls) continue;
+      const bool is_drawn = facts_of(s).work != step_work::controls;
+      for (int k = 0; !is_drawn && k < s.results.count; ++k)
+        drawn.add(plan_.slots[static_cast<std::size_t>(s.results.begin + k)], "");
+      if (!is_drawn) continue;
       t += "  s" + std::to_string(i) + " [label=" + quoted(title(i));
       if (communicates(s)) t += std::string(", fillcolor=\"") + colour_of(static_cast<int>(s.collective)) + '"';
       t += "];\n";
       for (int k = 0; k < s.operands.count; ++k) {
         const int v = plan_.slots[static_cast<std::size_t>(s.operands.begin + k)];
-        t += "  " + from(v) + " -> s" + std::to_string(i) + " [label=" + quoted(value_text(v)) + "];\n";
+        const auto source = from(v);
+        t += "  " + source + " -> s" + std::to_string(i) + " [label=" + quoted(value_text(v)) + "];\n";
       }
       for (int k = 0; k < s.results.count; ++k)
-        maker[static_cast<std::size_t>(plan_.slots[static_cast<std::size_t>(s.results.begin + k)])] = static_cast<int>(i);
+        drawn.add(plan_.slots[static_cast<std::size_t>(s.results.begin + k)], 's' + std::to_string(i));
     }
-    for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
+    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
+      const auto source = from(plan_.outputs[k]);
       t += "  out" + std::to_string(k) + " [shape=ellipse, peripheries=2, label=\"output " + std::to_string(k) + "\"];\n  " +
-           from(plan_.outputs[k]) + " -> out" + std::to_string(k) + ";\n";
+           source + " -> out" + std::to_string(k) + ";\n";
+    }
     return t + "}\n";
   }
 
@@ -86,6 +97,47 @@ class plan_graph {
   }
 
  private:
+  /// The nodes of the graph that is drawn, by the values and by the memory that they write. Values without a step of their own, such as a
+  /// reshape, a loop-carried value or the rows of a block, are found by their memory.
+  class drawn_sources {
+   public:
+    explicit drawn_sources(const plan_view& plan) : plan_(plan), by_value_(plan.values.size()) {}
+
+    /// An empty `node` stands for a step that the graph does not draw.
+    void add(int v, const std::string& node) {
+      ++count_;
+      for (; v >= 0; v = plan_.value(v).whole) {
+        by_value_[static_cast<std::size_t>(v)] = node;
+        for (const auto& place : places_of(v)) by_place_[place] = {count_, node};
+      }
+    }
+    /// Returns the node that writes `v` last. Returns an empty text if `v` has no node, such as the counter of a loop.
+    [[nodiscard]] std::string of(int v) const {
+      std::pair<int, std::string> last;
+      for (; v >= 0; v = plan_.value(v).whole) {
+        if (const auto& node = by_value_[static_cast<std::size_t>(v)]; !node.empty()) return node;
+        for (const auto& place : places_of(v))
+          if (const auto it = by_place_.find(place); it != by_place_.end()) last = std::max(last, it->second);
+      }
+      return last.second;
+    }
+
+   private:
+    using memory = std::pair<memory_place::kind, std::int64_t>;
+    [[nodiscard]] std::vector<memory> places_of(int v) const {
+      const memory_place& m = plan_.value(v).where;
+      std::vector<memory> places;
+      if (m.where != memory_place::kind::none) places.emplace_back(m.where, m.at);
+      if (m.takes_turns()) places.emplace_back(m.other, m.other_at);
+      return places;
+    }
+
+    const plan_view& plan_;
+    std::vector<std::string> by_value_;
+    std::map<memory, std::pair<int, std::string>> by_place_;
+    int count_ = 0;
+  };
+
   [[nodiscard, gnu::cold]] static std::string quoted(std::string_view text) {
     std::string t = "\"";
     for (const char c : text) {

@@ -4,13 +4,12 @@
 #include <memory>
 #include <vector>
 
-#include <boost/mp11/algorithm.hpp>
-
 #include "gspmd/detail/run/equality_check.hpp"
 #include "gspmd/detail/run/fused_step.hpp"
 #include "gspmd/detail/run/joint_step.hpp"
 #include "gspmd/detail/run/local_step.hpp"
 #include "gspmd/detail/run/runner.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/target.hpp"
 

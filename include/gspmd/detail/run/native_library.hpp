@@ -17,11 +17,13 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gspmd/detail/run/native_cache.hpp"
 #include "gspmd/detail/run/native_compiler.hpp"
 #include "gspmd/detail/run/native_object.hpp"
+#include "gspmd/detail/support/positive_limit.hpp"
 
 /// Compiles a source with the system's compiler, loads the library, and stores it for the next process.
 ///
@@ -98,6 +100,7 @@ class native_library {
   native_library(const std::string& source, const std::vector<std::string>& headers, const std::string& include,
                  const std::string& compiler, const std::string& flags, const std::string& cache, double most_seconds) {
     require_equal_rights();
+    if (auto why = why_refused("native_options::most_seconds", most_seconds); !why.empty()) throw native_refusal{std::move(why)};
     constexpr double most = 1e9;  // the clock overflows above
     const auto deadline =
         native_clock::now() +

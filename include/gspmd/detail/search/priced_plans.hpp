@@ -32,7 +32,7 @@ inline plan_price price_of(const dynamic::program& p, const network& net) {
 /// How much more a search may do. Plans and work are counted, so that it finds the same in every run; a limit of time is an option.
 class search_budget {
  public:
-  search_budget(int plans, std::int64_t work, double seconds, std::function<void(int)> report)
+  search_budget(int plans, std::int64_t work, std::optional<double> seconds, std::function<void(int)> report)
       : most_(plans),
         work_(work),
         first_work_(planning_work::done),
@@ -49,7 +49,7 @@ class search_budget {
     return true;
   }
   [[nodiscard]] bool is_spent() {
-    if (seconds_ > 0 && !is_late_) is_late_ = now() - begin_ > seconds_;
+    if (seconds_ && !is_late_) is_late_ = now() - begin_ > *seconds_;
     return is_late_ || made_ >= most_now_ || planning_work::done > last_work_;
   }
   /// Allows all plans and all work that are left.
@@ -75,7 +75,7 @@ class search_budget {
   }
   int most_, most_now_ = 0, made_ = 0;
   std::int64_t work_, first_work_, last_work_;
-  double seconds_;
+  std::optional<double> seconds_;
   bool is_late_ = false;
   std::function<void(int)> report_;
   double begin_;

@@ -6,6 +6,7 @@
 #include "gspmd/detail/ir/collective_time.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/passes/carried/next_values.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 /// Automatic cross-replica sharding of weight updates (Xu et al. 2020): devices that hold the same weights each update a part of them.
 namespace gspmd::detail {
@@ -361,5 +362,10 @@ constexpr void place_carried(graph& g, const vec<sharding>& layouts) {
   if (g.mesh->shape.size_of(asked) > 1) weight_updates(g, layouts).run();
   if (!g.failed()) place_next_values(g, layouts);
 }
+template <class = once>
+void place_carried_at_run_time(graph& g, const vec<sharding>& layouts) {
+  place_carried(g, layouts);
+}
+GSPMD_PLANNED_ONCE(void place_carried_at_run_time<once>(graph&, const vec<sharding>&));
 
 }  // namespace gspmd::detail

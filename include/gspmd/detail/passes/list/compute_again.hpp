@@ -351,13 +351,15 @@ class value_saver {
   return time;
 }
 
-/// One plan, with what the request gives up.
-[[gnu::cold]] inline plan plan_once(const graph& g, const mesh_shape& mesh, const plan_request& request) {
+/// Returns one plan, at the level of saving that `request` names.
+template <class = once>
+plan plan_once(const graph& g, const mesh_shape& mesh, const plan_request& request) {
   const pass_results results(g, mesh, request);
   plan made;
   made.broken = results.of<refuse_pass>();
   return made.broken != mistake::none ? made : results.take_plan();
 }
+GSPMD_PLANNED_ONCE(plan plan_once<once>(const graph&, const mesh_shape&, const plan_request&));
 
 /// Takes in the place of `best` the plan that computes values again, where that fits into a device's memory and takes less time, or `best` does
 /// not fit; where neither does, the inputs that may be split are, too. `program`: what is planned then.

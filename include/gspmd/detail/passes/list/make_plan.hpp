@@ -127,11 +127,11 @@ plan plan_at_run_time(const graph& g, const mesh_shape& mesh, const plan_request
 }
 GSPMD_PLANNED_ONCE(plan plan_at_run_time<once>(const graph&, const mesh_shape&, const plan_request&));
 
-/// The whole way from a graph to what every device runs, on the mesh as it is.
-// Apart from pipeline.hpp, because it instantiates much that a program compiled for a mesh does without.
+/// Returns the plan of a graph on the mesh as it is. A template, because `plan_again` is instantiated in each file that uses it.
+// Not std's function: at -O0, GCC then compiles both branches.
+template <class = once>
 constexpr plan make_plan(const graph& g, const mesh_shape& mesh, const plan_request& request = {}) {
-  if (std::is_constant_evaluated()) return plan_again(g, mesh, request);
-  return plan_at_run_time(g, mesh, request);
+  return __builtin_is_constant_evaluated() ? plan_again(g, mesh, request) : plan_at_run_time(g, mesh, request);
 }
 
 }  // namespace gspmd::detail

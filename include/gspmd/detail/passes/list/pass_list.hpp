@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gspmd/detail/passes/list/make_plan.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 /// The passes of the planner as a list that can be shown.
 namespace gspmd {
@@ -22,6 +23,17 @@ struct pass_made {
 }  // namespace dynamic
 
 namespace detail {
+
+/// Returns the result of one pass.
+template <class Pass>
+typename Pass::result result_at_run_time(const graph& g, const mesh_shape& mesh, const plan_request& request,
+                                         std::vector<split_origin>* origins = nullptr) {
+  return pass_results(g, mesh, request, origins).template take<Pass>();
+}
+GSPMD_PLANNED_ONCE(complete_pass::result result_at_run_time<complete_pass>(const graph&, const mesh_shape&, const plan_request&,
+                                                                           std::vector<split_origin>*));
+GSPMD_PLANNED_ONCE(emit_pass::result result_at_run_time<emit_pass>(const graph&, const mesh_shape&, const plan_request&,
+                                                                   std::vector<split_origin>*));
 
 /// Returns what a pass is called, by its type: `compose written` for compose_written_pass.
 template <class Pass>
@@ -69,8 +81,9 @@ std::string made_by(const pass_results& results) {
 }
 
 /// Returns all passes, with what each made of a program: as it was written, and as it is planned.
-inline std::vector<dynamic::pass_made> list_of_passes(const graph& written, const graph& planned, const mesh_shape& mesh,
-                                                      const plan_request& request) {
+template <class = once>
+std::vector<dynamic::pass_made> list_of_passes(const graph& written, const graph& planned, const mesh_shape& mesh,
+                                               const plan_request& request) {
   std::vector<dynamic::pass_made> list;
   boost::mp11::mp_for_each<program_passes>([&]<class Pass>(Pass) { list.push_back({name_of_pass<Pass>(), {}}); });
   program_to_plan(written, [&]<class Pass>(Pass, const graph& g) {
@@ -80,6 +93,8 @@ inline std::vector<dynamic::pass_made> list_of_passes(const graph& written, cons
   boost::mp11::mp_for_each<passes>([&]<class Pass>(Pass) { list.push_back({name_of_pass<Pass>(), made_by<Pass>(results)}); });
   return list;
 }
+GSPMD_PLANNED_ONCE(std::vector<dynamic::pass_made> list_of_passes<once>(const graph&, const graph&, const mesh_shape&,
+                                                                        const plan_request&));
 
 }  // namespace detail
 }  // namespace gspmd

@@ -6,9 +6,6 @@
 #include <tuple>
 #include <utility>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/detail/passes/choose/flops.hpp"
 #include "gspmd/detail/passes/choose/whole_plans.hpp"
 #include "gspmd/detail/passes/complete/complete.hpp"
@@ -20,6 +17,7 @@
 #include "gspmd/detail/passes/place/memory.hpp"
 #include "gspmd/detail/passes/refuse/refusals.hpp"
 #include "gspmd/detail/passes/rewrite/sub_axes.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/span.hpp"
 
 /// The passes between a program and its plan, in their order; those before them stand in program_to_plan.hpp. Each is a struct with its

@@ -4,14 +4,12 @@
 #include <cstddef>
 #include <type_traits>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
 #include "gspmd/detail/ops/read_in_place.hpp"
 #include "gspmd/detail/passes/ghost/ghost_zones.hpp"
 #include "gspmd/detail/passes/refuse/try_operators.hpp"
 #include "gspmd/detail/passes/rewrite/compose_movements.hpp"
 #include "gspmd/detail/passes/rewrite/defer_reshards.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
@@ -88,7 +86,7 @@ struct settle_barriers_pass {
 };
 /// Next values of inputs lie where these do. Of a constant it is an evaluation of its own (driver/carried_program.hpp).
 struct place_carried_pass {
-  static constexpr bool applies(const graph& g) { return !std::is_constant_evaluated() && g.place_carried != nullptr; }
+  static constexpr bool applies(const graph& g) { return !__builtin_is_constant_evaluated() && g.place_carried != nullptr; }
   static constexpr bool run(graph& g, const vec<sharding>& layouts) { return g.place_carried(g, layouts), false; }
 };
 

@@ -7,6 +7,7 @@
 #include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/passes/rewrite/canonical.hpp"
 #include "gspmd/detail/passes/typed/joint_program.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
 
@@ -298,13 +299,18 @@ constexpr graph with_automatic_plan(const graph& typed, const along_automatic& a
   return made;
 }
 
-/// Plans the automatic axes of a program whose types are noted, if it has any. While compiling it is left to modes/explicit_axes.hpp: it may
-/// take longer than one evaluation.
-constexpr void plan_automatic_axes(graph& g) {
-  if (g.mesh->automatic_axes == 0 || std::is_constant_evaluated()) return;
+template <class = once>
+void plan_automatic_axes_at_run_time(graph& g) {
   const along_automatic along(g);
   const mesh_shape mesh = without_explicit_axes(*g.mesh);
   g = with_automatic_plan(g, along, pass_results(along.program, mesh, asked_of_automatic(*g.mesh)));
+}
+GSPMD_PLANNED_ONCE(void plan_automatic_axes_at_run_time<once>(graph&));
+
+/// Plans the automatic axes of a program whose types are noted, if it has any. During compilation modes/explicit_axes.hpp does it instead,
+/// because it may take longer than one evaluation.
+constexpr void plan_automatic_axes(graph& g) {
+  if (g.mesh->automatic_axes != 0 && !__builtin_is_constant_evaluated()) plan_automatic_axes_at_run_time(g);
 }
 
 }  // namespace gspmd::detail

@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/passes/typed/automatic_axes.hpp"
 #include "gspmd/detail/passes/typed/type_program.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
 
@@ -110,7 +111,18 @@ constexpr bool check_automatic_inputs(graph& g) {
   return true;
 }
 
-/// The function for `graph::find_types` of a program in the explicit mode.
+/// Returns a function for a graph: `Find` during compilation, `at_run_time` otherwise. Constants of compiled programs keep the address of the
+/// first, and GCC at -O0 emits unused constants. At run time the first is therefore empty: no code calls it, and it needs no planner.
+template <pass_of_mode::function Find>
+constexpr pass_of_mode pass_by_time(pass_of_mode::function at_run_time) {
+  if (!__builtin_is_constant_evaluated()) return at_run_time;
+  return +[](graph& g, bool annotate) {
+    if (__builtin_is_constant_evaluated()) Find(g, annotate);
+    else __builtin_trap();
+  };
+}
+
+/// Finds the types of a program in the explicit mode.
 constexpr void find_types(graph& g, bool annotate) {
   if (!check_automatic_inputs(g)) return;
   const program_typer typer = typed_program(g);
@@ -121,5 +133,13 @@ constexpr void find_types(graph& g, bool annotate) {
   if (g.error.empty()) g.error << first_mistake(typer);
   g.broken = mistake::states;
 }
+template <class = once>
+void find_types_at_run_time(graph& g, bool annotate) {
+  find_types(g, annotate);
+}
+GSPMD_PLANNED_ONCE(void find_types_at_run_time<once>(graph&, bool));
+
+/// Returns the function for `graph::find_types`.
+constexpr pass_of_mode explicit_pass() { return pass_by_time<&find_types>(&find_types_at_run_time<>); }
 
 }  // namespace gspmd::detail

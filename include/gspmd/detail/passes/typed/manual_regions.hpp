@@ -9,6 +9,7 @@
 #include "gspmd/detail/ops/roll.hpp"
 #include "gspmd/detail/ops/shift.hpp"
 #include "gspmd/detail/passes/typed/find_types.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
 
@@ -303,7 +304,7 @@ class region_planner {
   bool leaves_axes_ = false;  // a region of an automatic program does not take all axes
 };
 
-/// The function for `graph::type_local` of a program with manual regions.
+/// Finds the states in manual regions, and plans the regions.
 constexpr void type_local(graph& g, bool annotate) {
   program_typer typer(g, *g.mesh, 0, g.find_types == nullptr);
   if (g.find_types != nullptr) give_inputs(typer, g);
@@ -323,5 +324,13 @@ constexpr void type_local(graph& g, bool annotate) {
   g = std::move(planned);
   if (g.find_types != nullptr && !g.failed()) plan_automatic_axes(g);
 }
+template <class = once>
+void type_local_at_run_time(graph& g, bool annotate) {
+  type_local(g, annotate);
+}
+GSPMD_PLANNED_ONCE(void type_local_at_run_time<once>(graph&, bool));
+
+/// Returns the function for `graph::type_local`.
+constexpr pass_of_mode manual_pass() { return pass_by_time<&type_local>(&type_local_at_run_time<>); }
 
 }  // namespace gspmd::detail

@@ -45,6 +45,7 @@ class program_typer {
   }
   /// Types what was added to the program since the last call.
   constexpr void run();
+  constexpr void run_here();  // `run`, compiled in this file
   /// Forgets what was added since: it had a mistake of another kind.
   constexpr void skip() {
     types.resize(program.nodes.size(), value_type{});

@@ -9,6 +9,7 @@
 #include "gspmd/detail/passes/typed/reshard_types.hpp"
 #include "gspmd/detail/passes/typed/transition_types.hpp"
 #include "gspmd/detail/support/planning_work.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
 
@@ -70,7 +71,7 @@ constexpr void program_typer::visit(int i) {
     reshard_typer(*this).cut_for(i, wanted_types[static_cast<std::size_t>(w)]);
 }
 
-constexpr void program_typer::run() {
+constexpr void program_typer::run_here() {
   types.resize(program.nodes.size(), value_type{});
   wanted.resize(program.nodes.size(), -1);
   type_again = [](program_typer& t, int i) { t.visit(i); };
@@ -78,6 +79,17 @@ constexpr void program_typer::run() {
   for (; next < static_cast<int>(program.nodes.size()); ++next) visit(next);
   if (program.type_local != nullptr && mistakes.empty())  // of a loop whose condition was typed after what it asks
     for (const auto& s : steps) step_writer(*this).refuse_if_devices_part(s);
+}
+
+template <class = once>
+void type_at_run_time(program_typer& typer) {
+  typer.run_here();
+}
+GSPMD_PLANNED_ONCE(void type_at_run_time<once>(program_typer&));
+
+constexpr void program_typer::run() {
+  if (__builtin_is_constant_evaluated()) run_here();
+  else type_at_run_time(*this);
 }
 
 }  // namespace gspmd::detail
