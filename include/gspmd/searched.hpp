@@ -9,10 +9,10 @@
 
 namespace gspmd {
 
-/// A mesh for which better plans are searched for: in the place of a mesh, for `compile`. Without it a plan is the best of those for what
-/// completion found and, of programs of up to 32 values, for a few simple rules. With it that plan is changed, a value at a time, as long
-/// as that helps: where 17 microseconds or more of it are no work, or work that devices repeat. Results are the same but for the last bits
-/// of sums, and compiling takes longer. Arrays are those of the mesh itself. At run time: dynamic::mesh::searched.
+/// A mesh for `compile` whose plans are searched for. Without it the planner takes the best of a few plans: the one of completion and, for
+/// programs of up to 32 values, those of a few rules. With it the planner also changes the sharding of single values as long as the time falls.
+/// It searches if communication and repeated work take at least 1 microsecond. Results differ at most in the last bits of sums. Compilation
+/// takes longer. Arrays belong to the mesh itself. At run time: dynamic::mesh::searched.
 ///
 ///     using step = compile<layer, searched<pod>, in<float, dims<64, 512>, split<"data", _>>, ...>;
 ///     static_assert(step::traffic.bytes < compile<layer, pod, in<...>...>::traffic.bytes);   // what the search gains

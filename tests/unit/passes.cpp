@@ -73,11 +73,11 @@ dynamic::inspection made(bool is_typed) {
 }  // namespace
 
 TEST_CASE("passes: a typed program and the same one untyped go through one list") {
-  const texts all{"check types",  "canonical", "compose written", "types",         "regions",  "ghost zones", "compose",
-                  "align fields", "defer",     "settle barriers", "place carried", "complete", "cut",         "uses",
-                  "narrow",       "choose",    "search",          "refuse",        "emit",     "join",        "steps",
-                  "row blocks",   "order",     "place<true>",     "place<false>",  "overlap"};
-  const texts of_types{"check types", "compose written", "types"}, of_planned{"compose", "defer"};
+  const texts all{"check types", "canonical",    "read in place", "compose written", "types",         "regions",  "ghost zones",
+                  "compose",     "align fields", "defer",         "settle barriers", "place carried", "complete", "cut",
+                  "uses",        "narrow",       "choose",        "search",          "refuse",        "emit",     "join",
+                  "steps",       "row blocks",   "order",         "place<true>",     "place<false>",  "overlap"};
+  const texts of_types{"check types", "compose written", "types"}, of_planned{"read in place", "compose", "defer"};
   texts names[2], idle[2];
   for (const bool is_typed : {false, true})
     for (const auto& p : made(is_typed).passes()) {

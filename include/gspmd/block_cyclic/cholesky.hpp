@@ -38,12 +38,12 @@ constexpr value dealt_solve(value l, value b, matrix_grid grid, location at = lo
 /// the diagonal up to whole rounds of blocks. [n, n], float, double, c64 or c128; what is above the diagonal is not read. Costs: those of deal_matrix,
 /// dealt_cholesky and collect_matrix.
 ///
-///     const auto l = cholesky(a, {.rows = "x", .columns = "y"});
+///     const auto l = cholesky(a, {.rows = "x", .cols = "y"});
 constexpr value cholesky(value a, matrix_grid grid, location at = location::current());
 
 /// x of a x = b for a symmetric, positive definite a, [n, n], over many devices; b and x are [n, k]. As dealt_cholesky and dealt_solve.
 ///
-///     const auto x = solve_positive(a, b, {.rows = "x", .columns = "y"});
+///     const auto x = solve_positive(a, b, {.rows = "x", .cols = "y"});
 constexpr value solve_positive(value a, value b, matrix_grid grid, location at = location::current());
 
 namespace detail {

@@ -30,7 +30,7 @@ struct matrix_grid {
 /// multiple of R^2 (C^2) blocks. Errors: another rank, extents that are no multiples of R (C) blocks (pad, or call cholesky or solve_positive of
 /// whole matrices, which do), an axis that the mesh does not have.
 ///
-///     const auto t = deal_matrix(a, {.rows = "x", .columns = "y", .block = 64});
+///     const auto t = deal_matrix(a, {.rows = "x", .cols = "y", .block = 64});
 constexpr value deal_matrix(value a, matrix_grid grid, location at = location::current());
 
 /// The matrix whose dealt blocks these are: [R, C, p, q] -> [R p, C q]. Communicates as deal_matrix, and has its errors.

@@ -30,7 +30,7 @@ namespace gspmd {
 /// strip these rows to the right of it and those that go in their place, as ScaLAPACK's pdgesv; (2 / 3 + 1 / s) n^3 / P flops. Gradients keep each
 /// strip for each of its block columns. Errors: those of cholesky over a grid, and a b that does not fit.
 ///
-///     const auto x = solve(a, b, {.rows = "x", .columns = "y", .strips = 8});
+///     const auto x = solve(a, b, {.rows = "x", .cols = "y", .strips = 8});
 constexpr value solve(value a, value b, matrix_grid grid, location at = location::current());
 
 /// The same for a matrix that is dealt already (deal_matrix): t is [R, C, p, q], b and x are [n, k]. Errors: those of

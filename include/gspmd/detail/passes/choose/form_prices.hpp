@@ -79,12 +79,17 @@ struct form_prices {
         const auto price = price_of_reshard(mesh, net(), n.shape, layout, wanted, bytes_of(n.type));
         if (best.value < 0 || price.is_less_than(best.price)) best = {v, price};
       }
-    if (best.value < 0 || best.price.bytes == 0 || !facts_of(n.op).is_made_again(n)) return best;
+    if (best.value < 0 || wanted.partial != 0) return best;
+    const auto& facts = facts_of(n.op);
+    if (facts.made == origin::source) return {};
+    // A slice sends nothing, but needs its operand in memory. A loop reads a broadcast in place.
+    const bool is_free = best.price.bytes == 0;
+    if (!facts.is_made_again(n) || (is_free && facts.runs != realisation::strides)) return best;
     sharding operand;
-    if (wanted.partial != 0 || !is_made_from(program, mesh, n, wanted, operand)) return best;
+    if (!is_made_from(program, mesh, n, wanted, operand)) return best;
     auto again = best_form(n.operands[0], operand).price;
     again.messages = 0;
-    if (again.is_less_than(best.price)) best = {-1, again};
+    if (again.is_less_than(best.price) || (is_free && again.bytes == 0)) best = {-1, again};
     return best;
   }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "gspmd/detail/ops/read_in_place.hpp"
 #include "gspmd/detail/passes/ghost/ghost_zones.hpp"
 #include "gspmd/detail/passes/refuse/try_operators.hpp"
 #include "gspmd/detail/passes/rewrite/compose_movements.hpp"
@@ -60,6 +61,13 @@ struct ghost_zones_pass {
   static constexpr bool applies(const graph& g) { return g.find_types == nullptr && asks_for_ghost_zones(g); }
   static constexpr bool run(graph& g, const vec<sharding>& layouts) { return g = with_ghost_zones(g, layouts), true; }
 };
+/// Movements of constants, iotas and broadcasts become such operators themselves.
+struct read_in_place_pass {
+  static constexpr bool applies(const graph& g) {
+    return g.find_types == nullptr && g.type_local == nullptr && g.align_fields == nullptr;
+  }
+  static constexpr bool run(graph& g) { return in_place_reader(g).run(); }
+};
 struct compose_pass : of_planned_programs {
   static constexpr bool run(graph& g) { return compose_movements(g); }
 };
@@ -83,8 +91,8 @@ struct place_carried_pass {
 };
 
 using program_passes =
-    boost::mp11::mp_list<check_types_pass, canonical_pass, compose_written_pass, types_pass, regions_pass, ghost_zones_pass,
-                         compose_pass, align_fields_pass, defer_pass, settle_barriers_pass, place_carried_pass>;
+    boost::mp11::mp_list<check_types_pass, canonical_pass, read_in_place_pass, compose_written_pass, types_pass, regions_pass,
+                         ghost_zones_pass, compose_pass, align_fields_pass, defer_pass, settle_barriers_pass, place_carried_pass>;
 
 /// The program that is planned: what its outputs need, in order; or with its mistake. `Passes`: a part of the way; `seen(Pass(), g)`: the
 /// program behind each that applies.
