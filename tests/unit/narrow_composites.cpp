@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <gspmd/attention.hpp>
@@ -36,6 +37,25 @@ struct narrow_input {
   }
 };
 
+/// Returns the elements of results of T or float. Leaves out counters.
+template <class T, class Results>
+std::vector<std::vector<double>> as_doubles(const Results& y) {
+  std::vector<std::vector<double>> all;
+  for (const auto& tensor : y) {
+    all.emplace_back();
+    const auto add = [&]<class R>(const R* data) {
+      std::int64_t n = 1;
+      for (const auto e : tensor.shape) n *= e;
+      for (std::int64_t i = 0; i < n; ++i) all.back().push_back(static_cast<double>(data[i]));
+    };
+    if (tensor.type == dtype::s32) continue;  // a counter
+    REQUIRE((tensor.type == detail::dtype_of<T>() || tensor.type == dtype::f32));
+    if (tensor.type == dtype::f32) add(tensor.template data<float>());
+    else add(tensor.template data<T>());
+  }
+  return all;
+}
+
 /// The results of a composite of T on a mesh, as doubles.
 template <class T>
 std::vector<std::vector<double>> results_of(const composite& f, const std::vector<narrow_input>& inputs, int devices) {
@@ -52,20 +72,7 @@ std::vector<std::vector<double>> results_of(const composite& f, const std::vecto
   const auto y = elements.size() == 1   ? p.run(simulated{}, elements[0])
                  : elements.size() == 2 ? p.run(simulated{}, elements[0], elements[1])
                                         : p.run(simulated{}, elements[0], elements[1], elements[2]);
-  std::vector<std::vector<double>> all;
-  for (const auto& tensor : y) {
-    all.emplace_back();
-    const auto add = [&]<class R>(const R* data) {
-      std::int64_t n = 1;
-      for (const auto e : tensor.shape) n *= e;
-      for (std::int64_t i = 0; i < n; ++i) all.back().push_back(static_cast<double>(data[i]));
-    };
-    if (tensor.type == dtype::s32) continue;  // a counter
-    REQUIRE((tensor.type == detail::dtype_of<T>() || tensor.type == dtype::f32));
-    if (tensor.type == dtype::f32) add(tensor.template data<float>());
-    else add(tensor.template data<T>());
-  }
-  return all;
+  return as_doubles<T>(y);
 }
 
 /// Checks the results of T on 1 to 4 devices against those of `Wide` on one: they may be off by half of the last place, and by the error of
@@ -207,18 +214,83 @@ TEST_CASE("narrow composites: optimizers") {
       inputs);
 }
 
-TEST_CASE("narrow composites: the mean loss of many microbatches") {
-  const auto stage = [](value w, value x) { return x * w; };
-  const auto loss = [](value y, value target) { return mean(y - target); };
-  constexpr std::int64_t count = 300;
-  const std::vector<narrow_input> inputs{{{2, 1}, {"x", ""}, [](std::int64_t) { return 1.0; }},
-                                         {{count, 4}, {}, [](std::int64_t) { return 600.0; }},
-                                         {{count, 4}, {}, [](std::int64_t) { return 100.0; }}};
-  const composite f = [&](dynamic::builder&, const values& x) {
-    const auto step = pipeline_step<"x">(stage, loss, eager_one_forward_one_backward{2, count});
-    return values{std::get<0>(step(x[0], x[1], x[2]))};
+namespace {
+
+constexpr std::int64_t microbatch_count = 40;
+
+/// Returns a pipeline's loss and its gradients by weights of ones and by the data. Weights are [stages, 1] or [stages, rounds, 1]. All elements
+/// of a microbatch are equal, so bf16 and f16 hold the gradients of one microbatch exactly. Half of the last place of the first gradient in f16 is
+/// 2, and the other gradients are smaller.
+template <class T, class Schedule>
+std::vector<std::vector<double>> step_of(const Schedule& schedule, int devices, int data) {
+  const std::int64_t S = schedule.stages, R = schedule.rounds, M = schedule.microbatches;
+  const auto step = pipeline_step<"x">([](value w, value x) { return x * w; },
+                                       [](value y, value target) { return mean(y - target); }, schedule);
+  const auto w = R == 1 ? dynamic::in<T>({S, 1}, {"x", ""}) : dynamic::in<T>({S, R, 1}, {"x", "", ""});
+  const auto batches = dynamic::in<T>({M, 4}, {"", "data"});
+  const auto p = dynamic::compile(step, dynamic::mesh({{"x", devices}, {"data", data}}), w, batches, batches);
+  std::vector<T> xs;
+  for (std::int64_t i = 0; i < M * 4; ++i)
+    xs.push_back(static_cast<T>(i < 4 ? 4096 : 1 + static_cast<double>(i / 4 * 37 % 64) / 64));
+  const std::vector<T> ones(static_cast<std::size_t>(S * R), static_cast<T>(1.0)), targets(xs.size(), static_cast<T>(0.0));
+  return as_doubles<T>(p.run(threads{}, ones, xs, targets));
+}
+template <class T, class Schedule>
+void check_step(const Schedule& schedule, int devices, int data) {
+  CAPTURE(schedule.stages);
+  CAPTURE(schedule.rounds);
+  CAPTURE(devices);
+  CAPTURE(data);
+  constexpr double half_place = std::is_same_v<T, f16> ? 0x1p-11 : 0x1p-8;
+  const auto want = step_of<double>(schedule, devices, data), got = step_of<T>(schedule, devices, data);
+  REQUIRE(got.size() == 3);
+  for (std::size_t k = 0; k < 3; ++k) {
+    REQUIRE(got[k].size() == want[k].size());
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < want[k].size(); ++i)
+      wrong += !(std::fabs(got[k][i] - want[k][i]) <= 1.001 * half_place * std::fabs(want[k][i]));
+    CAPTURE(k);
+    CAPTURE(got[k][0]);
+    CAPTURE(want[k][0]);
+    CHECK(wrong == 0);
+  }
+}
+template <class T>
+void check_steps() {
+  constexpr auto M = microbatch_count;
+  for (const int devices : {1, 2, 4})
+    check_step<T>(eager_one_forward_one_backward{4, M}, devices > 1 ? 2 : 1, devices > 2 ? 2 : 1);
+  check_step<T>(one_forward_one_backward{1, M}, 1, 1);
+  check_step<T>(one_forward_one_backward{2, M}, 2, 1);
+  check_step<T>(one_forward_one_backward{2, M}, 2, 2);
+  check_step<T>(interleaved{2, M, 2}, 2, 2);
+  check_step<T>(gpipe{4, M}, 4, 1);
+  check_step<T>(circular{2, M, 2}, 2, 1);
+}
+
+}  // namespace
+TEST_CASE("narrow composites: the mean loss of many microbatches and its gradients, by every schedule") {
+  check_steps<f16>();
+  check_steps<bf16>();
+}
+
+TEST_CASE("narrow composites: the float gradient of a pipeline's bf16 weights is reduced once, after the last tick") {
+  const auto all_reduced = [](const auto& schedule) {
+    CAPTURE(schedule.rounds);
+    constexpr std::int64_t D = 8;
+    const std::int64_t S = schedule.stages, R = schedule.rounds;
+    const auto layer = [](value w, value x) { return tanh(einsum<"bd,df->bf">(x, w)); };
+    const auto loss = [](value y, value t) { return mean(convert<float>(y - t)); };
+    const auto f = [=](value w, value x) { return std::get<1>(pipeline_step<"x">(layer, loss, schedule)(w, x, x)); };
+    const auto w = R == 1 ? dynamic::in<bf16>({S, D, D}, {"x", "", ""}) : dynamic::in<bf16>({S, R, D, D}, {"x", "", "", ""});
+    const auto xs = dynamic::in<bf16>({schedule.microbatches, 4, D}, {"", "data", ""});
+    const auto p = dynamic::compile(f, dynamic::mesh({{"x", static_cast<int>(S)}, {"data", 2}}), w, xs);
+    CHECK(p.traffic().in(collective_kind::all_reduce).bytes == 4 * R * D * D);
+    CHECK(p.traffic().bytes == p.traffic().in(collective_kind::collective_permute).bytes + 4 * R * D * D);
   };
-  CHECK(results_of<f16>(f, inputs, 2)[0][0] == 500);
+  all_reduced(eager_one_forward_one_backward{2, 4});
+  all_reduced(one_forward_one_backward{2, 4});
+  all_reduced(interleaved{2, 4, 2});
 }
 
 TEST_CASE("narrow composites: messages are floats, and no float copy is stored") {

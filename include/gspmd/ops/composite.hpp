@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 
 #include "gspmd/ops/elementwise.hpp"
 
@@ -11,6 +12,16 @@ namespace gspmd::detail {
 
 /// Returns the type that a composite computes in: f32 for bf16 and f16, otherwise the type itself.
 constexpr dtype composite_type(dtype type) { return is_floating(type) ? computed_as(type) : type; }
+
+/// Returns a term that a loop adds to a sum: `x` in the type that composites compute in.
+///
+/// **Communication.** None. If x is partial, the sum stays partial until the loop ends, as without the conversion.
+constexpr value widened_term(value x, location at) {
+  const value wide = converted(x, composite_type(x.type()), at);
+  if (wide.is_valid() && wide.id() != x.id())
+    wide.graph()->nodes[static_cast<std::size_t>(wide.id())].integer = widened_term_number;
+  return wide;
+}
 
 /// Returns f(operands...). If `first` is bf16 or f16, f gets its bf16 and f16 operands as float, and its result is rounded to the type of
 /// `first`. For other types this is f(operands...) and adds no node. Gradients pass through the same float operators.

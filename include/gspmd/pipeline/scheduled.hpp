@@ -74,7 +74,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
   template <class Weights, class Data, class Targets>
   constexpr std::tuple<value, Weights, Data> on_devices(graph& g, axis_mask axes, const sharding& by_stage,
                                                         const Weights& weights, const Data& xs, const Targets& targets) const {
-    const dtype of_loss = type_of_loss(g, xs, targets), type = composite_type(of_loss);
+    const dtype of_loss = type_of_loss(g, xs, targets);
     if (g.failed()) return {leaves_of(xs)[0], weights, xs};
     const manual_border edge{g, axes, this->at};
     g.type_local = manual_pass();
@@ -89,7 +89,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     const Targets all_targets = enter(targets, everywhere);
     std::tuple<value, Weights, Data> found = [&] {
       const local_scope inside(g, g.open_local | axes);
-      auto [sum, dws, dxs] = run(g, type, own, all_xs, all_targets);
+      auto [sum, dws, dxs] = run(g, of_loss, own, all_xs, all_targets);
       const auto as_terms = [&](value v) { return local::to_partial<Axis>(v, this->at); };
       return std::tuple<value, Weights, Data>{as_terms(converted(sum, of_loss, this->at)), dws, leaf_by_leaf(dxs, as_terms)};
     }();
@@ -115,7 +115,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
   }
 
   template <class Weights, class Data, class Targets>
-  constexpr std::tuple<value, Weights, Data> run(graph& g, dtype type, const Weights& own, const Data& xs,
+  constexpr std::tuple<value, Weights, Data> run(graph& g, dtype of_loss, const Weights& own, const Data& xs,
                                                  const Targets& targets) const {
     using carried_values = std::tuple<std::vector<value>, Data, Data>;
     const tick_table table(this->schedule);
@@ -133,8 +133,8 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     };
     const auto zeros_of = [&](value v) { return this->zeros(g, v.type(), v.shape()); };
     using sums_of_loop = std::vector<value>;  // the loss and the gradients by weights
-    sums_of_loop none{this->zeros(g, type, {})}, sums;
-    for (const value& w : leaves_of(mine)) none.push_back(zeros_of(w));
+    sums_of_loop none{this->zeros(g, composite_type(of_loss), {})}, sums;
+    for (const value& w : leaves_of(mine)) none.push_back(this->zeros(g, composite_type(w.type()), w.shape()));
     Data dxs = leaf_by_leaf(xs, zeros_of), held = leaf_by_leaf(xs, memory);
     for (const auto& segment : table.segments()) {
       const auto trip_of = [&](value trip, carried_values next) {
@@ -143,7 +143,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
           const value first = this->here(trip) * this->here(segment.period());
           const value t = this->here(first) + this->here(segment.begin + number);
           ++number;
-          if (!g.failed()) tick(g, type, segment, phase, tables, place, t, mine, xs, targets, next);
+          if (!g.failed()) tick(g, of_loss, segment, phase, tables, place, t, mine, xs, targets, next);
         }
         return next;
       };
@@ -174,8 +174,11 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
       if (g.failed()) return {none[0], own, dxs};
     }
     std::size_t k = 1;
-    const Weights dws = leaf_by_leaf(own, [&](value w) { return reshape(sums[k++], as_integers(w.shape()), this->at); });
-    return {sums[0], dws, dxs};
+    const bool divides = this->divides_sums(of_loss, own, xs);
+    const Weights dws = leaf_by_leaf(own, [&](value w) {
+      return reshape(this->mean_gradient(sums[k++], w.type(), divides), as_integers(w.shape()), this->at);
+    });
+    return {sums[0], dws, leaf_by_leaf(dxs, [&](value v) { return this->mean_gradient(v, v.type(), divides); })};
   }
 
   struct looked_up {
@@ -184,7 +187,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
   };
   /// A tick of a stage: what it does, and what it and its neighbours send after it.
   template <class Weights, class Data, class Targets>
-  constexpr void tick(graph& g, dtype type, const tick_segment& segment, const tick_segment::phase& phase,
+  constexpr void tick(graph& g, dtype of_loss, const tick_segment& segment, const tick_segment::phase& phase,
                       const looked_up& tables, value place, value t, const Weights& mine, const Data& xs, const Targets& targets,
                       std::tuple<std::vector<value>, Data, Data>& carried) const {
     const location line = this->at;
@@ -220,16 +223,17 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
       const auto none = leaf_by_leaf(w, [&](value v) { return this->zeros(g, v.type(), v.shape()); });
       const auto [dx, dw, own] = cond(
           {goes_back, line},
-          [&](value m) { return backward(type, w, arrived(), rows(held, slots[1]), rows(targets, m), is_last, part); },
+          [&](value m) { return backward(of_loss, w, arrived(), rows(held, slots[1]), rows(targets, m), is_last, part); },
           [&](value which) {
-            return std::tuple<Data, Weights, value>{nothing(which), none, this->zeros(g, type, {})};
+            return std::tuple<Data, Weights, value>{nothing(which), none, this->zeros(g, composite_type(of_loss), {})};
           },
           microbatch);
       if (g.failed()) return;
       sent = dx;
       sums[0] = here(sums[0]) + here(own);
       std::size_t sum = 0;
-      for (const value& more : leaves_of(dw)) {
+      for (const value& one : leaves_of(dw)) {
+        const value more = widened_term(one, line);
         value& all = sums[++sum];
         if (rounds == 1) all = here(all) + here(more);
         else all = made(add_dynamic_update<add_row_op>(g, all.id(), more.id(), round.id(), line), all);
@@ -284,15 +288,17 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
   /// The backward pass of a stage with one microbatch: gradients by x and by the weights, and the loss. The last stage begins with its loss,
   /// others with what the next one sent.
   template <class Weights, class Data, class Targets>
-  constexpr std::tuple<Data, Weights, value> backward(dtype type, const Weights& weights, const Data& x, const Data& dy,
+  constexpr std::tuple<Data, Weights, value> backward(dtype of_loss, const Weights& weights, const Data& x, const Data& dy,
                                                       const Targets& target, value is_last, value part) const {
     // New values, so that what was before them is not gone through for the gradients.
     const Weights w = leaf_by_leaf(weights, [&](value v) { return stop_gradient(v, this->at); });
     const Data y = this->one_stage(w, x, part);
     graph& g = *leaves_of(x)[0].graph();
+    const dtype type = composite_type(of_loss);
+    const bool divides = this->divides_sums(of_loss, w, x);
     const auto begin = [&](value) {
-      const value own = this->part_of_mean(loss(y, target));
-      return std::tuple<value, Data>{own, grad(local::to_partial<Axis>(own, this->at), y)};
+      const value whole = this->widened(loss(y, target)), own = this->part_of_mean(whole);
+      return std::tuple<value, Data>{own, grad(local::to_partial<Axis>(divides ? whole : own, this->at), y)};
     };
     const auto go_on = [&](value) { return std::tuple<value, Data>{this->zeros(g, type, {}), dy}; };
     const auto [own, from] = cond({is_last, this->at}, begin, go_on, part);
@@ -324,8 +330,9 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
 /// computes a stage again from its x. A stage keeps what arrives until it has read it for the last time: of one_forward_one_backward S
 /// microbatches with their gradients, of gpipe M of them and a gradient.
 ///
-/// Losses of bf16 and f16 are added up as float and rounded once (ops/composite.hpp). Gradients by the weights are added up in the type of the
-/// weights. For float sums pass float weights and convert them in the stage.
+/// bf16 and f16: losses and gradients by the weights are added up as float, divided by the number of microbatches and rounded once
+/// (ops/composite.hpp). The float sums take twice the memory of the gradients, and the all_reduce over other axes sends floats. The gradient of
+/// one microbatch has the types of the stage, and is the gradient of its whole loss. So choose a loss scale as for one microbatch.
 ///
 /// Communication: a collective_permute of a microbatch in each tick, activations forward and gradients backward: 2 (M + S - 1) for
 /// one_forward_one_backward and gpipe, 2 (RM + S - 1) for interleaved; more for an odd number of stages that are interleaved, whose last one

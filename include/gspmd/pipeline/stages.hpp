@@ -115,9 +115,23 @@ struct stages_on {
   constexpr operand here(Number x) const {
     return operand(x, at);
   }
-  /// Returns the part of a microbatch's loss in the mean of all losses, in the type that composites compute in.
-  constexpr value part_of_mean(value loss) const {
-    return here(converted(loss, composite_type(loss.type()), at)) / here(static_cast<double>(schedule.microbatches));
+  /// Returns `x` in the type that composites compute in.
+  constexpr value widened(value x) const { return converted(x, composite_type(x.type()), at); }
+  /// Returns `x` divided by the number of microbatches, in the type that composites compute in.
+  constexpr value part_of_mean(value x) const { return here(widened(x)) / here(static_cast<double>(schedule.microbatches)); }
+  /// Returns true if the loss, a weight or a data tensor is bf16 or f16. Then pipeline_step adds the gradients of whole losses and divides the
+  /// sums. Otherwise it divides each loss: a narrow gradient would round 1 / microbatches, and f16 would underflow.
+  template <class Weights, class Data>
+  constexpr bool divides_sums(dtype of_loss, const Weights& weights, const Data& xs) const {
+    const auto is_rounded = [](dtype type) { return composite_type(type) != type; };
+    bool any = is_rounded(of_loss);
+    for (const value& w : leaves_of(weights)) any = any || is_rounded(w.type());
+    for (const value& x : leaves_of(xs)) any = any || is_rounded(x.type());
+    return any;
+  }
+  /// Returns the gradient of the mean loss in `type`, from the sum of the microbatches' gradients.
+  constexpr value mean_gradient(value sum, dtype type, bool divides) const {
+    return converted(divides && is_floating(type) ? part_of_mean(sum) : sum, type, at);
   }
   constexpr value zeros(graph& g, dtype type, const extents& shape) const {
     return made(g, add_constant(g, type, shape, 0, 0, at), type, shape);

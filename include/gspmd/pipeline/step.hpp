@@ -52,7 +52,8 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
   constexpr auto backward(const Weights& w, const Data& x, const Data& dy, const Targets& target, value is_last, value is_there,
                           value part) const {
     const Data y = this->one_stage(w, x, part);
-    const value own = this->part_of_mean(loss(y, target));
+    const value one_loss = loss(y, target), whole = this->widened(one_loss), own = this->part_of_mean(whole);
+    const value differentiated = this->divides_sums(one_loss.type(), w, x) ? whole : own;
     const auto everywhere = [&](value flag, value like) {
       return this->here(broadcast_in_dim(flag, as_integers(like.shape()), {}, this->at));
     };
@@ -62,7 +63,7 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
           return stop_gradient(select(everywhere(is_there, begun), this->here(begun), this->here(zeros_like(begun, this->at))),
                                this->at);
         },
-        grad(own, y), dy);
+        grad(differentiated, y), dy);
     value product = zeros_like(own, this->at);
     const auto to = leaves_of(from);
     std::size_t k = 0;
@@ -89,7 +90,7 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
     const Data begin = this->copies(g, xs);
     const Data nothing = transform_leaves([&](value v) { return this->placed(zeros_like(v, line)); }, begin);
     const Data stash = transform_leaves([&](value v) { return this->placed(for_each_stage(v, kept, line), 1); }, begin);
-    const Weights sums = transform_leaves([&](value w) { return zeros_like(w, line); }, weights);
+    const Weights sums = transform_leaves([&](value w) { return this->zeros(g, composite_type(w.type()), w.shape()); }, weights);
     const value is_first = equal(here(place), here(0)), is_last = equal(here(place), here(stages - 1));
     const auto body = [&](value tick, const Data& arrived, const Data& returned, const Data& stashed, const Weights& dws,
                           const Data& dxs, value losses) {
@@ -117,7 +118,7 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
           transform_leaves([&](value v) { return this->placed(shift(v, 0, -1, line)); }, out),
           transform_leaves([&](value v) { return this->placed(shift(v, 0, 1, line)); }, made_dx),
           held,
-          transform_leaves([&](value all, value v) { return here(all) + here(v); }, dws, dw),
+          transform_leaves([&](value all, value v) { return here(all) + here(widened_term(v, line)); }, dws, dw),
           transform_leaves([&](value all, value v) { return this->with_row(g, all, v, here(tick) - here(last)); }, dxs, made_dx),
           value(here(losses) + here(own))};
     };
@@ -139,8 +140,11 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
     const value none = made(g, add_constant(g, type, by_stage, 0, 0, line), type, by_stage);
     const auto [arrived, returned, held, dws, dxs, losses] =
         fori_loop({microbatches + last, line}, body, begin, nothing, stash, sums, this->empty_rows(g, xs), none);
-    return {converted(sum(losses, {}, line), example.type(), line), dws,
-            transform_leaves([&](value v) { return this->of_stage(v, place, 0); }, dxs)};
+    const bool divides = this->divides_sums(example.type(), weights, xs);
+    const auto finished = [&](value sum, dtype to) { return this->mean_gradient(sum, to, divides); };
+    return {converted(sum(losses, {}, line), example.type(), line),
+            transform_leaves([&](value all, value w) { return finished(all, w.type()); }, dws, weights),
+            transform_leaves([&](value v) { return this->of_stage(finished(v, v.type()), place, 0); }, dxs)};
   }
 };
 
@@ -158,8 +162,9 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
 /// idle 2 (stages - 1) ticks of both passes, where that is stages - 1. All stages compute the loss of what they make, and that of the last
 /// one counts: it must be a number on each, as the stages and their gradients must on any microbatch (`pipeline`).
 ///
-/// Losses of bf16 and f16 are added up as float and rounded once (ops/composite.hpp). Gradients by the weights are added up in the type of the
-/// weights. For float sums pass float weights and convert them in the stage.
+/// bf16 and f16: losses and gradients by the weights are added up as float, divided by the number of microbatches and rounded once
+/// (ops/composite.hpp). The float sums take twice the memory of the gradients, and the all_reduce over other axes sends floats. The gradient of
+/// one microbatch has the types of the stage, and is the gradient of its whole loss. So choose a loss scale as for one microbatch.
 ///
 /// Communication: in each tick a collective_permute to the next stage and one to the stage before, of a microbatch. Besides, once: the
 /// loss, the gradients by weights along the axes that split a microbatch, and those by xs, which the first stage has.

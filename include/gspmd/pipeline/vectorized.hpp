@@ -128,7 +128,8 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
 ///
 /// Communication: in each tick one collective_permute from stage to stage (round the end where there are rounds), of a microbatch, and as
 /// much in the gradient. Besides, once: the result, which the last stage has, by a reduction over `Axis` into the sharding that it is needed
-/// in; likewise the gradient by xs. Gradients of weights are added up over the ticks where they are made, and reduced once.
+/// in; likewise the gradient by xs. Each device adds up its gradients by the weights over the ticks. They are reduced once, after the loop. The
+/// sum has the type of the weights, as in every loop. If the weights are bf16 or f16, pass them as float and convert them in the stage.
 /// Errors, at compile time: stages, microbatches and rounds that do not fit the schedule, a stage that returns another type or shape.
 /// Source: GSPMD 3.3 (shifting buffer, circular schedule); Huang et al., GPipe, 2019.
 template <dim_spec Axis, class Stage, class Schedule>

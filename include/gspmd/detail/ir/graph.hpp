@@ -68,7 +68,7 @@ struct node {
   inline_vec<std::int64_t, 3 * max_rank> attributes;  // what they are, the operator's struct says
   monoid reduced_by = monoid::add;                    // reduce
   double real = 0;                                    // constant of a floating type
-  std::int64_t integer = 0;                           // constant of another type; convert of floats: 1; 2 if the user rounds
+  std::int64_t integer = 0;  // constant of another type; convert of floats: 1; 2 if the user rounds; 3: widened_term
   const map_function* function = nullptr;
   const struct local_function* local = nullptr;  // local_op; a monoid
   bool in_gradient = false;                      // the differentiator wrote it

@@ -70,7 +70,7 @@ struct elementwise_op : named_by_opcode,
       case opcode::ceil:
       case opcode::sign: return {is_order ? all : none, is_order ? 0 : every_operand};
       case opcode::convert: {
-        const bool is_linear = n.integer == 1 || (n.integer == 2 && n.in_gradient);
+        const bool is_linear = n.integer == 1 || n.integer == widened_term_number || (n.integer == 2 && n.in_gradient);
         return {is_add && is_linear ? all : none, is_floating(n.type) ? 0U : every_operand};
       }
       default: return is_compare(n.op) || n.type == dtype::pred ? operator_class{none, every_operand} : operator_class{};
@@ -78,7 +78,7 @@ struct elementwise_op : named_by_opcode,
   }
 
   static constexpr int reads(const node& n) { return n.operands.count; }
-  static constexpr bool is_made_again(const node& n) { return n.op == opcode::convert; }
+  static constexpr bool is_made_again(const node& n) { return n.op == opcode::convert && n.integer != widened_term_number; }
   static constexpr bool may_go_round_ring(const node&) { return false; }
   /// 1 for every element of the result, whatever the function.
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {

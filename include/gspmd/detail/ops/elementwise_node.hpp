@@ -83,6 +83,10 @@ constexpr int add_elementwise(graph& g, opcode op, span<const int> operands, loc
   return bytes_of(n.type) > bytes_of(in) ? g.add_sized(n) : g.add(n);
 }
 
+/// The `integer` of a conversion that widens a term of a sum. The planner may keep its operand and its result partial, as those of an add.
+/// Other conversions are recomputed where they are read, from the reduced operand.
+inline constexpr std::int64_t widened_term_number = 3;
+
 constexpr int add_elementwise(graph& g, opcode op, std::initializer_list<int> operands, location at, dtype to = dtype::f32,
                               const map_function* function = nullptr) {
   return add_elementwise(g, op, span<const int>(operands.begin(), operands.size()), at, to, function);
