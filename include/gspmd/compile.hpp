@@ -175,7 +175,8 @@ class compile {
   /// one or in structs and tuples.
   ///
   /// A shard is a sharded_array. If `comm` holds one device, a shard can also be an input_shard or output_shard view. A
-  /// pointer, a span or a vector is converted to such a view. Nothing is allocated after the first call.
+  /// pointer, span or vector is converted to a view. The first call allocates memory, and so does a call with a
+  /// communicator that differs from that of the previous call. Other calls allocate nothing.
   ///
   /// Outputs must not overlap inputs or other outputs. Exception: output `k` may be the memory of input `i` if
   /// `may_overwrite<k, i>`. The overlap is checked if the memory differs from that of the last two calls.

@@ -14,8 +14,7 @@ namespace gspmd {
 
 namespace detail {
 
-/// Makes `text` and `op` safe to print, and returns the whole sentence: `gspmd: <op> at <file>:<line> on rank <r>:
-/// <text>`.
+/// Makes `text` and `op` safe to print, and returns the whole sentence, in the format that `error` describes.
 template <class = once>
 [[gnu::cold]] std::string error_sentence(std::string& text, int rank, std::string& op, const char* file, int line) {
   constexpr std::size_t most_bytes = 16384;
