@@ -49,7 +49,8 @@ class checkpoint : public named_arrays {
   /// **Communication.** Collective. The checksums of the parts, and a few integers.
   /// **Errors.** Throws gspmd::error with the same text on all processes:
   ///  - the directory already has this step, another save to it is in progress, or a file cannot be written
-  ///  - an array is partial or empty, or two arrays have one name
+  ///  - there is no array, an array is partial or empty, a name is invalid, or two arrays have one name
+  ///  - `step` or an option is out of range
   ///  - processes pass different arrays, steps or options
   template <communicator Comm>
   void save(Comm& comm, const std::string& directory, std::int64_t step, const checkpoint_options& options = {}) const {
@@ -67,6 +68,7 @@ class checkpoint : public named_arrays {
   ///  - the directory does not have this step
   ///  - a file is missing, cut off or changed, or another program wrote it
   ///  - an array is not in the checkpoint, or has another type or shape there
+  ///  - an array is partial, empty or const, or processes pass different arguments
   template <communicator Comm>
   void restore(Comm& comm, const std::string& directory, std::int64_t step) const {
     static_cast<void>(

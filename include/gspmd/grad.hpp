@@ -16,8 +16,10 @@ namespace gspmd {
 ///
 /// **Shapes.** `loss` is a float of rank 0. `by` is a value, a tuple, array or vector of values, or a struct declared
 /// with Hana. The result has the type of `by`, and each gradient has the shape of its value.
-/// **Errors.** The loss is not a float of rank 0, or an operator has no derivative, for example a `map` without
-/// `with_derivative`.
+/// **Errors.**
+///  - the loss is not a float of rank 0
+///  - an operator has no derivative, for example a `map` without `with_derivative`
+///  - a loop must store the iterations of a carried value of more than 31 dims
 /// **Example.** auto g = grad(loss, w);   w = w - 0.1 * g;
 /// **Source.** GSPMD, section 3.6.
 template <class Tree>
