@@ -68,8 +68,8 @@ struct recomputed_function {
 /// Returns a function with the same results as `f`. Its gradient keeps only the values that `f` reads. The backward
 /// pass recomputes the values that `f` computes (JAX: `jax.checkpoint` or `remat`; torch: `torch.utils.checkpoint`).
 ///
-/// If each layer of a chain is called this way, the program holds the inputs of all layers and the inner values of a
-/// single layer. The forward pass is computed twice.
+/// If each layer of a chain is called this way, the program holds the input of each layer and the inner values of one
+/// layer. The forward pass is computed twice.
 ///
 ///  * Arguments and results are values, or tuples or structs of values. `f` may capture and read other values.
 ///  * Calls can be nested: if a recomputed function calls others, the values of only one inner call are held at a
