@@ -100,9 +100,9 @@ struct reproducible_function {
 /// of doubles. A product of doubles has 3 parts and takes 6 products; from 2^13 terms on it has 4 parts and takes 10
 /// products. Operands are held as k tensors of doubles.
 ///
-/// **Infinities and NaNs.** An infinity or a NaN is in the sums that contain it, and in no other sum. In an operand of
-/// a product it makes its row or column of the result NaN, in an operand of a convolution the whole result. A sum of
-/// zeros is +0.
+/// **Infinities and NaNs.** An infinity or a NaN is in the sums that contain it, and in no other sum. An infinity or a
+/// NaN in an operand of a product makes its row or column of the result NaN. In an operand of a convolution it makes
+/// the whole result NaN. A sum of zeros is +0.
 ///
 /// **Compiler flags.** A file that includes this header does not compile with -ffast-math. Your flags apply to the loop
 /// around a function that you pass to `map`. With GCC, for processors with FMA, pass -ffp-contract=off.

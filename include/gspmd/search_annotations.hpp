@@ -101,8 +101,8 @@ consteval bool is_small_search() {
 /// Searches annotations for the inputs that have none, at compile time.
 ///
 /// The compiler plans the program at most `MostPlans` times, each time with other annotations. It takes the annotations
-/// that give a step the least time and fits into the memory of a device. The planner estimates the time on the network
-/// of the mesh (`on_network`, `within`). `step` is the program compiled with these annotations.
+/// with the least time of a step, among the plans that fit into the memory of a device. The planner estimates the time
+/// on the network of the mesh (`on_network`, `within`). `step` is the program compiled with these annotations.
 /// The search is that of dynamic::find_annotations (find_annotations.hpp), limited to one mesh and to inputs. With the
 /// same number of plans, the starts, the order and the result are the same. Existing annotations do not change. Each
 /// plan takes as long as one `compile`.

@@ -147,12 +147,12 @@ constexpr value multiplied(const sparse_value<Axis>& a, value x, location at) {
 /// **Communication.** Each device sends the elements of x that other devices read, once to each reader, and padding.
 /// `a.layout.bytes(sizeof(T))` is the number of bytes that a device sends, as in the plan. A 5-point Laplacian sends
 /// the lines at both boundaries of a shard.
-///  * By default there is one collective_permute for each distance between devices that exchange elements. Its size
-///    is the maximum over the pairs of devices at that distance. With more than 64 devices, all devices take part in
-///    each permute.
-///  * One all_to_all replaces the permutes if there are more than 256 distances. It also replaces the permutes if
-///    they would save less than an eighth and either all pairs of devices exchange elements or there are more than 64
-///    devices. Its size for each device is the maximum over all pairs.
+///  * By default there is one collective_permute for each distance between devices that exchange elements. The size
+///    of the permute is the maximum over the pairs of devices at that distance. With more than 64 devices, all
+///    devices take part in each permute.
+///  * If there are more than 256 distances, one all_to_all replaces the permutes. It also replaces them if permutes
+///    would save less than an eighth, and all pairs of devices exchange elements or there are more than 64 devices.
+///    The size of the all_to_all for each device is the maximum over all pairs.
 ///  * If x has another sharding, x is resharded first.
 ///
 /// **Errors.** x has another shape or type; the matrix was made for another number of devices.

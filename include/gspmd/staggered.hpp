@@ -6,8 +6,8 @@
 
 namespace gspmd {
 
-/// Returns f(fields...) for staggered fields. Their extents in a dim differ by up to 8, as slices, paddings and
-/// concatenations make them. Yee's grid, for example, has [n+1, m+1], [n+1, m] and [n, m+1].
+/// Returns f(fields...) for staggered fields: slices, paddings and concatenations make extents of one dim differ by up
+/// to 8. Yee's grid, for example, has [n+1, m+1], [n+1, m] and [n, m+1].
 ///
 /// The plan gives such dims a common extent. Then a slice that elementwise operators read becomes a read at an offset,
 /// like a shift. A padding or a concatenation becomes a choice by index in the loop that reads or computes it. Values

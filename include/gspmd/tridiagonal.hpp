@@ -21,7 +21,7 @@ struct tridiagonal_options {
 /// Returns x of the systems lower_i x_{i-1} + diagonal_i x_i + upper_i x_{i+1} = b_i along the last dim.
 ///
 /// The first element of `lower` and the last element of `upper` are not read. A system takes 8 n flops, or 32 n if
-/// complex, and scratch memory for 8 systems. The gradient is another system and a product.
+/// complex. The kernel needs scratch memory for 8 systems. The gradient is another system and a product.
 /// There is no pivoting. Use it for matrices that are diagonally dominant, or symmetric and positive definite. Other
 /// matrices may lose digits, and a pivot of 0 gives infinities and NaNs.
 ///
@@ -31,8 +31,8 @@ struct tridiagonal_options {
 /// **Shapes.** lower, diagonal, upper, b [..., n] -> [..., n], all of the same shape and type: float, double, c64 or
 /// c128.
 /// **Communication.** None if only dims before the last one are split. If the last dim is split into `parts` parts,
-/// only the system of the last unknowns is sent. These are four numbers for each part and line, gathered, or moved to
-/// another dim and back, and four between neighbours.
+/// only the system of the last unknowns is sent. That system has four numbers for each part and line, which are
+/// gathered, or moved to another dim and back. Neighbours exchange four more numbers.
 /// **Errors.** Other element types, different shapes, more than 8 dims (7 with several parts), or fewer than two
 /// unknowns in a part. Without `parts`, the planner moves the split of the last dim to another dim; if it cannot, that
 /// is an error.

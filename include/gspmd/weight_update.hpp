@@ -135,9 +135,10 @@ inline std::string explain_weight_updates(const graph& g) {
 /// It applies to inputs with marked next values (next_value; optimizers mark them) that are updated by a reduction over
 /// the axes, as completion places the program without this function. A weight is also read before that reduction. Only
 /// the update reads its moments.
-/// Both are split along the dim with the smallest parts (4.1 of the paper). Moments have this sharding before and after
-/// the step. The weight keeps its sharding. Moments of other shapes are split if the operators of the update propagate
-/// the split. Moments that are sums over the split dim are split along one of their own dims.
+/// The update of a weight and its moments are split along the dim with the smallest parts (4.1 of the paper). Moments
+/// have this sharding before and after the step too. The weight keeps its sharding. Moments of other shapes are split
+/// if the operators of the update propagate the split. Moments that are sums over the split dim are split along one of
+/// their own dims.
 ///
 /// A weight is updated whole in these cases (3.2 of the paper). explain_weight_updates returns the case.
 ///  * Splitting the update does not save more time than two collectives take longer than one. The time of the update
