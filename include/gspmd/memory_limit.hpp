@@ -22,7 +22,7 @@ namespace gspmd {
 ///  4. States (inputs with next values) get the sharding that the computation of their next values has.
 ///
 /// If a step of this list leaves memory unused, only some inputs change: first the inputs that are read least often,
-/// then the largest. About seven more plans search for the number of inputs that change.
+/// then the largest. A bisection finds the number of inputs that change, in about seven more plans.
 /// Arrays belong to the mesh itself. At run time: dynamic::mesh::within, which also recomputes and gathers values
 /// between inputs and outputs. explain_memory (report/memory.hpp) lists the changes and their times.
 ///

@@ -21,7 +21,8 @@ struct tridiagonal_options {
 /// Returns x of the systems lower_i x_{i-1} + diagonal_i x_i + upper_i x_{i+1} = b_i along the last dim.
 ///
 /// The first element of `lower` and the last element of `upper` are not read. A system takes 8 n flops, or 32 n if
-/// complex. The kernel needs scratch memory for 8 systems. The gradient is another system and a product.
+/// complex. The kernel needs scratch memory of 2 n numbers for each of 8 systems. The gradient is another system and a
+/// product.
 /// There is no pivoting. Use it for matrices that are diagonally dominant, or symmetric and positive definite. Other
 /// matrices may lose digits, and a pivot of 0 gives infinities and NaNs.
 ///
