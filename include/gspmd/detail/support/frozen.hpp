@@ -42,7 +42,7 @@ constexpr const T& item(const frozen_item<K, T>& p) {
   return p.value;
 }
 
-/// The element types of the lists of T.
+/// The element types of the lists of T (entries_of), and the types of its other members (rest_of).
 template <class... Entry>
 struct entry_types {
   static constexpr std::size_t count = sizeof...(Entry);

@@ -9,7 +9,7 @@
 namespace gspmd {
 namespace detail {
 
-/// Returns the bits of the nearest bfloat16. A tie goes to the even one. A NaN stays a NaN and becomes quiet.
+/// Returns the bits of the nearest bfloat16. A tie rounds to even. A NaN stays a NaN and becomes quiet.
 // Has no branches, so that compilers vectorise loops of calls.
 [[gnu::always_inline]] constexpr std::uint16_t bf16_bits(float x) {
   const auto bits = __builtin_bit_cast(std::uint32_t, x);
