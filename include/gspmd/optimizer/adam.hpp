@@ -18,8 +18,8 @@ struct adam_state {
 
 namespace gspmd::detail {
 
-/// The moments after an update, and the direction of the step, with the bias correction for moments that start at 0
-/// (Kingma and Ba 2015, Algorithm 1). The corrections depend on the counter alone and are computed in double.
+/// The moments after an update, and the direction of the step (Kingma and Ba 2015, Algorithm 1). The bias is corrected,
+/// because the moments start at 0. The corrections depend on the counter alone and are computed in double.
 struct adam_moments {
   double beta1, beta2, epsilon;
   quantity first_correction, second_correction;

@@ -25,15 +25,17 @@ inline constexpr column_major_order column_major{};
 /// is the same matrix as a row-major one. If several indices share an element (a stride of 0), the view can be read,
 /// not written.
 ///
-///     strided_view(p, {50, 64})                      dense, row-major
-///     strided_view(p, {50, 64}, {66, 1})             rows of 64 that begin 66 apart
-///     strided_view(p, {50, 64}, column_major)
-///     strided_view(x)   x can be: Eigen's matrices, maps, blocks and tensors; std::mdspan, Kokkos's mdspan and View; Boost.MultiArray;
-///                       a type with lists shape() and strides(); double[4][6]; a range with one dim (std::vector, std::span); gspmd::array
-///
 /// **Errors.** Throws gspmd::error: a negative extent or stride; a null pointer; more than 32 dims; different numbers
 /// of strides and extents; more than 2^60 bytes; a layout without strides. Compile error: a type without pointer,
 /// extents and strides.
+/// **Example.** A container `x` can be one of these: Eigen's matrices, maps, blocks and tensors; std::mdspan, Kokkos's
+/// mdspan and View; Boost.MultiArray; a type with lists shape() and strides(); double[4][6]; a range with one dim
+/// (std::vector, std::span); gspmd::array.
+///
+///     strided_view(p, {50, 64})                      dense, row-major
+///     strided_view(p, {50, 64}, {66, 1})             rows of 64 that begin 66 apart
+///     strided_view(p, {50, 64}, column_major)
+///     strided_view(x)                                a container
 template <class T>
 class strided_view {
  public:

@@ -17,8 +17,8 @@
 #include "gspmd/error.hpp"
 
 /// A file driver for HDF5's library. For reading, it uses a file that is already open. So the file cannot be replaced
-/// in between, and the library takes no lock. For writing, it keeps the bytes in memory, because the library's own
-/// driver crashes at the end of the program if the disk was full (1.10).
+/// in between, and the library takes no lock. For writing, it keeps the bytes in memory. The library's own driver
+/// crashes at the end of the program if the disk was full (1.10).
 namespace gspmd::detail {
 
 /// The bytes that the library writes, by page. In a file with room for arrays, these are all bytes except the elements.

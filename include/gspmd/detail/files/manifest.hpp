@@ -21,7 +21,7 @@
 ///         {"file": "0.u.1.npy", "offset": [4, 0], "size": [3, 3], "bytes": 72, "crc32c": ["5f3c31aa"]}]}],
 ///     "manifest_crc32c": "89abcdef"}
 ///
-/// The elements have a checksum for each block of block_bytes, so that a reader of a few rows of a large file can check
+/// The elements have a checksum for each block of block_bytes, so a reader of a few rows of a large file can check
 /// these rows. The last checksum covers all text before its line.
 namespace gspmd::detail {
 

@@ -54,7 +54,7 @@ inline std::string safetensors_type(dtype type) {
   return is_own(type) ? "" : names[static_cast<std::size_t>(type)];
 }
 
-/// Returns the bytes of an element of a type in a file, or 0 if gspmd does not have the width, for example half a byte.
+/// Returns the bytes of an element of a type in a file, or 0 if gspmd lacks the width, for example half a byte.
 inline std::int64_t safetensors_width(const std::string& type) {
   for (std::size_t i = 0; i < element_type_count; ++i)
     if (type == safetensors_type(static_cast<dtype>(i)) && !type.empty()) return bytes_of(static_cast<dtype>(i));

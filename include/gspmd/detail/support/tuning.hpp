@@ -19,7 +19,7 @@ namespace gspmd::detail {
 /// two exceptions: all_to_alls over many devices, and large products, where the planner compares gathering the operands
 /// on each device with adding up partial values.
 ///
-/// A latency of a microsecond for each message was worse: an all_reduce has twice the messages of an all_gather, so
+/// A latency of a microsecond for each message was worse: an all_reduce has twice the messages of an all_gather. So
 /// plans of small programs gathered operands instead of reducing, and sent up to 128 times the bytes. For example,
 /// softmax along a split dim sent 19,200 bytes instead of 384, with the same number of collectives.
 inline constexpr std::int64_t default_picoseconds_per_kib = 32 * 1024;
@@ -53,6 +53,8 @@ inline constexpr std::int64_t least_picoseconds_of_shared_work = std::int64_t{1}
 /// Among 5,994 small programs, some plans are more than 5 % worse than the best plan: 26 with 64 or 48 choices, 29 with
 /// 40, and 32 with 32. The plan for a training step of the example moe on 8 devices is the same with 0 to 1,024
 /// choices.
+///
+/// A gather also takes a detour with less padding only if the detour saves this time (choose/reshard.hpp).
 inline constexpr std::int64_t least_picoseconds_of_search = std::int64_t{1} << 20;
 /// A plan that replicates all work is tried if another plan can save this time: 17 microseconds, the time to send 512
 /// KiB. So a loop over a grid of 40 x 30, which a test has, is planned like a loop over a large grid.
@@ -94,14 +96,15 @@ inline constexpr std::int64_t most_ghost_sweeps = 48;
 inline constexpr std::int64_t blocked_bytes = 128 * 1024;
 inline constexpr std::int64_t least_blocked_bytes = std::int64_t{1} << 20;
 inline constexpr std::int64_t most_row_bytes = 512 * 1024;
-/// Steps with at least this much data, which exceeds the first-level cache, are a single block. Compiled programs run
-/// all steps on one row before the next row. If rows have only a few elements, loops over all rows are faster.
+/// Steps with less data, but at least this much, are a single block. The data exceeds the first-level cache. Compiled
+/// programs run all steps on one row before the next row. If rows have only a few elements, loops over all rows are
+/// faster.
 inline constexpr std::int64_t least_row_loop_bytes = 128 * 1024;
 /// A value of this many bytes, which fills the first-level cache, is recomputed if that is as cheap as reading it.
 inline constexpr std::int64_t least_recomputed_bytes = 64 * 1024;
-/// The rows of such a block that run through each step together, if a step reads and writes at most this many bytes for
-/// all rows. Rows from beyond the second-level cache are prefetched during the computation, so fewer of these rows run
-/// together.
+/// The number of rows of such a block that run through each step together, and the most bytes that a step reads and
+/// writes for them. Rows from beyond the second-level cache are prefetched during the computation, so fewer of these
+/// rows run together.
 inline constexpr std::int64_t most_rows_together = 4, rows_together_bytes = 32 * 1024, far_rows_together_bytes = 4 * 1024;
 
 // ---- kernels ----

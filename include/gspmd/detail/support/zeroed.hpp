@@ -6,7 +6,7 @@
 namespace gspmd::detail {
 
 /// Memory of zeros for tables. take() returns pieces of it. In a constant evaluation, an element of a std::vector costs
-/// Clang more than ten steps of its limit, and an element of this memory costs no step.
+/// Clang more than ten steps of its limit. An element of this memory costs no step.
 template <class T>
 class zeroed {
  public:
