@@ -81,6 +81,8 @@ constexpr auto stage_of(Layer layer, std::int64_t layers = -1, location at = loc
 /// then a split of the stages. With rounds, the layers of a device are not adjacent in the input. If you keep the
 /// weights from step to step, keep this result.
 /// **Errors.** A schedule that does not fit; a weight without layers.
+/// **Example.** stage_weights(w, gpipe{4, 8}) of six layers is [4, 2, ...]. Rows 6 and 7 of the eight are copies of
+/// layer 0.
 template <class Tree, class Schedule>
 constexpr Tree stage_weights(const Tree& weights, const Schedule& schedule, location at = location::current()) {
   return transform_leaves(

@@ -17,6 +17,8 @@
 namespace gspmd::detail {
 
 /// A table of rows of numbers. Field k is between 0 and `limits[k]`. Rows are packed into words of 62 bits.
+///
+///     limits {2, 7, 0} -> 5 bits for each row, 12 rows in a word
 class packed_table {
  public:
   constexpr explicit packed_table(detail::constant_vector<std::int64_t> limits) {

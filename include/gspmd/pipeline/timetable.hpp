@@ -92,6 +92,9 @@ class pipeline_timetable {
   /// Returns a drawing with one line for each stage. A tick is a column, as wide as the widest name. `3` is the forward
   /// pass of microbatch 3, and `-3` its backward pass. With rounds, the names are `3a`, `3b` and so on. A dot is an
   /// idle tick. An underscore continues a pass.
+  ///
+  ///     gpipe{2, 2} -> stage 0  0  1  .  .  . -1  _ -0  _
+  ///                    stage 1  .  0  1 -1  _ -0  _  .  .
   [[nodiscard]] std::string drawing() const {
     const auto name = [&](const pipeline_work& w) {
       return (w.pass == pipeline_pass::backward ? "-" : "") + std::to_string(w.microbatch) +

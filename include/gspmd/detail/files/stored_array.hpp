@@ -84,6 +84,9 @@ struct written_part {
 
 /// Returns each box of an array once. If devices hold the same box, the first device writes it. A device without
 /// elements writes nothing.
+///
+///     [4] on two devices, split      -> device 0: elements 0 and 1; device 1: elements 2 and 3
+///     [4] on two devices, replicated -> device 0: elements 0 to 3
 inline std::vector<written_part> written_parts(const stored_array& a, std::int64_t devices) {
   std::map<stored_box, std::int64_t> first;
   for (std::int64_t d = 0; d < devices; ++d)
@@ -95,6 +98,8 @@ inline std::vector<written_part> written_parts(const stored_array& a, std::int64
 
 /// Returns true if the boxes contain each element of a tensor once: the numbers of elements are equal, and no two boxes
 /// overlap. Only boxes that overlap along one dim are compared: the dim with the most different offsets.
+///
+///     [4], boxes 0-1 and 2-3 -> true;   0-1 and 1-2 -> false;   0-1 and 3 -> false
 inline bool is_tiling(const std::vector<std::int64_t>& global, const std::vector<const stored_box*>& boxes) {
   std::int64_t wanted = 1, held = 0;
   for (const auto e : global) wanted *= e;
