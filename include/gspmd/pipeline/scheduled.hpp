@@ -14,7 +14,8 @@
 #include "gspmd/pipeline/tick_rows.hpp"
 #include "gspmd/pipeline/ticks.hpp"
 
-/// A step of training by any schedule: each device is a stage, and in a tick it goes forward or backward as the timetable says.
+/// A training step by any schedule. Each device is a stage. In each tick it runs a forward or a backward pass, as in
+/// the timetable.
 namespace gspmd {
 namespace detail {
 
@@ -31,7 +32,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     if constexpr (!base::template is_stage<Weights, Data>()) {
       return refused;
     } else if constexpr (!call::compiles || (!of_loss::compiles && !of_loss::refuses)) {
-      return refused;  // a mistake in a function, which the compiler has reported
+      return refused;  // a mistake in a function; the compiler has reported it
     } else if constexpr (of_loss::refuses || !is_values<Targets>) {
       static_assert(
           written_so<Loss>,
@@ -70,7 +71,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
   static constexpr Tree leaf_by_leaf(const Tree& tree, F f) {
     return transform_leaves(f, tree);
   }
-  /// The part of the program that says what a device does.
+  /// Adds the manual region that contains the work of a device.
   template <class Weights, class Data, class Targets>
   constexpr std::tuple<value, Weights, Data> on_devices(graph& g, axis_mask axes, const sharding& by_stage,
                                                         const Weights& weights, const Data& xs, const Targets& targets) const {
@@ -98,7 +99,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     };
     return {edge.leave(std::get<0>(found), terms), leave(std::get<1>(found), by_stage), leave(std::get<2>(found), terms)};
   }
-  /// Asked for its type alone; nothing of it is computed.
+  /// Returns the type of the loss. The loss is traced for its type only, and the program never computes these nodes.
   template <class Data, class Targets>
   constexpr dtype type_of_loss(graph& g, const Data& xs, const Targets& targets) const {
     const value first = this->zeros(g, dtype::s64, {});
@@ -124,7 +125,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     const value any = leaves_of(xs)[0];
     const int wide = add_elementwise(g, opcode::convert, {local::axis_index<Axis>(any, this->at).id()}, this->at, dtype::s64);
     const value place = made(g, wide, dtype::s64, {});
-    // Of a device dim 0 of the weights, of stages, is 1.
+    // On a device, dim 0 of the weights (the stages) is 1.
     const Weights mine = leaf_by_leaf(own, [&](value w) { return reshape(w, as_integers(shape_of_row(w)), this->at); });
     const auto memory = [&](value v) {
       extents shape = v.shape();
@@ -132,7 +133,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
       return this->zeros(g, v.type(), shape);
     };
     const auto zeros_of = [&](value v) { return this->zeros(g, v.type(), v.shape()); };
-    using sums_of_loop = std::vector<value>;  // the loss and the gradients by weights
+    using sums_of_loop = std::vector<value>;  // the loss and the gradients by the weights
     sums_of_loop none{this->zeros(g, composite_type(of_loss), {})}, sums;
     for (const value& w : leaves_of(mine)) none.push_back(this->zeros(g, composite_type(w.type()), w.shape()));
     Data dxs = leaf_by_leaf(xs, zeros_of), held = leaf_by_leaf(xs, memory);
@@ -156,7 +157,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
             },
             held);
       } else {
-        // From 0 on, in each loop: what the sums are partial over is reduced after the last one.
+        // Each loop starts its sums at 0. So partial sums are reduced once, after the last loop.
         const std::tuple<sums_of_loop, Data, Data> after = fori_loop(
             trips,
             [&](value trip, const sums_of_loop& before, const Data& to, const Data& now) {
@@ -185,7 +186,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     const tick_rows& rows;
     value works, slots, leaving;
   };
-  /// A tick of a stage: what it does, and what it and its neighbours send after it.
+  /// Adds one tick of a stage: its pass, then the messages that it and its neighbours send.
   template <class Weights, class Data, class Targets>
   constexpr void tick(graph& g, dtype of_loss, const tick_segment& segment, const tick_segment::phase& phase,
                       const looked_up& tables, value place, value t, const Weights& mine, const Data& xs, const Targets& targets,
@@ -194,7 +195,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     const auto here = [line](auto x) { return operand(x, line); };
     const std::int64_t stages = this->schedule.stages, rounds = this->schedule.rounds;
     std::vector<value>& sums =
-        std::get<0>(carried);  // by name: Clang makes no constant of a structured binding that a lambda captures
+        std::get<0>(carried);  // a named reference: Clang rejects a captured structured binding in a constant
     Data& dxs = std::get<1>(carried);
     Data& held = std::get<2>(carried);
     const value row = here(here(t) * here(stages)) + here(place);
@@ -209,7 +210,8 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
       return leaf_by_leaf(tree, [&](value v) { return row_of(v, which, line); });
     };
     const Weights w = rounds == 1 ? mine : rows(mine, round);
-    // A gradient by it is not one by what it was made of, which is the weights too.
+    // `stop_gradient` keeps the gradient by `x` separate from the gradient by the weights. Earlier stages computed `x`
+    // from the weights.
     const auto arrived = [&] {
       const Data x = cond(
           {is_first, line}, [&](value m) { return rows(xs, m); }, [&](value) { return rows(held, slots[0]); }, microbatch);
@@ -238,7 +240,8 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
         if (rounds == 1) all = here(all) + here(more);
         else all = made(add_dynamic_update<add_row_op>(g, all.id(), more.id(), round.id(), line), all);
       }
-      // In other ticks, and on other stages, a row of zeros is in the place of one that is to come.
+      // In other ticks and on other stages, zeros are written to the row of the microbatch that leaves next. Its
+      // backward pass overwrites them.
       const value leaves = logical_and(here(is_first), here(goes_back));
       const value to = tables.rows.leaving.look_up(tables.leaving, t, line)[0];
       dxs = leaf_by_leaf_with(dxs, dx, [&](value all, value x) {
@@ -262,7 +265,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     for (int d = 1; d < v.rank(); ++d) shape.push_back(v.shape()[d]);
     return shape;
   }
-  /// Memory with what neighbours sent in its place.
+  /// Returns the memory with the messages of the neighbours in their slots.
   template <class Data>
   constexpr Data exchanged(graph& g, const tick_segment::phase& phase, const Data& all, const Data& sent, value up,
                            value down) const {
@@ -285,12 +288,12 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     }
     return local::permute<Axis>(x, span<const local::device_pair>(pairs.data(), pairs.size()), this->at);
   }
-  /// The backward pass of a stage with one microbatch: gradients by x and by the weights, and the loss. The last stage begins with its loss,
-  /// others with what the next one sent.
+  /// Returns the gradients by x and by the weights, and the loss, of a stage's backward pass for a microbatch. The last
+  /// stage starts from the loss. Other stages start from `dy`, the gradient that the next stage sent.
   template <class Weights, class Data, class Targets>
   constexpr std::tuple<Data, Weights, value> backward(dtype of_loss, const Weights& weights, const Data& x, const Data& dy,
                                                       const Targets& target, value is_last, value part) const {
-    // New values, so that what was before them is not gone through for the gradients.
+    // Makes new values, so that `grad` stops at them and does not visit earlier nodes.
     const Weights w = leaf_by_leaf(weights, [&](value v) { return stop_gradient(v, this->at); });
     const Data y = this->one_stage(w, x, part);
     graph& g = *leaves_of(x)[0].graph();
@@ -307,7 +310,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     std::size_t k = 0;
     for (const value& v : leaves_of(y)) {
       const value by_v = stop_gradient(to[k++], this->at);
-      if (!is_floating(v.type())) continue;  // it has no gradient
+      if (!is_floating(v.type())) continue;  // no gradient
       const value term = sum(this->here(v) * this->here(by_v), {}, this->at);
       product = this->here(product) + this->here(converted(term, type, this->at));
     }
@@ -318,27 +321,39 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
 
 }  // namespace detail
 
-/// The mean of the microbatches' losses and its gradients by a schedule of which each device along `Axis` is a stage: one_forward_one_backward,
-/// interleaved, gpipe, circular, or a struct of yours like them. Arguments and results as those of pipeline_step with
-/// eager_one_forward_one_backward; with rounds weights are [stages, rounds, ...] (stage_weights).
+/// Returns a function that computes the mean loss of the microbatches and its gradients by a schedule. Each device
+/// along `Axis` is a stage.
+///
+/// `schedule` is one_forward_one_backward, interleaved, gpipe, circular, or your own struct with the same members. The
+/// arguments and results are the same as for pipeline_step with eager_one_forward_one_backward.
+///
+/// The stages run in a manual region over `Axis`. The planner decides about the other axes. Loops run over the ticks of
+/// the timetable. In each tick a stage runs a forward pass or a backward pass, or waits. A conditional selects the
+/// pass, so a stage computes nothing that is unused. Stages can read values of the program only from weights, xs and
+/// targets. The backward pass recomputes a stage from its x. A stage keeps a received microbatch or gradient until its
+/// last use: S microbatches and their gradients with one_forward_one_backward, M microbatches and one gradient with
+/// gpipe.
+///
+/// bf16 and f16: losses and gradients by the weights are added up as float, divided by the number of microbatches and
+/// rounded once (ops/composite.hpp). The float sums take twice the memory of the gradients, and the all_reduce over
+/// other axes sends floats. The gradient of a microbatch has the types of the stage, and is the gradient of its whole
+/// loss. So choose a loss scale as for one microbatch.
+///
+/// **Shapes.** Weights [stages, ...], or [stages, rounds, ...] if the schedule has rounds (stage_weights); xs and
+/// targets [microbatches, ...].
+/// **Communication.** In each tick one collective_permute of a microbatch: activations forward and gradients backward.
+/// That makes 2 (M + S - 1) messages for one_forward_one_backward and gpipe, and 2 (RM + S - 1) for interleaved. With
+/// an odd number of stages, interleaved sends more, because the last and the first stage send to each other in the same
+/// tick. In addition, once: the loss, the gradients by xs (from the first stage), and the gradients by the weights over
+/// the axes that split a microbatch.
+/// **Errors.** At compile time: the errors of the other pipeline_step; a number of stages that differs from the devices
+/// along `Axis`; more than 32768 forward passes.
+/// **Threads.** A run requires a thread or a process for each device.
+/// **Example.**
 ///
 ///     auto [loss, dw, dx] = pipeline_step<"stage">(layer, squares, one_forward_one_backward{4, 32})(w, xs, targets);
 ///
-/// Stages are in a manual region over `Axis`; other axes are the planner's. Loops go over the ticks of the timetable, in which a stage goes
-/// forward or backward, or waits: it takes one way of a conditional, so that it computes nothing that is not read. Hence a run has a thread
-/// or a process for each device, and stages read no values of the program that are not in weights, xs or targets. The backward pass
-/// computes a stage again from its x. A stage keeps what arrives until it has read it for the last time: of one_forward_one_backward S
-/// microbatches with their gradients, of gpipe M of them and a gradient.
-///
-/// bf16 and f16: losses and gradients by the weights are added up as float, divided by the number of microbatches and rounded once
-/// (ops/composite.hpp). The float sums take twice the memory of the gradients, and the all_reduce over other axes sends floats. The gradient of
-/// one microbatch has the types of the stage, and is the gradient of its whole loss. So choose a loss scale as for one microbatch.
-///
-/// Communication: a collective_permute of a microbatch in each tick, activations forward and gradients backward: 2 (M + S - 1) for
-/// one_forward_one_backward and gpipe, 2 (RM + S - 1) for interleaved; more for an odd number of stages that are interleaved, whose last one
-/// and first one send to each other at once. Besides, once: the loss, the gradients by xs, which the first stage has, and those by weights,
-/// over the axes that split a microbatch. Errors, at compile time: those of pipeline_step; another number of stages than devices along `Axis`;
-/// more than 32768 forward passes. Source: Narayanan et al., PipeDream, 2019; Megatron-LM, 2021, 2.2; GSPMD 3.4 (manual subgroups).
+/// **Source.** Narayanan et al., PipeDream, 2019; Megatron-LM, 2021, 2.2; GSPMD 3.4 (manual subgroups).
 template <dim_spec Axis, class Stage, class Loss, class Schedule>
 constexpr auto pipeline_step(Stage stage, Loss loss, Schedule schedule, location at = location::current()) {
   return detail::scheduled_step<Axis, Stage, Loss, Schedule>{{std::move(stage), schedule, at, "pipeline_step"}, std::move(loss)};

@@ -12,14 +12,14 @@
 #include "gspmd/pipeline/schedule.hpp"
 #include "gspmd/vmap.hpp"
 
-/// Parts of the loops of pipelines: stages that are computed together, their dim split over an axis.
+/// Building blocks for the loops of pipelines: stages that are computed together, with their dim split over an axis.
 namespace gspmd::detail {
 
-/// Whether a stage wants the number of the part of all layers that it computes, after weights and data.
+/// True if a stage takes the number of its part of all layers as a third argument, after weights and data.
 template <class Stage, class Weights, class Data>
 inline constexpr bool wants_part = !call_with<const Stage&, const Weights&, const Data&, const value&>::refuses;
 
-/// The call of a stage, and its result.
+/// The call of a stage, and the type of its result.
 template <class Stage, class Weights, class Data, bool WantsPart = wants_part<Stage, Weights, Data>>
 struct stage_call : call_with<const Stage&, const Weights&, const Data&> {};
 template <class Stage, class Weights, class Data>
@@ -36,18 +36,18 @@ constexpr extents with_extent(const extents& shape, std::int64_t first) {
   return longer;
 }
 constexpr integers as_integers(const extents& shape) { return {shape.begin(), static_cast<std::size_t>(shape.count)}; }
-/// [a, b, ...] for each of n: [n, a, b, ...].
+/// Repeats `x` n times: [a, b, ...] -> [n, a, b, ...].
 constexpr value for_each_stage(value x, std::int64_t n, location at) {
   extents dims;
   for (int d = 0; d < x.rank(); ++d) dims.push_back(d + 1);
   return broadcast_in_dim(x, as_integers(with_extent(x.shape(), n)), as_integers(dims), at);
 }
-/// A mask of the stages for the elements of `like`, whose dim 0 they are.
+/// Broadcasts a mask [stages] to the shape of `like`, whose dim 0 counts the stages.
 constexpr value along_stages(value of_stages, value like, location at) {
   return broadcast_in_dim(of_stages, as_integers(like.shape()), {0}, at);
 }
 
-/// The stages of a pipeline along a mesh axis, while a program is traced.
+/// The stages of a pipeline along a mesh axis, during tracing.
 template <dim_spec Axis, class Stage, class Schedule>
 struct stages_on {
   Stage stage;
@@ -55,7 +55,7 @@ struct stages_on {
   location at;
   const char* op;
 
-  /// Whether the function is one of a stage; if it is not, it is reported.
+  /// Returns true if `Stage` can be called as a stage. Otherwise reports a compile error.
   template <class Weights, class Data>
   static consteval bool is_stage() {
     using call = stage_call<Stage, Weights, Data>;
@@ -70,7 +70,7 @@ struct stages_on {
           "gspmd: pipeline: a stage is called as stage(weights, x), or stage(weights, x, part), with what one stage has");
       return false;
     } else if constexpr (!call::compiles) {
-      return false;  // a mistake in the stage, which the compiler has reported
+      return false;  // a mistake in the stage; the compiler has reported it
     } else if constexpr (!std::is_same_v<typename call::result, Data>) {
       static_assert(
           written_so<Stage>,
@@ -99,7 +99,8 @@ struct stages_on {
     for (const value& x : leaves_of(xs)) check_dim(x, 0, schedule.microbatches, "the data", "microbatches");
     return !g.failed();
   }
-  /// Of pipeline_step, which writes products of the data and its gradients, whose sums are floats.
+  /// Like `fits`, for pipeline_step. It also rejects complex data, because pipeline_step adds products of data and
+  /// gradients as floats.
   template <class Weights, class Data>
   constexpr bool fits_step(graph& g, const Weights& weights, const Data& xs) const {
     for (const value& x : leaves_of(xs))
@@ -119,8 +120,9 @@ struct stages_on {
   constexpr value widened(value x) const { return converted(x, composite_type(x.type()), at); }
   /// Returns `x` divided by the number of microbatches, in the type that composites compute in.
   constexpr value part_of_mean(value x) const { return here(widened(x)) / here(static_cast<double>(schedule.microbatches)); }
-  /// Returns true if the loss, a weight or a data tensor is bf16 or f16. Then pipeline_step adds the gradients of whole losses and divides the
-  /// sums. Otherwise it divides each loss: a narrow gradient would round 1 / microbatches, and f16 would underflow.
+  /// Returns true if the loss, a weight or a data tensor is bf16 or f16. Then pipeline_step adds the gradients of whole
+  /// losses and divides the sums. Otherwise pipeline_step divides each loss. A narrow gradient would round 1 /
+  /// microbatches, and f16 would underflow.
   template <class Weights, class Data>
   constexpr bool divides_sums(dtype of_loss, const Weights& weights, const Data& xs) const {
     const auto is_rounded = [](dtype type) { return composite_type(type) != type; };
@@ -136,7 +138,7 @@ struct stages_on {
   constexpr value zeros(graph& g, dtype type, const extents& shape) const {
     return made(g, add_constant(g, type, shape, 0, 0, at), type, shape);
   }
-  /// Dim `dim`, of stages, over the axis; the others as completion finds best.
+  /// Splits dim `dim` (the stages) over the axis. Completion decides about the other dims.
   constexpr value placed(value x, int dim = 0) const {
     if (!x.is_valid()) return x;
     resolved_sharding r;
@@ -146,13 +148,13 @@ struct stages_on {
       if (d != dim) r.value.open |= dim_bit(d);
     return annotate(x, r, op, at);
   }
-  /// The number of each stage, [stages].
+  /// Returns the number of each stage, [stages].
   template <class Data>
   constexpr value places(const Data& xs) const {
     return iota<std::int64_t>(leaves_of(xs)[0], {schedule.stages}, 0, at);
   }
-  /// A copy of a microbatch for each stage, to compute on before its first one. On zeros they might give what is no number, with gradients that
-  /// are none.
+  /// Returns a copy of the first microbatch for each stage. A stage computes on its copy until a microbatch arrives.
+  /// Zeros would not be safe: a stage may have no finite value or gradient at 0.
   template <class Data>
   constexpr Data copies(graph& g, const Data& xs) const {
     return transform_leaves(
@@ -162,7 +164,7 @@ struct stages_on {
         },
         xs);
   }
-  /// Room for what each stage makes of each microbatch.
+  /// Returns zeros for the results of all stages, one row for each microbatch and stage.
   template <class Data>
   constexpr Data empty_rows(graph& g, const Data& xs) const {
     return transform_leaves(
@@ -176,7 +178,8 @@ struct stages_on {
   constexpr value with_row(graph& g, value all, value row, value index) const {
     return made(add_dynamic_update<set_row_op>(g, all.id(), row.id(), index.id(), at), all);
   }
-  /// The data that stages get: a microbatch, or what arrived from the stage before.
+  /// Returns the input of each stage: the microbatch if `is_entering` is set, or the data that arrived from the
+  /// previous stage.
   template <class Data>
   constexpr Data entering(const Data& xs, value microbatch, value is_entering, const Data& arrived) const {
     return transform_leaves(
@@ -186,12 +189,13 @@ struct stages_on {
         },
         xs, arrived);
   }
-  /// The rows that one stage has, of rows of all stages: a sum, all but one of whose terms are 0.
+  /// Returns the rows of one stage from the rows of all stages, as a sum. The terms of the other stages are 0.
   constexpr value of_stage(value rows, value place, std::int64_t stage_number) const {
     const value is_it = broadcast_in_dim(equal(here(place), here(stage_number)), as_integers(rows.shape()), {1}, at);
     return reduce(select(here(is_it), here(rows), here(zeros_like(rows, at))), monoid::add, 1, at);
   }
-  /// The result of a stage, of one microbatch.
+  /// Returns the result of a stage for one microbatch. Records an error if the result has another type or shape than
+  /// `x`.
   template <class Weights, class Data>
   constexpr Data one_stage(const Weights& w, const Data& x, value part) const {
     const Data out = [&] {
@@ -212,7 +216,7 @@ struct stages_on {
     }
     return out;
   }
-  /// The results of all stages, each of the data that it gets.
+  /// Returns the results of all stages, each computed from its own input.
   template <class Weights, class Data>
   constexpr Data stages_of(const Weights& weights, const Data& in, value parts) const {
     const auto one = [this](const Weights& w, const Data& x, value part) { return one_stage(w, x, part); };

@@ -25,7 +25,7 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
     if constexpr (!base::template is_stage<Weights, Data>()) {
       return refused;
     } else if constexpr (!call::compiles || (!of_loss::compiles && !of_loss::refuses)) {
-      return refused;  // a mistake in a function, which the compiler has reported
+      return refused;  // a mistake in a function; the compiler has reported it
     } else if constexpr (of_loss::refuses || !is_values<Targets>) {
       static_assert(
           written_so<Loss>,
@@ -46,8 +46,8 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
     const auto leaves = leaves_of(tree);
     return leaves.empty() ? value{} : leaves[0];
   }
-  /// The backward pass of a stage with one microbatch: its loss, and the gradients by weights and x. `dy` is the next stage's; the last stage
-  /// begins with the loss. Where there is no microbatch all of it is 0.
+  /// Returns the loss, and the gradients by the weights and x, of a stage's backward pass for a microbatch. `dy` is the
+  /// gradient from the next stage. The last stage starts from the loss. If `is_there` is false, all results are 0.
   template <class Weights, class Data, class Targets>
   constexpr auto backward(const Weights& w, const Data& x, const Data& dy, const Targets& target, value is_last, value is_there,
                           value part) const {
@@ -69,12 +69,12 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
     std::size_t k = 0;
     for (const value& v : leaves_of(y)) {
       const value& by_v = to[k++];
-      if (!is_floating(v.type())) continue;  // it has no gradient
+      if (!is_floating(v.type())) continue;  // no gradient
       const value term = sum(this->here(v) * this->here(by_v), {}, this->at);
       product = this->here(product) + this->here(converted(term, own.type(), this->at));
     }
     const auto [dw, dx] = grad(product, std::tuple{w, x});
-    // A number in the place of a choice: a sum of what devices along other axes have may wait for the end of the loop.
+    // A factor of 0 or 1 instead of a select, so that a sum over devices along other axes can wait until the loop ends.
     const value counts = logical_and(this->here(is_last), this->here(is_there));
     const int factor = add_elementwise(*own.graph(), opcode::convert, {counts.id()}, this->at, own.type());
     return std::tuple{value(this->here(own) * this->here(made(*own.graph(), factor, own.type(), {}))), dw, dx};
@@ -98,7 +98,7 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
       const value row = remainder(here(tick), here(kept));
       const Data held = transform_leaves([&](value all, value x) { return this->with_row(g, all, x, row); }, stashed, in);
       const Data out = this->stages_of(weights, in, place);
-      // Stage s goes backward with the microbatch that it went forward with 2 (stages - 1 - s) ticks ago.
+      // Stage s runs the backward pass of the microbatch whose forward pass it ran 2 (stages - 1 - s) ticks ago.
       const value ago = here(last) - here(here(place) * here(2));
       const value back = here(here(tick) - here(last)) + here(place);
       const value is_there = logical_and(here(here(back) >= here(0)), here(here(back) < here(microbatches)));
@@ -122,7 +122,7 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
           transform_leaves([&](value all, value v) { return this->with_row(g, all, v, here(tick) - here(last)); }, dxs, made_dx),
           value(here(losses) + here(own))};
     };
-    // Asked for its type alone; nothing of it is computed.
+    // Traced for its type only. The program never computes these nodes.
     const value first = this->zeros(g, dtype::s64, {});
     const auto first_of = [&](const auto& tree) {
       return transform_leaves([&](value v) { return row_of(v, first, line); }, tree);
@@ -150,26 +150,37 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
 
 }  // namespace detail
 
-/// The mean of the microbatches' losses and its gradients, by a pipeline that goes backward with a microbatch while others go forward
-/// (1F1B): a function of (weights, xs, targets), of weights [stages, ...], xs and targets [microbatches, ...], or groups of them, to a tuple
-/// of the loss, the gradients by the weights and those by xs. `stage` as in `pipeline`; loss(y, target) is that of one microbatch, of rank 0.
+/// Returns a function that computes the mean loss of the microbatches and its gradients by eager 1F1B. The pipeline
+/// runs forward and backward passes in the same tick.
+///
+/// The function takes (weights, xs, targets) and returns a tuple: the loss, the gradients by the weights, the gradients
+/// by xs. `stage` is as in `pipeline`. loss(y, target) returns the loss for a microbatch, a float of rank 0.
+///
+/// There are microbatches + 2 (stages - 1) ticks. In each tick, every stage runs the forward pass for one microbatch
+/// and the backward pass for another. The backward pass recomputes the stage from its x. So a stage keeps 2 stages - 1
+/// microbatches, however many there are. grad of `pipeline` keeps all microbatches. A stage is idle for 2 (stages - 1)
+/// ticks of both passes, compared with stages - 1 ticks for `pipeline`.
+///
+/// All stages compute the loss of their results, and only the loss of the last stage counts. So the loss must be finite
+/// on the result of each stage. The stages and their gradients must be finite on any microbatch (see `pipeline`).
+///
+/// bf16 and f16: losses and gradients by the weights are added up as float, divided by the number of microbatches and
+/// rounded once (ops/composite.hpp). The float sums take twice the memory of the gradients, and the all_reduce over
+/// other axes sends floats. The gradient of a microbatch has the types of the stage, and is the gradient of its whole
+/// loss. So choose a loss scale as for one microbatch.
+///
+/// **Shapes.** Weights [stages, ...], xs and targets [microbatches, ...]; values or groups of values.
+/// **Communication.** In each tick one collective_permute of a microbatch to the next stage and one to the previous
+/// stage. In addition, once: the loss, the gradients by the weights along the axes that split a microbatch, and the
+/// gradients by xs (from the first stage).
+/// **Errors.** At compile time: the errors of `pipeline`; targets with another number of microbatches; a loss that is
+/// not a float of rank 0.
+/// **Example.**
 ///
 ///     auto [loss, dw, dx] = pipeline_step<"stage">(layer, [](auto y, auto t) { return mean((y - t) * (y - t)); },
 ///                                                  eager_one_forward_one_backward{4, 32})(w, xs, targets);
 ///
-/// In each of microbatches + 2 (stages - 1) ticks every stage goes forward with one microbatch and backward with another one, which it
-/// computes again from its x. So a stage keeps 2 stages - 1 microbatches, however many there are, where grad of `pipeline` keeps all; and it is
-/// idle 2 (stages - 1) ticks of both passes, where that is stages - 1. All stages compute the loss of what they make, and that of the last
-/// one counts: it must be a number on each, as the stages and their gradients must on any microbatch (`pipeline`).
-///
-/// bf16 and f16: losses and gradients by the weights are added up as float, divided by the number of microbatches and rounded once
-/// (ops/composite.hpp). The float sums take twice the memory of the gradients, and the all_reduce over other axes sends floats. The gradient of
-/// one microbatch has the types of the stage, and is the gradient of its whole loss. So choose a loss scale as for one microbatch.
-///
-/// Communication: in each tick a collective_permute to the next stage and one to the stage before, of a microbatch. Besides, once: the
-/// loss, the gradients by weights along the axes that split a microbatch, and those by xs, which the first stage has.
-/// Errors, at compile time: those of `pipeline`; targets of another number, a loss that is no float of rank 0.
-/// Source: GSPMD 3.3 (stages that are computed together); Zhuang et al., 2022 (eager 1F1B).
+/// **Source.** GSPMD 3.3 (stages that are computed together); Zhuang et al., 2022 (eager 1F1B).
 template <dim_spec Axis, class Stage, class Loss>
 constexpr auto pipeline_step(Stage stage, Loss loss, eager_one_forward_one_backward schedule, location at = location::current()) {
   return detail::eager_pipeline<Axis, Stage, Loss>{{std::move(stage), schedule, at, "pipeline_step"}, std::move(loss)};
