@@ -130,8 +130,7 @@ constexpr value norm(value x, detail::dim_list dims = {}, double p = 2, location
                         : detail::text("p is less than 1; norms are those of p from 1 to infinity"));
     return sum(x, dims, at);
   }
-  if (p == std::numeric_limits<double>::infinity())
-    return reduce(abs(x, at), monoid::maximum, dims, at);  // a maximum is exact
+  if (p == std::numeric_limits<double>::infinity()) return reduce(abs(x, at), monoid::maximum, dims, at);  // a maximum is exact
   return detail::rounded_once(
       at,
       [&](value wide) {
