@@ -32,8 +32,8 @@ namespace gspmd {
 ///     (P - 1) / P W^2         the square of the strip
 ///     2 (C - 1) / C m W / P   rows of the strip (all_to_alls)
 ///
-/// The total is at most n^2 / 2 ((C - 1) / P + (R - 1) / P), which ScaLAPACK's pdpotrf broadcasts, plus n^2 / strips
-/// and n^2 (C - 1) / (C P) for the last two lines.
+/// ScaLAPACK's pdpotrf broadcasts n^2 / 2 ((C - 1) / P + (R - 1) / P). The total here is at most that number plus n^2
+/// / strips and n^2 (C - 1) / (C P) for the last two lines.
 /// **Example.**
 ///     const auto l = dealt_cholesky(deal_matrix(a, grid), grid);
 /// **Source.** Golub and Van Loan, Matrix Computations, 4.2.9.
@@ -123,11 +123,10 @@ class cholesky_on_grid {
     const std::int64_t r = grid_.rows(), c = grid_.cols(), width = s[3] * c, top = width / r, rest = s[2] - top;
     const value square = in_order(rest == 0 ? strip : slice(strip, {0, 0, 0, 0}, {r, c, top, s[3]}, {}, at_));
     // cholesky takes (a + a^H) / 2. For the lower triangle and its mirror image this is the triangle.
-    // whole on every device, whatever its distribution below
     const value is_upper =
         iota<std::int64_t>(grid_.like(), {width, width}, 0, at_) < iota<std::int64_t>(grid_.like(), {width, width}, 1, at_);
     const value mirrored = select(is_upper, grid_.conjugated(einsum<"ij->ji">(square)), square);
-    const value l = grid_.split_as(cholesky(mirrored, at_), -1, -1);  // whole on every device, however it is dealt below
+    const value l = grid_.split_as(cholesky(mirrored, at_), -1, -1);  // whole on every device, also if it is split below
     const value on_top = dealt(l);
     if (rest == 0) return on_top;
     // Rows are whole on a device while they are solved for: a row of the grid distributes its rows to its devices.

@@ -25,9 +25,9 @@ namespace gspmd {
 /// rows of the panel with partial pivoting. A second elimination takes the rows that these found. On one row of
 /// devices this is partial pivoting. An element of l may be larger than 1.
 ///
-/// With s strips a device holds about 2 n^2 / P elements, its columns of the rows of a strip (n^2 / (s C)), and the
-/// squares (n^2 / s). It computes (2 / 3 + 1 / s) n^3 / P flops. Gradients keep each strip for each of its block
-/// columns.
+/// With s strips a device holds about 2 n^2 / P elements. It also holds its columns of the rows of a strip, n^2 / (s
+/// C) elements, and the squares, n^2 / s. It computes (2 / 3 + 1 / s) n^3 / P flops. Gradients keep each strip for
+/// each of its block columns.
 ///
 /// **Communication.** Only the square of a strip, (n / strips)^2 elements, is gathered. For each block column, a
 /// device sends the panel and the rows of the pivots in the strip. For each strip it sends these rows to the right of

@@ -16,8 +16,10 @@
 
 /// Reductions and running reductions of several tensors together by a custom monoid.
 ///
-/// A monoid is a type with a tuple of element types `values`, an identity, and an associative function of two tuples,
-/// which does not have to commute:
+/// A monoid is a type with a tuple of element types, an identity, and an associative function `combine`. combine does
+/// not have to commute:
+///
+///     struct mean_and_spread {                                        // Welford's count, mean, sum of squared deviations
 ///       using values = std::tuple<double, double, double>;
 ///       static constexpr values identity() { return {0, 0, 0}; }
 ///       static constexpr values combine(values a, values b);

@@ -91,10 +91,10 @@ struct all_dims {
 /// gathered.
 /// **Errors.** When compiling, or as gspmd::error at run time: indices that are not integers, a slice larger than its
 /// dim, dims that do not exist or occur twice, batching dims with different extents.
-/// **Source.** GSPMD, section 3.2.
 /// **Example.**
 ///     gather(x, i, {.offset_dims = {1}, .collapsed_slice_dims = {0}, .start_index_map = {0}, .index_vector_dim = 1},
 ///            {1, x.shape()[1]})
+/// **Source.** GSPMD, section 3.2.
 constexpr value gather(value x, value indices, const gather_dims& dims, integers slice_sizes,
                        out_of_range beyond = out_of_range::clip, detail::written_number fill = 0,
                        location at = location::current()) {

@@ -21,7 +21,8 @@
 /// A key is a u64 scalar of the program: a constant, an input, or the result of fold_in. If a key is used twice, it
 /// gives the same numbers twice. The generator is Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw,
 /// Parallel Random Numbers: As Easy as 1, 2, 3, 2011).
-/// The functions bits, uniform without a range, bernoulli and randint have the bits of JAX for the same key (jax_threefry_partitionable).
+/// The functions bits, uniform without a range, bernoulli and randint have the bits of JAX for the same key
+/// (jax_threefry_partitionable).
 ///
 ///     value noisy(value x, value key) {
 ///       const value mask = random::bernoulli(random::fold_in(key, 0), 0.9, x.shape());
@@ -137,8 +138,8 @@ constexpr value uniform(value key, integers shape, detail::location at = detail:
 /// The results of bf16 and f16 are `low` plus multiples of one step, all equally likely. The step is the spacing of
 /// the type at the bound that is farther from 0.
 ///
-/// **Errors.** `low` or `high` is not finite, no number of type T is in the range, or `high - low` overflows T (float
-/// for bf16 and f16).
+/// **Errors.** `low` or `high` is not finite; no number of type T is in the range; `high - low` overflows T (float for
+/// bf16 and f16).
 /// **Example.** random::uniform<bf16>(key, -1, 1, {1024, 8})
 template <class T>
 constexpr value uniform(value key, double low, double high, integers given, detail::location at = detail::location::current()) {
@@ -178,7 +179,8 @@ constexpr value normal(value key, integers shape, detail::location at = detail::
   else return convert<T>(x, at);
 }
 
-/// Returns true with probability p, a number or a tensor of float. Probabilities are rounded up to multiples of 2^-23. No communication.
+/// Returns true with probability p, a number or a tensor of float. Probabilities are rounded up to multiples of 2^-23.
+/// No communication.
 ///
 /// **Errors.** The number p is NaN or outside [0, 1]. The elements of a tensor p are not checked: NaN and elements
 /// below 0 give false, elements above 1 give true.
@@ -194,7 +196,8 @@ constexpr value bernoulli(value key, operand p, integers shape, detail::location
 /// Returns integers x of type T with low <= x < high. `high` may be one more than the largest T (0x1p64 for u64). No
 /// communication.
 ///
-/// Each integer of a range of n has a probability of at most 1/n + 2^-32 (1/n + 2^-64 if T has 64 bits), as in JAX.
+/// Each integer of a range of n has a probability of at most 1/n + 2^-32, as in JAX. If T has 64 bits, it is at most
+/// 1/n + 2^-64.
 /// **Errors.** `low` or `high - 1` is not a number of type T; high <= low.
 /// **Example.** random::randint<std::int32_t>(key, 1, 7, {100})
 template <class T>

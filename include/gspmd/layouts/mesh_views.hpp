@@ -13,21 +13,21 @@
 namespace gspmd {
 
 /// Combines several meshes over the same devices into one argument, wherever a mesh is expected. Annotations may name
-/// the axes of each mesh. If a value is sharded by axes of one mesh and a user requires axes of another mesh, the
-/// value is resharded.
+/// the axes of each mesh. A value that is sharded by axes of one mesh is resharded if its user requires axes of
+/// another mesh.
 ///
 /// A second mesh may combine axes of the first mesh, split them, divide the devices at other positions, and count them
-/// in another order. The axes of all meshes must be consecutive axes of one finer mesh; axes of 2x3 and 3x2 are not. A
-/// name must denote the same devices in all meshes. Texts use the names of the mesh with the longest axis, and those
-/// of the first mesh before the others.
+/// in another order. The axes of all meshes must be consecutive axes of one finer mesh, which excludes axes of 2x3 and
+/// 3x2. A name must denote the same devices in all meshes. Texts use the names of the mesh with the longest axis, and
+/// those of the first mesh before the others.
 ///
+/// **Errors.** At compile time: different numbers of devices; axes of one mesh that end inside axes of another mesh; a
+/// device order that does more than exchange axes; one name with two meanings; more than 16 parts of axes.
+/// **Example.**
 ///     using dense  = mesh<axis<"pp", 2>, axis<"dp_shard", 2>, axis<"cp", 2>, axis<"tp", 2>>;
 ///     using expert = mesh<axis<"pp", 2>, axis<"ep", 4>, axis<"tp", 2>>;
 ///     using step = compile<experts, mesh_views<dense, expert>,
 ///         in<float, dims<64, 8, 32>, split<"dp_shard,cp", _, _>>, in<float, dims<8, 32, 64>, split<"ep", _, "tp">>>;
-///
-/// **Errors.** At compile time: different numbers of devices, axes of one mesh that end inside axes of another mesh, a
-/// device order that does not only exchange axes, one name with two meanings, more than 16 parts of axes.
 /// **Source.** GSPMD, section 3.1.
 template <class First, class... Others>
 struct mesh_views {

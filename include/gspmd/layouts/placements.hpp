@@ -33,7 +33,7 @@ struct placement {
   }
 };
 
-/// Every device along the axis holds the same.
+/// Every device along the axis holds the same data.
 inline constexpr placement replicate{};
 /// The axis splits dim `dim`.
 constexpr placement shard(int dim) { return {kind::shard, dim, monoid::add}; }
@@ -212,6 +212,7 @@ struct split_placements {
 
 /// Returns the placement list of a `split` as a type. A compile error if the split has no placement list.
 ///
+/// **Example.**
 ///     split_as_placements<pod, split<"data", _>>            placements<shard(0), replicate>
 ///     split_as_placements<pod, split<"model,data", _>>      does not compile: data comes first in the mesh
 template <class Mesh, class Split, class Partial = partial<"">>

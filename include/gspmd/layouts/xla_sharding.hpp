@@ -55,8 +55,8 @@ class xla_sharding {
   }
 
   /// Finds the sharding on a mesh: the axes that give every device the same tile as the device list. `annotated` is
-  /// false for `{unknown}`. Throws gspmd::error for a wrong number of dims or devices, a list that is no product of
-  /// axes or of their parts, a single device (`maximal`), or a tuple.
+  /// false for `{unknown}`. Throws gspmd::error for a wrong number of dims or devices, or a list that is no product of
+  /// axes or of their parts. Also for a single device (`maximal`) and for a tuple.
   [[nodiscard]] detail::xla_on_mesh on(const detail::mesh_info& mesh, int rank) const {
     auto result = detail::on_mesh(tiles_, mesh, rank);
     if (!result.problem.empty()) refuse(result.problem);
@@ -153,7 +153,7 @@ GSPMD_PLANNED_ONCE(resolved_sharding resolve_xla_at_run_time<once>(const mesh_in
 /// An annotation of an input in XLA's textual form, instead of `split`. It is checked against the mesh when the
 /// program is compiled.
 ///
-/// **Errors.** At compile time, in the cases in which `xla_sharding::on` throws.
+/// **Errors.** At compile time, if `xla_sharding::on` would throw.
 /// **Example.**
 ///     in<float, dims<8, 8>, xla_split<"{devices=[2,1,4]<=[8] last_tile_dim_replicate}">>
 template <fixed_string Text>

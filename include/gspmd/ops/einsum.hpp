@@ -92,22 +92,22 @@ constexpr value einsum_of_values(std::string_view equation, detail::span<const v
 /// **Communication.** None if operands and result use each mesh axis for the same letter. If a summed letter is split,
 /// the result is partial. An all_reduce or reduce_scatter follows if a user of the result requires the sum.
 /// **Errors.** At compile time: syntax (with column), number of operands, rank, extents, types.
-/// **Source.** GSPMD, sections 3.2 and 4.4.
 /// **Example.**
 ///     auto h = einsum<"bd,df->bf">(x, w);
+/// **Source.** GSPMD, sections 3.2 and 4.4.
 ///
 /// A dim of one operand may be an index of two letters, with strides and a constant. The einsum then reads the dim
 /// through a window and is a convolution. If a letter occurs only in an index, its extent is the largest for which no
 /// index is after the end of the dim. With a negative constant, an index before the begin of the dim reads zero.
 /// `convolution` has paddings at both ends, groups and layouts.
 ///
-/// The larger letter of an index may be split. Then the dim is split in the same way, and a device gets the elements
-/// that its window reads outside of its shard from neighbouring devices. This is a collective_permute (halo exchange,
-/// GSPMD 4.3). For an index `(2x+w-1)` over w of 3 it is at most 1 element on each side. The other letter of an index
-/// is whole. The gradients are einsums of the same kind.
+/// The larger letter of an index may be split. Then the dim is split in the same way. Neighbouring devices send the
+/// elements that a window reads outside of a shard. For an index `(2x+w-1)` over w of 3 this is at most 1 element on
+/// each side, by collective_permute (halo exchange, GSPMD 4.3). The other letter of an index is whole. The gradients
+/// are einsums of the same kind.
 ///
-/// **Errors.** At compile time: an index of one letter or of more than two letters, an index in both operands or in
-/// the result, a window that is larger than its dim.
+/// **Errors.** At compile time: an index without exactly two letters; an index in both operands or in the result; a
+/// window that is larger than its dim.
 /// **Example.**
 ///     auto y = einsum<"b(2x+w)i,wio->bxo">(image, kernel);   // [8,65,3], [3,3,16] -> [8,32,16]
 ///     auto g = einsum<"b(2x+w)i,bxo->wio">(image, dy);       // the gradient with respect to the kernel
@@ -157,7 +157,7 @@ constexpr value einsum_as(value a, value b, location at = location::current()) {
   return made;
 }
 
-/// Returns the einsum of a single tensor: a transpose, or a sum over the letters that the result lacks.
+/// Returns the einsum of a single tensor: a transpose, or a sum over the letters that the result lacks, for example
 /// `einsum<"abc->ca">(x)`.
 template <fixed_string Equation>
 constexpr auto einsum(value a, location at = location::current()) {
@@ -226,25 +226,25 @@ inline std::string equation_problem(std::string_view equation) {
   return "column " + std::to_string(parsed.column) + ": " + parsed.error;
 }
 
-/// Limits the gathers of the einsum that made `x`. If gathering an operand along mesh axes that the einsum cannot use
-/// would take more than `bytes` on a device, the einsum takes the operand in parts instead. The shards rotate around
-/// the ring of devices along these axes: each device multiplies the shard that it holds and passes it on. The gradient
-/// has the same limit.
+/// Limits the gathers of the einsum that made `x`. An operand may be split along mesh axes that the einsum cannot use.
+/// If the gathered operand would take more than `bytes` on a device, the einsum takes it in parts instead. The shards
+/// rotate around the ring of devices along these axes: each device multiplies the shard that it holds and passes it
+/// on. The gradient has the same limit.
 ///
 /// A device holds its own shard and 2 others; a gather would leave all n. If 4 shards fit into `bytes` (3 on 4
 /// devices), shards travel both ways around the ring, in half the number of iterations. If the parts of the other
 /// operand or of the result are not contiguous, they are copied.
 ///
 /// The results equal those of the gathered einsum, also for floats, except for the order in which the parts of a
-/// summed letter are added. Because this order differs between devices, such a ring also splits the result. So a value
-/// that several devices hold is one number, and devices may take decisions by it.
+/// summed letter are added. Because this order differs between devices, such a ring also splits the result. So all
+/// devices that hold an element have the same bits, and a program can branch on it.
 ///
 /// **Communication.** The same bytes as the gather, in messages of collective_permute.
-/// **Errors.** At compile time: `x` is not made by an einsum of two operands, `bytes` is negative, both operands would
-/// have to be gathered beyond the limit, rounded-up shards do not nest.
-/// **Source.** GShard, section 3.3.2, Fig. 4c, and the last rows of Table 4.
+/// **Errors.** At compile time: `x` is not made by an einsum of two operands; `bytes` is negative; both operands would
+/// have to be gathered beyond the limit; rounded-up shards do not nest.
 /// **Example.**
 ///     auto y = limit_gather(einsum<"bd,df->bf">(x, w), 4 * MiB);   // x is ["x", _], w is [_, "x"]
+/// **Source.** GShard, section 3.3.2, Fig. 4c, and the last rows of Table 4.
 constexpr value limit_gather(value x, std::int64_t bytes, location at = location::current()) {
   if (!x.is_valid()) return x;
   auto& made = x.graph()->nodes[static_cast<std::size_t>(x.id())];

@@ -18,8 +18,8 @@ struct integers : detail::span<const std::int64_t> {
   using span::span;
   constexpr integers(std::initializer_list<std::int64_t> list)
       : span(list.begin(), list.size()) {}  // NOLINT: implicit on purpose
-  /// Copies a shape. `broadcast_in_dim(2.0 * m, x.shape(), {})` may evaluate the shape first and then add the product,
-  /// which can move the graph's nodes and the shape in them.
+  /// Copies a shape. `broadcast_in_dim(2.0 * m, x.shape(), {})` may evaluate the shape before the product. Adding the
+  /// product can move the graph's nodes, and the shape with them.
   constexpr integers(const detail::extents& shape) : kept_(shape) { refer_to_kept(); }  // NOLINT: likewise
   constexpr integers(const integers& other) : span(other), kept_(other.kept_) { refer_to_kept(); }
   constexpr integers& operator=(const integers& other) {
@@ -37,8 +37,8 @@ struct integers : detail::span<const std::int64_t> {
   detail::extents kept_;
 };
 
-/// A copy of at most 32 integers, the largest number of dims of a tensor, for options that a program may name and use
-/// several times. If there are more than 32, size() is still right, so that the user of the option can refuse them.
+/// A copy of at most 32 integers, for options that a program may name and use several times. A tensor has at most 32
+/// dims. If there are more than 32, size() is still right, so that the user of the option can refuse them.
 class kept_integers {
  public:
   constexpr kept_integers() = default;

@@ -282,7 +282,7 @@ class local_operator {
 ///     });
 ///     auto y = running_sum(x);
 ///
-/// **Rule.** The rule is in einsum's notation, with 1 to 8 operands and 1 to 4 results: `mn->m[k=2],n` has two
+/// The rule is in einsum's notation, with 1 to 8 operands and 1 to 4 results: `mn->m[k=2],n` has two
 /// results. A letter of a result may be split; then the function gets parts of it. A letter that a result does not
 /// have may be split, too. Then the results of the function for the parts are reduced, by add or by the option
 /// `reduces<...>`.
@@ -292,26 +292,27 @@ class local_operator {
 /// results have is whole, and the rule states its extent: `b[t]->b[u=t-2]`, `n->[k=5]`, `[u=2t]`, `[u=t/2+1]`. An
 /// extent in an operand is a requirement: `[k=j][j]` is a square.
 ///
-/// **Function.** The function gets a local_block for each operand and then one for each result. It must write every
+/// The function gets a local_block for each operand and then one for each result. It must write every
 /// element of the results. Extents are without padding. If a device holds no element of the result, or nothing to
 /// reduce, the function is not called; for a reduction the library fills in the identity. A whole letter may have
 /// extent 0. The function is a captureless lambda. On the run-time path it may have captures, and the program keeps a
 /// copy. If it throws, the caller gets the exception with the source line of the operator. It is compiled for double,
 /// float, int64 and int32, if its parameters accept them, or for the types in `types<R(A...)>`.
 ///
-/// **Law.** For every letter that may be split, f of the parts, side by side or reduced, must equal f of the whole.
-/// The law is checked on small blocks before the operator is accepted. The blocks contain whole numbers from -4 to 9,
-/// or the numbers that a member `samples()` of the function returns: an array of numbers, or of tuples with one number
-/// for each operand. Other numbers are not checked. Integers must agree exactly, float to 1e-4 and double to 1e-9 of
-/// their size.
+/// The operator must obey a law: for every letter that may be split, f of the parts, side by side or reduced, equals f
+/// of the whole. The law is checked on small blocks before the operator is accepted. The blocks contain whole numbers
+/// from -4 to 9, or the numbers that a member `samples()` of the function returns: an array of numbers, or of tuples
+/// with one number for each operand. Other numbers are not checked. Integers must agree exactly, float to 1e-4 and
+/// double to 1e-9 of their size.
 ///
-/// If the compiler can run the function, it checks the law for the first element type and reports a broken law in the
-/// line that makes the operator. Otherwise, and for the other element types, the check runs when a program is built at
-/// run time, or when a device first runs the operator of a compiled program. Then a gspmd::error reports the same
-/// text. Functions with side effects observe the calls of the check.
+/// If the compiler can run the function, it checks the law for the first element type. It reports a broken law in the
+/// line that makes the operator. Otherwise, and for the other element types, the check runs later, and a gspmd::error
+/// reports the same text. It runs when a program is built at run time, or when a device first runs the operator of a
+/// compiled program. Functions with side effects observe the calls of the check.
 ///
-/// **Flops.** `flops<n>` for every combination of local indices of the letters, 1 by default. The gradient requires
-/// `with_gradient`.
+/// The operator counts n flops of `flops<n>`, by default 1, for every combination of local indices of the letters. The
+/// gradient requires `with_gradient`.
+///
 /// **Threads.** Devices call the function concurrently.
 template <fixed_string Rule, class... Options, class F>
 constexpr auto local_op(F f) {

@@ -35,9 +35,9 @@ struct trip_count {
 /// s64 scalar from 0 to n - 1. The body may use values from outside.
 ///
 /// A carried value keeps one sharding. Completion propagates through the loop until no sharding changes. Annotations
-/// before the loop, in the body and after the loop have equal weight. If the body only adds to a carried value that
-/// starts as the constant 0 (zeros_like), the sum stays partial if the added values are partial. So the gradients of
-/// several batches are reduced by one all_reduce.
+/// before the loop, in the body and after the loop have equal weight. A body may only add partial values to a carried
+/// value that starts as the constant 0 (zeros_like). Then the sum stays partial until the loop ends. So the gradients
+/// of several batches are reduced by one all_reduce.
 ///
 /// grad stores the carried values of every iteration and recomputes the body in the backward pass.
 ///
@@ -107,8 +107,8 @@ struct ghost_body {
 /// The values equal those of the plain fori_loop, bit for bit. The body consists of stencils, shifts, rolls and
 /// elementwise operators. All carried fields have one shape and one sharding, which is that of the plain loop. The
 /// body may also carry numbers. Remaining iterations, if `sweeps` does not divide n, have an exchange of their own. In
-/// a manual region each iteration is its own sweep; use local::halo there for a wider halo. grad differentiates the
-/// plain loop.
+/// a manual region each iteration has its own exchange; use local::halo there for a wider halo. grad differentiates
+/// the plain loop.
 ///
 /// **Communication.** One collective_permute every `sweeps` iterations for each field and each split dim that is read
 /// at an offset. It has two messages of sweeps * radius * s elements. s is the number of elements per index of the dim

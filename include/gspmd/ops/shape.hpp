@@ -72,13 +72,13 @@ constexpr value transpose(value x, integers permutation, location at = location:
 /// others.
 ///
 /// **Communication.** None if a split dim is divided or merged and whole parts stay on their devices. If the parts of
-/// both shapes begin at different elements, one collective_permute over the axes of these dims sends only the elements
-/// that a device lacks. For example, [3,2] to [6] on 2 devices sends one element. If no factor of the dim can have the
-/// split of the dim, the operand is gathered, which requires allow_replication. An annotation of the result avoids the
-/// gather.
-/// **Source.** GSPMD, section 4.3, Fig. 5c.
+/// both shapes begin at different elements, there is one collective_permute over the axes of these dims. It sends only
+/// the elements that a device lacks. For example, [3,2] to [6] on 2 devices sends one element. If no factor of the dim
+/// can have the split of the dim, the operand is gathered, which requires allow_replication. An annotation of the
+/// result avoids the gather.
 /// **Example.**
 ///     reshape(x, {8, -1})
+/// **Source.** GSPMD, section 4.3, Fig. 5c.
 constexpr value reshape(value x, integers shape, location at = location::current()) {
   if (!x.is_valid()) return {};
   if (!detail::has_room_for_dims(*x.graph(), shape.size(), "reshape", at)) return detail::made(-1, x);
@@ -94,9 +94,9 @@ constexpr value reshape(value x, integers shape, location at = location::current
 /// **Communication.** If `dim` is split, neighbouring devices send the elements outside of a shard by
 /// collective_permute (halo exchange). With shards of s indices this is min(|offset|, s) indices in one message. It is
 /// two messages if |offset| is larger than s and not a multiple of s. None along other dims.
-/// **Source.** GSPMD, section 4.3.
 /// **Example.**
 ///     auto blurred = shift(x, 0, -1) + x + shift(x, 0, 1);
+/// **Source.** GSPMD, section 4.3.
 constexpr value shift(value x, int dim, std::int64_t offset, location at = location::current()) {
   if (!x.is_valid()) return {};
   return detail::made(detail::add_shift(*x.graph(), x.id(), detail::counted_dim(dim, x.rank()), offset, at), x);
@@ -146,8 +146,8 @@ constexpr vec<std::int64_t> filled(integers list, int rank, std::int64_t number)
 /// **Communication.** If a padded dim is split, its shards are those of the result. Devices send the elements that
 /// belong to another part of the result than of `x` by collective_permute. A device sends at most the elements of its
 /// larger shard, and whole shards only if the extents differ much. None along other dims, and never a gather.
-/// **Errors.** At compile time: a list without one number for each dim, a negative interior, a padding that removes
-/// more elements than exist, a number that the element type does not hold.
+/// **Errors.** At compile time: a list without one number for each dim; a negative interior; a padding that removes
+/// more elements than exist; a number that the element type does not hold.
 /// **Example.**
 ///     auto framed = pad(x, {1, 1}, {1, 1});            // [8,8] -> [10,10]
 ///     auto spread = pad(x, {0, 0}, {0, 0}, 0, {1, 0});  // [8,8] -> [15,8]: a row of zeros between any two

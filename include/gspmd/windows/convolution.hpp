@@ -27,21 +27,21 @@ struct convolution_options {
 
 /// Returns the convolution of `x` with the window `w`: StableHLO's `convolution`. The layout names their dims, in any
 /// order. N is the batch. C is the features; the window has I, the features of the operand, and O, the features of the
-/// result. Every other letter is a spatial dim, which all three tensors have; at most sixteen. As in other libraries,
-/// the window is not reversed unless `reverse` is set.
+/// result. Every other letter is a spatial dim, which all three tensors have. There are at most sixteen. As in other
+/// libraries, the window is not reversed unless `reverse` is set.
 ///
 /// If there are more than four spatial dims, those with the smallest windows are unfolded first. This multiplies the
-/// size of a device's shard by the number of elements of these windows.
+/// size of each shard by the number of elements in the unfolded windows.
 ///
 /// **Shapes.** For "NHWC,HWIO->NHWC": [n,h,w,c] and [p,q,c/g,f] -> [n,h',w',f]. h' is the number of positions of the
 /// window in the padded operand: (low + (h-1) * lhs_dilation + 1 + high - (p-1) * rhs_dilation - 1) / stride + 1,
 /// rounded down.
 ///
-/// **Splits.** Batch, features of both tensors, groups and spatial dims may be split, in any combination. A split
+/// Batch, features of both tensors, groups and spatial dims may be split, in any combination. A split
 /// spatial dim of the operand splits the result, and vice versa. Spatial dims of the window may be split if they are
-/// larger than those of the result, as in a gradient with respect to a window. Then the result is partial. If they are
-/// smaller, every device requires the whole window. A split of such a dim moves to the features of the window by
-/// all_to_all. If these cannot be split, gathering the window requires allow_replication.
+/// larger than those of the result, as in a gradient by a window. Then the result is partial. If they are smaller,
+/// every device requires the whole window. If such a dim is split, an all_to_all moves the split to the features of
+/// the window. If the features cannot be split, gathering the window requires allow_replication.
 ///
 /// **Communication.** If a spatial dim is split, neighbouring devices send the elements that windows read outside of a
 /// shard, by collective_permute (halo exchange). For stride 1 and "same" these are p/2 rows on each side. None if
@@ -53,11 +53,10 @@ struct convolution_options {
 /// **Errors.** At compile time: a wrong layout or a layout that does not fit, with its column; a list without one
 /// number for each spatial dim; strides and dilations below 1; groups that do not divide batch or features; features
 /// that the window does not have; a window that is larger than the padded operand.
-/// **Source.** GSPMD, sections 4.3 and A.2.
 /// **Example.**
-///
 ///     auto h = convolution(x, w, "NHWC,HWIO->NHWC", {.stride = {2, 2}, .padding = "same"});   // [8,64,64,3] -> [8,32,32,f]
 ///     auto up = convolution(x, w, "NCW,OIW->NCW", {.low = {2}, .high = {2}, .lhs_dilation = {2}});
+/// **Source.** GSPMD, sections 4.3 and A.2.
 constexpr value convolution(value x, value w, std::string_view layout, const convolution_options& options = {},
                             location at = location::current()) {
   if (!x.is_valid() || !w.is_valid()) return {};

@@ -57,7 +57,6 @@ constexpr bool has_means(value x, const char* op, location at) {
 /// or to its first NaN.
 ///
 /// **Example.**
-///
 ///     auto y = max_pool(x, {1, 2, 2, 1});                                   // [n,h,w,c] -> [n,h/2,w/2,c]
 ///     auto z = max_pool(x, {1, 3, 3, 1}, {1, 2, 2, 1}, {0, 1, 1, 0}, {0, 1, 1, 0});
 constexpr value max_pool(value x, integers size, integers stride = {}, integers low = {}, integers high = {},
@@ -168,9 +167,9 @@ constexpr value interpolate(value x, integers factors, location at = location::c
   return detail::rounded_once(at, along_all, x);
 }
 
-/// Computes the mean of each block of cells of a float tensor, which gives a grid that is factors[d] times as coarse
-/// along every dim d. This is multigrid's restriction. The last block along a dim may have fewer cells. Element types
-/// are those of avg_pool. Splits and gradients are those of reduce_window.
+/// Returns the mean of each block of cells of a float tensor. The result is a grid that is factors[d] times as coarse
+/// along every dim d: multigrid's restriction. The last block along a dim may have fewer cells. Element types are
+/// those of avg_pool. Splits and gradients are those of reduce_window.
 ///
 /// **Communication.** None if no block crosses a boundary between shards; otherwise that of reduce_window.
 /// **Errors.** Those of upsample; a tensor of integers.

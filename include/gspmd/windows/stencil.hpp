@@ -274,16 +274,15 @@ class stencil_neighbours {
 /// value. The gradient is the transposed stencil, exact at the ends.
 ///
 /// Reads that are elementwise operands are loads of one loop at an offset (GSPMD 4.3; GShard 3.3.3). For this, each
-/// shard must hold at least the number of elements that are read outside of it. Otherwise the read is a movement of
-/// its own. Large shards compute their interior during the exchange; `explain` reports this.
+/// shard must hold at least the number of elements that are read outside of it. Otherwise the read is a separate
+/// movement. Large shards compute their interior during the exchange; `explain` reports this.
 ///
 /// **Communication.** If a dim is split, neighbouring devices exchange the halo by one collective_permute for each dim
-/// that is read at an offset. If a field has s elements per index of the dim in a shard, this is at most radius * s
-/// elements in each direction, and only elements that f reads. Fields that one loop reads share the messages. With
-/// `wrap` the first and the last device are neighbours. Corners (reads at offsets along several dims) arrive with the
-/// halo of the later dim. So a box stencil sends two messages for each dim, as a star stencil does. A staggered field
-/// is first moved to the shards of the other fields. `staggered` (gspmd/staggered.hpp) avoids this if its boundary is
-/// one constant.
+/// that is read at an offset. Only elements that f reads are sent: at most radius * s in each direction, if a shard
+/// has s elements per index of the dim. Fields that one loop reads share the messages. With `wrap` the first and the
+/// last device are neighbours. Corners (reads at offsets along several dims) arrive with the halo of the later dim. So
+/// a box stencil sends two messages for each dim, as a star stencil does. A staggered field is first moved to the
+/// shards of the other fields. `staggered` (gspmd/staggered.hpp) avoids this if its boundary is one constant.
 /// **Errors.** At compile time: a read beyond the radius; a number of radii, offsets or boundaries that differs from
 /// the number of dims; fields whose extents differ by more than one; boundary values whose shape does not fit their
 /// end.

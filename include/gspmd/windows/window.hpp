@@ -19,14 +19,14 @@ namespace gspmd {
 /// devices and meshes combine elements in the order of the window, so every sharding gives the same bits. The gradient
 /// of a sum or a product is a reduction of windows.
 ///
-/// **Communication.** Splits do not change. If a dim with a window is split, a device receives the elements of other
-/// shards that its outputs read, and no others, by collective_permute (halo exchange). They may come from several
-/// neighbours, and parts and halos may be uneven. None along other dims, and never a gather.
-/// **Errors.** At compile time: a list without one number for each dim, a size, stride or dilation below 1, a window
-/// larger than the padded dim, a monoid that the element type does not have.
-/// **Source.** GSPMD, sections 4.3 and A.2.
+/// **Communication.** Splits do not change. If a dim with a window is split, a device receives only the elements of
+/// other shards that its outputs read, by collective_permute (halo exchange). Several neighbours may send them, and
+/// parts and halos may be uneven. None along other dims, and never a gather.
+/// **Errors.** At compile time: a list without one number for each dim; a size, stride or dilation below 1; a window
+/// larger than the padded dim; a monoid that the element type does not have.
 /// **Example.**
 ///     auto y = reduce_window(x, monoid::maximum, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {0, 1, 1});   // [c,9,9] -> [c,5,5]
+/// **Source.** GSPMD, sections 4.3 and A.2.
 constexpr value reduce_window(value x, monoid kind, integers size, integers stride = {}, integers low = {}, integers high = {},
                               integers base_dilation = {}, integers window_dilation = {}, location at = location::current()) {
   if (!x.is_valid()) return {};
