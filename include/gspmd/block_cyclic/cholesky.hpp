@@ -73,6 +73,7 @@ class cholesky_on_grid {
  public:
   constexpr cholesky_on_grid(const dealt_blocks_of& grid, location at) : grid_(grid), at_(at) {}
 
+  /// Returns the factor of distributed blocks, strip by strip: {{4, 2}, {2, 5}} -> {{2, 0}, {1, 2}} on one device.
   [[nodiscard]] constexpr value factor(value t) const {
     const extents s = t.shape();
     const std::int64_t n = s[2] * grid_.rows(), rounds = n / grid_.round();

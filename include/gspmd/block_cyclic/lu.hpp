@@ -129,7 +129,8 @@ class lu_on_grid {
   }
 
   /// Eliminates the columns of a strip in place. The rows of pivots contain both factors. Returns the strip, the
-  /// places of the pivots in their order, [width], and a mask with 1 for each row of a pivot, [n].
+  /// places of the pivots in their order, [width], and a mask with 1 for each row of a pivot, [n]. With blocks of 1 on
+  /// one device: {{1, 2}, {4, 2}} -> {{0.25, 1.5}, {4, 2}}, {1, 0} and {1, 1}.
   [[nodiscard]] constexpr std::tuple<value, value, value> factor_strip(value strip) const {
     const extents s = strip.shape();
     const std::int64_t n = s[0], width = s[2], b = block_, count = width * columns_ / b;
@@ -166,7 +167,7 @@ class lu_on_grid {
 
   /// Returns the factors of the pivots' rows of a panel, [b, b], and their places, [b]. Eliminated rows are zeros.
   /// They are chosen if no pivot exists. Then the matrix is singular, and the zero on the diagonal makes the results
-  /// NaN or infinite.
+  /// NaN or infinite. With blocks of 1 on one device: {{0}, {3}, {1}} -> {{3}}, {1}.
   [[nodiscard]] constexpr std::pair<value, value> tournament(value panel) const {
     const extents s = panel.shape();
     const std::int64_t n = s[0], p = n / rows_, b = block_;
@@ -184,7 +185,7 @@ class lu_on_grid {
   }
   /// Returns the new places of the first `top` rows of each row of the grid, [R top], among the rows after them. Rows
   /// that are not pivots move to the places of pivots there. Rows of pivots get the place after the last row, so they
-  /// are dropped.
+  /// are dropped. With R = 1, p = 4, top = 2 and pivots {3, 0}: {2, 1}.
   [[nodiscard]] constexpr value places_for_tops(value pivots, value done, std::int64_t p, std::int64_t top) const {
     const std::int64_t count = rows_ * top, rest = rows_ * (p - top);
     const value i = iota<std::int64_t>(pivots, {count}, 0, at_), zero = i * std::int64_t{0};

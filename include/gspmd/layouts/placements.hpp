@@ -61,6 +61,7 @@ constexpr const char* placement_name_of(monoid op) {  // DTensor's names
   return "?";
 }
 
+/// Returns the sharding of a placement list: {shard(0), partial()} on data, model -> [data, _] partial(model: add).
 constexpr resolved_sharding from_placements(const mesh_info& mesh, const per_axis::placement* list, int count, int rank) {
   resolved_sharding r;
   if (!mesh.views.empty()) {
@@ -96,6 +97,7 @@ constexpr resolved_sharding from_placements(const mesh_info& mesh, const per_axi
   return r;
 }
 
+/// The inverse: [data, _] partial(model: add) on data, model -> {shard(0), partial()}.
 constexpr placement_list to_placements(const mesh_info& mesh, const sharding& s) {
   placement_list r;
   for (int a = 0; a < mesh.shape.axis_count(); ++a) r.at.push_back(per_axis::replicate);

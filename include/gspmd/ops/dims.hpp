@@ -17,6 +17,8 @@
 namespace gspmd {
 
 /// Returns `x` with one more dim of extent 1. The new dim has number `dim` in the result. No communication.
+///
+/// **Example.**
 ///     auto column = expand_dims(x, -1);                // [8] -> [8,1]
 constexpr value expand_dims(value x, int dim, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -55,6 +57,8 @@ constexpr value squeeze(value x, int dim, location at = location::current()) {
 
 /// Returns `x` stretched to a shape as in NumPy: dims are aligned at the right, extents of 1 are repeated. No
 /// communication.
+///
+/// **Example.**
 ///     auto y = broadcast_to(x, {4, 8});                // [8] or [1,8] or [4,1] -> [4,8]
 constexpr value broadcast_to(value x, integers shape, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -72,6 +76,8 @@ constexpr value broadcast_to(value x, integers shape, location at = location::cu
 }
 
 /// Joins tensors of one shape along a new dim `dim` of the result. Communication and errors: see concatenate.
+///
+/// **Example.**
 ///     auto pair = stack({x, y}, 0);                    // [8], [8] -> [2,8]
 constexpr value stack(detail::span<const value> tensors, int dim, location at = location::current()) {
   detail::vec<value> parts;
@@ -87,6 +93,8 @@ constexpr value stack(std::initializer_list<value> tensors, int dim, location at
 }
 
 /// Splits `x` along a dim into `Parts` equal parts and returns them as an array. Communication is that of slice.
+///
+/// **Example.**
 ///     auto [low, high] = split_into<2>(x, 0);          // [8,4] -> [4,4], [4,4]
 template <std::size_t Parts>
 constexpr std::array<value, Parts> split_into(value x, int dim, location at = location::current()) {
@@ -130,6 +138,8 @@ constexpr value triangle(value x, std::int64_t diagonal, location at, Compare st
 
 /// tril returns the lower triangle of each matrix in the last two dims, and zeros elsewhere: it keeps element [i,j] if
 /// j - i <= diagonal. triu returns the upper triangle: it keeps element [i,j] if j - i >= diagonal. No communication.
+///
+/// **Example.**
 ///     auto mask = tril(constant(x, {8, 8}, 1.0f));
 constexpr value tril(value x, std::int64_t diagonal = 0, location at = location::current()) {
   return detail::triangle(x, diagonal, at, [](operand a, operand b) { return a <= b; });

@@ -143,12 +143,13 @@ constexpr auto einsum(value a, value b,
 /// float for bf16 and f16, int32 for int8, uint8 and int16. So neither the sums nor the reductions over devices are
 /// rounded. all_reduce and reduce_scatter send elements of Result.
 ///
-/// einsum_as takes two operands. For more operands, apply it to the last step: einsum_as<float,
-/// "ab,bc->ac">(einsum<"ab,bc->ac">(x, y), z); the intermediate value has the type of the operands. Convert the
-/// operands of a convolution or of a windowed einsum instead: its result has the type of the operands.
+/// einsum_as takes two operands. For more operands, apply it to the last step; the intermediate value has the type of
+/// the operands. Convert the operands of a convolution or of a windowed einsum instead: its result has the type of the
+/// operands.
 ///
 /// **Example.**
 ///     auto y = einsum_as<float, "bd,df->bf">(x, w);           // x and w are bf16
+///     auto z = einsum_as<float, "ab,bc->ac">(einsum<"ab,bc->ac">(x, w), v);
 template <class Result, fixed_string Equation>
 constexpr value einsum_as(value a, value b, location at = location::current()) {
   const value made = einsum<Equation>(a, b, at);

@@ -13,6 +13,8 @@ namespace gspmd {
 
 /// Extents, dims or other integers as arguments of operators: a list, or a vector, array or span of std::int64_t. The
 /// called operator reads the integers and does not keep a reference to them.
+///
+/// **Example.**
 ///     reshape(x, {8, -1})      const std::vector<std::int64_t> shape = ...;  reshape(x, shape)
 struct integers : detail::span<const std::int64_t> {
   using span::span;

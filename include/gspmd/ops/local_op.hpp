@@ -276,6 +276,8 @@ class local_operator {
 
 /// Makes a custom operator from a rule and a function of the blocks of one device. Call the operator like any other
 /// operator.
+///
+/// **Example.**
 ///     constexpr auto running_sum = local_op<"b[t]->b[t]">([](auto x, auto y) {
 ///       for (std::int64_t i = 0; i < x.extent(0); ++i)
 ///         for (std::int64_t j = 0; j < x.extent(1); ++j) y(i, j) = j == 0 ? x(i, j) : y(i, j - 1) + x(i, j);

@@ -35,9 +35,9 @@ struct trip_count {
 /// s64 scalar from 0 to n - 1. The body may use values from outside.
 ///
 /// A carried value keeps one sharding. Completion propagates through the loop until no sharding changes. Annotations
-/// before the loop, in the body and after the loop have equal weight. A body may only add partial values to a carried
-/// value that starts as the constant 0 (zeros_like). Then the sum stays partial until the loop ends. So the gradients
-/// of several batches are reduced by one all_reduce.
+/// before the loop, in the body and after the loop have equal weight. A carried value is a sum if it starts as the
+/// constant 0 (zeros_like) and the body only adds to it. A sum of partial values stays partial until the loop ends. So
+/// the gradients of several batches are reduced by one all_reduce.
 ///
 /// grad stores the carried values of every iteration and recomputes the body in the backward pass.
 ///
@@ -114,8 +114,8 @@ struct ghost_body {
 /// at an offset. It has two messages of sweeps * radius * s elements. s is the number of elements per index of the dim
 /// in a shard, including the halos along the split dims before it. A field that is not itself read at offsets sends
 /// less. A halo may be wider than a shard. Values from outside are exchanged once before the loop, or twice if there
-/// are remaining iterations. The default network counts no cost for a message, so without a network ghost(body) is the
-/// plain loop. Each exchange copies each field into blocks, dim by dim, and back.
+/// are remaining iterations. The default network has no cost per message, so there ghost(body) is the plain loop. Each
+/// exchange copies each field into blocks, dim by dim, and back.
 /// **Errors.** At compile time: another operator in the body, for example a reduction or a function of yours (`map`),
 /// with its line; complex fields; fields with different shapes or shardings; a number of iterations that the program
 /// computes.

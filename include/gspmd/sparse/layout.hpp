@@ -207,7 +207,8 @@ class sparse_pattern {
   /// Chooses collective_permutes between devices that communicate, or one all_to_all. It is an all_to_all if all
   /// devices send to all others (always assumed for more than 64) and permutes would save less than an eighth. It is
   /// also an all_to_all if there are more permutes than a layout can store. With more than 64 devices every device
-  /// sends in each permute, which is a rotation.
+  /// sends in each permute, which is a rotation. If each of 4 devices sends one element to the next device: one
+  /// permute; to all others: one all_to_all.
   constexpr void choose(const constant_vector<std::int64_t>& most, const constant_vector<std::uint64_t>& senders,
                         std::int64_t pairs) {
     const auto n = layout_.devices;

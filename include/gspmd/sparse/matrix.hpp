@@ -101,6 +101,9 @@ class sparse_matrix {
     layout_ = room;
   }
 
+  /// Fills the arrays of device d. For [[1, 2], [0, 3]] on two devices, device 0 has starts {0, 1}, columns {0, 0} and
+  /// entries {1, 2}. Its second column is an index of the received elements. It has halo_rows {{0, 1}, {0, 2}} and
+  /// sends {0}.
   template <class Pattern>
   void fill(const Pattern& pattern, std::int64_t d, const T* values) {
     auto& [starts, cols, entries, halo_rows, sends] = parts_;

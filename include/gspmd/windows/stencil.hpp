@@ -138,7 +138,8 @@ class stencil_reads {
   // `is_given`: x is not the field but the boundary values of a later dim.
 
   /// Moves `x` along `dim` so that element i of the result is element i + by[dim] of `x`. The result has the extent of
-  /// the stencil's results along `dim`; `x` already has their extents along the dims before it.
+  /// the stencil's results along `dim`; `x` already has their extents along the dims before it. With a zero boundary
+  /// and by = 1: {1, 2, 3, 4} -> {2, 3, 4, 0}; for 3 results {1, 2, 3, 4} -> {2, 3, 4}.
   constexpr value moved_to_results(value x, detail::span<const std::int64_t> by, int dim, bool is_given, location at) {
     const auto offset = by[static_cast<std::size_t>(dim)];
     const auto extent = x.shape()[dim], wanted = shape_[dim];
@@ -191,7 +192,8 @@ class stencil_reads {
     return result;
   }
 
-  /// The same if `given` contains the values outside of the end of the field.
+  /// The same if `given` contains the values outside of the end of the field: x = {1, 2, 3, 4}, given = {7}, offset =
+  /// 1 -> {2, 3, 4, 7}.
   constexpr value beside_values(value x, value given, detail::span<const std::int64_t> by, int dim, std::int64_t offset,
                                 location at) {
     if (!given.is_valid()) return stand_in();
