@@ -62,8 +62,8 @@ constexpr std::pair<value, value> top_k(value x, std::int64_t k, location at = l
 
 namespace detail {
 
-/// Returns the smallest index along `dim` of an element that is NaN or equals the largest (or smallest) element.
-/// For the maximum: {1, 3, 3} -> 1 and {1, NaN, 3} -> 1.
+/// Returns the smallest index along `dim` of an element that is NaN or equals the largest (or smallest) element. For
+/// the maximum: {1, 3, 3} -> 1 and {1, NaN, 3} -> 1.
 constexpr value index_of_best(value x, int dim, monoid kind, const char* op, location at) {
   if (!x.is_valid()) return {};
   const one_call call(x.graph(), op, {x.id()});

@@ -20,9 +20,8 @@
 ///
 /// A key is a u64 scalar of the program: a constant, an input, or the result of fold_in. If a key is used twice, it
 /// gives the same numbers twice. The generator is Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw,
-/// Parallel Random Numbers: As Easy as 1, 2, 3, 2011).
-/// The functions bits, uniform without a range, bernoulli and randint have the bits of JAX for the same key
-/// (jax_threefry_partitionable).
+/// Parallel Random Numbers: As Easy as 1, 2, 3, 2011). The functions bits, uniform without a range, bernoulli and
+/// randint have the bits of JAX for the same key (jax_threefry_partitionable).
 ///
 ///     value noisy(value x, value key) {
 ///       const value mask = random::bernoulli(random::fold_in(key, 0), 0.9, x.shape());

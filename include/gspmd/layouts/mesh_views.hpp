@@ -68,8 +68,8 @@ struct mesh_views {
 
 namespace detail {
 
-/// Translates a sharding by the axes of `own` into the axes of `mesh`, which contains all axes of `own`.
-/// In the example above: [ep] of `expert` -> the two axes dp_shard and cp.
+/// Translates a sharding by the axes of `own` into the axes of `mesh`, which contains all axes of `own`. In the
+/// example above: [ep] of `expert` -> the two axes dp_shard and cp.
 constexpr resolved_sharding on_views(resolved_sharding r, const mesh_info& own, const mesh_info& mesh) {
   if (!r.problem.empty()) return r;
   const auto combined = with_view(mesh, own);

@@ -22,8 +22,8 @@ struct condition {
   constexpr condition(value v, location where = location::current()) : pred(v), at(where) {}  // NOLINT: implicit on purpose
 };
 
-/// Traces both bodies as the branches of a conditional, and returns one result for each value that they return.
-/// For f(x) = 2 x, g(x) = -x and x = 3: 6 if `pred` holds, otherwise -3.
+/// Traces both bodies as the branches of a conditional, and returns one result for each value that they return. For
+/// f(x) = 2 x, g(x) = -x and x = 3: 6 if `pred` holds, otherwise -3.
 template <class OnTrue, class OnFalse, class... Arguments>
 constexpr auto branches(const condition& pred, OnTrue& on_true, OnFalse& on_false, const Arguments&... arguments) {
   using result_type = typename call_with<OnTrue&, const Arguments&...>::result;

@@ -284,22 +284,21 @@ class local_operator {
 ///     });
 ///     auto y = running_sum(x);
 ///
-/// The rule is in einsum's notation, with 1 to 8 operands and 1 to 4 results: `mn->m[k=2],n` has two
-/// results. A letter of a result may be split; then the function gets parts of it. A letter that a result does not
-/// have may be split, too. Then the results of the function for the parts are reduced, by add or by the option
-/// `reduces<...>`.
+/// The rule is in einsum's notation, with 1 to 8 operands and 1 to 4 results: `mn->m[k=2],n` has two results. A letter
+/// of a result may be split; then the function gets parts of it. A letter that a result does not have may be split,
+/// too. Then the results of the function for the parts are reduced, by add or by the option `reduces<...>`.
 ///
 /// A letter in brackets is whole on every device. An operand that is split along such a letter is split along another
 /// letter instead, or gathered. A gather is an error unless the call is in allow_replication(...). A letter that only
 /// results have is whole, and the rule states its extent: `b[t]->b[u=t-2]`, `n->[k=5]`, `[u=2t]`, `[u=t/2+1]`. An
 /// extent in an operand is a requirement: `[k=j][j]` is a square.
 ///
-/// The function gets a local_block for each operand and then one for each result. It must write every
-/// element of the results. Extents are without padding. If a device holds no element of the result, or nothing to
-/// reduce, the function is not called; for a reduction the library fills in the identity. A whole letter may have
-/// extent 0. The function is a captureless lambda. On the run-time path it may have captures, and the program keeps a
-/// copy. If it throws, the caller gets the exception with the source line of the operator. It is compiled for double,
-/// float, int64 and int32, if its parameters accept them, or for the types in `types<R(A...)>`.
+/// The function gets a local_block for each operand and then one for each result. It must write every element of the
+/// results. Extents are without padding. If a device holds no element of the result, or nothing to reduce, the
+/// function is not called; for a reduction the library fills in the identity. A whole letter may have extent 0. The
+/// function is a captureless lambda. On the run-time path it may have captures, and the program keeps a copy. If it
+/// throws, the caller gets the exception with the source line of the operator. It is compiled for double, float, int64
+/// and int32, if its parameters accept them, or for the types in `types<R(A...)>`.
 ///
 /// The operator must obey a law: for every letter that may be split, f of the parts, side by side or reduced, equals f
 /// of the whole. The law is checked on small blocks before the operator is accepted. The blocks contain whole numbers

@@ -62,9 +62,10 @@ constexpr row_function<T, F> by_rows(F f) {
   return {std::move(f)};
 }
 
-/// Applies a callable to every element of 1 to 8 tensors with the same element type. The callable must accept this type
-/// and return numbers that the type holds. Only floats may be rounded: a double for int64 elements is refused. The
-/// planner fuses `map` with other elementwise operators. No communication. The gradient requires `with_derivative`.
+/// Applies a callable to every element of 1 to 8 tensors with the same element type. The callable must accept this
+/// type and return numbers that the type holds. Only floats may be rounded: a double for int64 elements is refused.
+/// The planner fuses `map` with other elementwise operators. No communication. The gradient requires
+/// `with_derivative`.
 ///
 /// The callable gets elements of a narrow type in the type of their arithmetic: bf16 and f16 as float; int8, uint8 and
 /// int16 as int32.

@@ -39,9 +39,9 @@ constexpr bool may_be_name(std::string_view name) { return !name.empty() && name
 
 /// Returns f(arguments...) and puts every operator that the call adds into a part of this name. The gradients of these
 /// operators belong to the same part, even if grad is called elsewhere. Nested names form a path: `layer/attention`.
-/// Several calls with the same name are numbered: `layer[3]/attention` is in the fourth layer. `explain`,
-/// `summary` and the other functions of report.hpp show one part by the end of its path. Outlines, pictures and
-/// timelines print the names. The plan does not change: a name costs no computation and no communication.
+/// Several calls with the same name are numbered: `layer[3]/attention` is in the fourth layer. `explain`, `summary`
+/// and the other functions of report.hpp show one part by the end of its path. Outlines, pictures and timelines print
+/// the names. The plan does not change: a name costs no computation and no communication.
 ///
 /// **Errors.** At compile time: no arguments, an argument that is not a value or a group of values, an empty name, a
 /// name with `/`, `[` or `]`.

@@ -33,8 +33,8 @@ constexpr value row_stand_in(value x) {
   return x.is_valid() ? value(x.graph(), x.graph()->add_stand_in(x.type(), shape)) : x;
 }
 
-/// Traces the loop of scan; its arguments are valid. For a body that adds and returns the sum twice, init 0 and xs
-/// {1, 2, 3}: the pair of 6 and {1, 3, 6}.
+/// Traces the loop of scan and stacks its rows. If the body returns the sum of the carried value and the row twice,
+/// init 0 and xs {1, 2, 3} give 6 and {1, 3, 6}.
 template <class Body, class Carry, class Xs>
 constexpr auto scan_rows(Body& body, const Carry& init, const Xs& xs, location at) {
   using row_type = std::tuple_element_t<1, typename call_with<Body&, const Carry&, const Xs&>::result>;

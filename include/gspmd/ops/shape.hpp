@@ -402,7 +402,7 @@ constexpr value forbid_reshard(value x) {
 /// and the annotations of outputs remain allowed. The gradient of `x` is kept split, too. No communication by itself.
 ///
 /// **Example.**
-///     auto y = einsum<"bd,df->bf">(x, keep_split(w));   // w stays where it is, whatever the sizes of x and w
+///     auto y = einsum<"bd,df->bf">(x, keep_split(w));   // w is not gathered, whatever the sizes of x and w
 constexpr value keep_split(value x) {
   if (x.is_valid()) x.graph()->nodes[static_cast<std::size_t>(x.id())].keep_split = true;
   return x;

@@ -37,11 +37,11 @@ struct convolution_options {
 /// window in the padded operand: (low + (h-1) * lhs_dilation + 1 + high - (p-1) * rhs_dilation - 1) / stride + 1,
 /// rounded down.
 ///
-/// Batch, features of both tensors, groups and spatial dims may be split, in any combination. A split
-/// spatial dim of the operand splits the result, and vice versa. Spatial dims of the window may be split if they are
-/// larger than those of the result, as in a gradient by a window. Then the result is partial. If they are smaller,
-/// every device requires the whole window. If such a dim is split, an all_to_all moves the split to the features of
-/// the window. If the features cannot be split, gathering the window requires allow_replication.
+/// Batch, features of both tensors, groups and spatial dims may be split, in any combination. A split spatial dim of
+/// the operand splits the result, and vice versa. Spatial dims of the window may be split if they are larger than
+/// those of the result, as in a gradient by a window. Then the result is partial. If they are smaller, every device
+/// requires the whole window. If such a dim is split, an all_to_all moves the split to the features of the window. If
+/// the features cannot be split, gathering the window requires allow_replication.
 ///
 /// **Communication.** If a spatial dim is split, neighbouring devices send the elements that windows read outside of a
 /// shard, by collective_permute (halo exchange). For stride 1 and "same" these are p/2 rows on each side. None if

@@ -268,7 +268,6 @@ class stencil_neighbours {
 ///       return std::pair(k(0, 0) * (p(1, 0) - p(-1, 0)), k(0, 0) * (p(0, 1) - p(0, -1)));
 ///     }, stencil_field(pressure, {boundary::edge(), boundary::wrap()}), permeability);
 ///
-///
 /// Fields are tensors of one global shape, which the results have too. A staggered field has one element more or fewer
 /// than the first field along some dims. For example, if u has N + 1 elements, element i of a result of N elements
 /// reads i + di of u. The boundary of a field is zero, or the boundaries in `stencil_field` by dim and side. Dims are
