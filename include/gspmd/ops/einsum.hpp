@@ -232,7 +232,7 @@ inline std::string equation_problem(std::string_view equation) {
 /// rotate around the ring of devices along these axes: each device multiplies the shard that it holds and passes it
 /// on. The gradient has the same limit.
 ///
-/// A device holds its own shard and 2 others; a gather would leave all n. If 4 shards fit into `bytes` (3 on 4
+/// A device holds its own shard and 2 others; a gather would leave all n. If 4 other shards fit into `bytes` (3 on 4
 /// devices), shards travel both ways around the ring, in half the number of iterations. If the parts of the other
 /// operand or of the result are not contiguous, they are copied.
 ///
