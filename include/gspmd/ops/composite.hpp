@@ -6,8 +6,9 @@
 
 #include "gspmd/ops/elementwise.hpp"
 
-/// The rule for functions that are composed of operators (mean, softmax, optimizers): a composite computes in float if its operands are bf16 or
-/// f16, and rounds once, at its result. Otherwise each of its operators would round, and sums of squares of f16 would overflow.
+/// The rule for functions that are composed of operators (mean, softmax, optimizers): a composite computes in float if
+/// its operands are bf16 or f16. It rounds once, at its result. Otherwise each operator would round, and sums of
+/// squares of f16 would overflow.
 namespace gspmd::detail {
 
 /// Returns the type that a composite computes in: f32 for bf16 and f16, otherwise the type itself.
@@ -23,11 +24,13 @@ constexpr value widened_term(value x, location at) {
   return wide;
 }
 
-/// Returns f(operands...). If `first` is bf16 or f16, f gets its bf16 and f16 operands as float, and its result is rounded to the type of
-/// `first`. For other types this is f(operands...) and adds no node. Gradients pass through the same float operators.
+/// Returns f(operands...). If `first` is bf16 or f16, f gets its bf16 and f16 operands as float, and its result is
+/// rounded to the type of `first`. For other types this is f(operands...) and adds no node. Gradients pass through the
+/// same float operators.
 ///
-/// **Communication.** That of f. If f reduces over a split dim, the all_reduce moves floats, twice the bytes of bf16 or f16.
-/// In the explicit and manual modes the user writes that all_reduce, after the result: each device rounds its partial value (docs/types.md).
+/// **Communication.** The communication of f. If f reduces over a split dim, the all_reduce moves floats, twice the
+/// bytes of bf16 or f16. In the explicit and manual modes the user writes that all_reduce, after the result: each
+/// device rounds its partial value (docs/types.md).
 /// **Example.** rounded_once(at, [&](value x) { return sqrt(sum(x * x)); }, gradient)
 template <class F, std::same_as<value>... Others>
 constexpr value rounded_once(location at, F f, value first, Others... others) {
