@@ -57,13 +57,16 @@ struct mpi_options {
 /// ending the program; each error becomes a gspmd::error with MPI's text. The first collective over a group of axes
 /// makes an MPI communicator, which is kept. After the first collective of a kind and size, nothing is allocated.
 ///
-/// **Order of reductions.** Within one node, reductions use shared memory and combine in the order of the members, as
-/// the other backends do. Across nodes the same order holds for small reductions (16 KiB over all members; a
-/// reduce_scatter over at most 32 members). It also holds for maxima and minima of floats; if an element is NaN, the
-/// result is NaN. MPI chooses the order of larger sums. The order is the same on all members.
+/// **Order of reductions.** These reductions combine in the order of the members, as the other backends do:
+///  * within a node whose processes share memory;
+///  * small reductions across nodes: 16 KiB over all members, and a reduce_scatter over at most 32 members;
+///  * bf16, f16, integers of 8 and 16 bits, and own types;
+///  * maxima and minima of floats and of unsigned integers. If an element is NaN, the result is NaN.
 ///
-/// **Shared memory.** The processes of a node share 1 MiB per process for every group of axes, until the communicator
-/// is destroyed, and the arenas of steps (allocate). This memory has no name and uses no space in /dev/shm, so nothing remains
+/// For all other reductions MPI chooses the order. The order is the same on all members.
+///
+/// **Shared memory.** The processes of a node share the arenas of steps (allocate), and 1 MiB per process for every
+/// group of axes. The 1 MiB is kept until the communicator is destroyed. This memory has no name and uses no space in /dev/shm, so nothing remains
 /// after a job is killed. A process opens another process's memory in /proc. If /proc forbids it (containers
 /// with separate user namespaces), the processes send file descriptors over UNIX sockets, which requires one network
 /// namespace. All memory is reserved at once. If it cannot be shared, a note on stderr says so, and all data is sent in
@@ -241,8 +244,8 @@ class mpi_communicator {
     for (const auto& memory : work_.memories) bytes += memory ? memory->bytes() : 0;
     if (bytes > most_kept_bytes) static_cast<void>(detail::free_memory(work_.memories, all_.comm, 0));
   }
-  /// Returns when all ranks have called it. If an exception unwinds this rank and the other ranks do not follow within 2.5
-  /// seconds, ends all ranks, because they may wait for this rank in MPI forever.
+  /// Returns when all ranks have called it. If an exception unwinds this rank, the other ranks have 2.5 seconds to follow.
+  /// Otherwise ends all ranks, because they may wait for this rank in MPI forever.
   void leave(bool by_exception) {
     if (count_ == 1) return;
     try {
@@ -331,7 +334,8 @@ struct mpi {
 /// Throws the same error on all processes if some processes found one before a collective: the error of the lowest rank
 /// that failed.
 ///
-/// `failure` is null on a process without an error. If all processes failed, each throws its own error.
+/// `failure` is null on a process without an error. If all processes failed, each throws its own error. Otherwise all
+/// processes throw: if ranks 1 and 3 of 4 failed, all four throw the error of rank 1.
 ///
 /// **Communication.** Collective over `backend.comm`.
 inline void agree(const mpi& backend, const error* failure) {
@@ -420,8 +424,8 @@ inline mpi_watch* watch_of(MPI_Comm comm) {
 ///
 /// **Communication.** Collective over `backend.comm`.
 /// **Errors.** If the number of processes is not `devices`, or their options differ, gspmd::error, the same on all
-/// processes. If `f` throws on one of several processes, the text is printed to stderr and MPI_Abort ends all
-/// processes, because they may wait for the failed process. With one process, the exception is passed on.
+/// processes. If `f` throws on one of several processes, prints the text to stderr and ends all processes by
+/// MPI_Abort: the others may wait for the failed process. With one process, passes the exception on.
 template <class F>
 void launch(const mpi& backend, int devices, F&& f) {
   detail::require_communicator(backend.comm);

@@ -46,7 +46,7 @@ class mesh {
     return name.size() <= detail::max_name && detail::is_axis_name(name);
   }
 
-  /// Throws gspmd::error for a bad name, two equal names, a size below 1, too many axes or devices, or an `order` that
+  /// Throws gspmd::error for a bad name, two equal names, a size below 1, or too many axes or devices. Also if `order`
   /// is not a permutation of all devices.
   explicit mesh(const std::vector<axis>& axes, const std::vector<std::int32_t>& order = {}) : held_(std::make_shared<held>()) {
     if (axes.size() > most_axes) throw error("mesh: at most 16 axes");
@@ -167,9 +167,12 @@ class mesh {
     }
     return with_info(typed);
   }
-  /// Returns the same devices with axes cut, so that annotations may name these parts: `x:(2)4`. A part is ignored if
-  /// it overlaps an earlier part, does not divide its axis, or if the mesh has no room for another axis. Annotations
-  /// cannot name ignored parts.
+  /// Returns the same devices with axes cut, so that annotations may name these parts.
+  ///
+  /// A part is ignored if it overlaps an earlier part, does not divide its axis, or if the mesh has no room for another
+  /// axis. Annotations cannot name ignored parts.
+  ///
+  /// **Example.** dynamic::mesh({{"x", 4}}).with_parts({"x:(2)2"}) has the axes x:(1)2 and x:(2)2.
   [[nodiscard]] mesh with_parts(const std::vector<std::string>& names) const {
     std::map<std::string, std::set<std::int64_t>, std::less<>> ends;  // by axis: ends of parts, from the major side
     for (const auto& name : names) {
@@ -229,8 +232,8 @@ class mesh {
 /// value that is sharded by one mesh is resharded if an operator needs it sharded by another mesh. gspmd::mesh_views
 /// documents which meshes can be combined.
 ///
-/// **Errors.** gspmd::error if the numbers of devices differ, if an axis ends inside an axis of another mesh, if
-/// a device order is not an exchange of axes, or if one name has two meanings.
+/// **Errors.** gspmd::error if the numbers of devices differ, or if an axis ends inside an axis of another mesh. Also if a
+/// device order is not an exchange of axes, or if one name has two meanings.
 /// **Example.**
 ///
 ///     const auto m = dynamic::views({dynamic::mesh({{"x", 4}, {"y", 2}}), dynamic::mesh({{"a", 2}, {"b", 4}})});

@@ -93,7 +93,7 @@ class value_monoid {
   static const detail::node& node(const detail::graph& g, int i) { return g.nodes[static_cast<std::size_t>(i)]; }
 
   /// Translates `combine` into instructions on registers: inputs first, then one register for each constant and
-  /// operator.
+  /// operator. Example: left + right is one instruction, which adds registers 0 and 1 into register 2.
   void translate(const detail::graph& g) {
     for (const int o : g.outputs) types_.push_back(node(g, o).type);
     for (const auto& n : g.nodes)
@@ -164,6 +164,8 @@ class value_monoid {
     for (std::size_t k = 0; k < types_.size(); ++k) p[k] = r.data[k];
     return p;
   }
+  /// Reduces or scans rows of elements, a strip at a time. Example: with addition, a reduction of 1, 2, 3 stores 6, and
+  /// a scan stores 1, 3, 6.
   void fold(const detail::fold_call& c) const {
     const auto count = types_.size();
     rows sum;

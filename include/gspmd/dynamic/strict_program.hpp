@@ -201,8 +201,8 @@ class strict_program {
   }
   /// Returns true if every element of a value is known or assumed to be 0.
   [[nodiscard]] bool may_be_zeros(value x) const { return typer_.may_be_zeros(x.id()); }
-  /// Assumes that an input, which represents a carried value of a loop, is zero, so that partial sums may be added to
-  /// it. If the loop turns out to carry another state, check the body again without this assumption.
+  /// Assumes that an input is zero, so that partial sums may be added to it. The input represents a carried value of a
+  /// loop. If the loop turns out to carry no partial sum, check the body again without this assumption.
   void believe_zeros(value x) { typer_.zeros.push_back(x.id()); }
 
   /// Infers the types of the nodes that were added since the last call. Operators that are added later use these types.

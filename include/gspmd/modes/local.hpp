@@ -150,8 +150,8 @@ struct device_pair {
 /// Each device sends to at most one device and receives from at most one device.
 ///
 /// **Communication.** B. The gradient sends B in the opposite direction.
-/// **Errors.** Compile error `bad_permutation` if a position is out of range, if a device sends or receives twice, or
-/// if `Axes` have more than 64 devices. `rotate`, `shift_devices` and `reverse_devices` have no such limit.
+/// **Errors.** Compile error `bad_permutation` if a position is out of range, or if a device sends or receives twice.
+/// Also if `Axes` have more than 64 devices; `rotate`, `shift_devices` and `reverse_devices` have no such limit.
 /// **Example.**
 ///
 ///     auto other = local::permute<"x">(v, {{0, 1}, {1, 0}});                // two devices exchange; the others get zeros

@@ -201,10 +201,10 @@ struct manual_region {
 /// In `body`, shapes are those of shards along `Axes`, and values have a state along each of `Axes`
 /// (examples/modes/README.md). Call the result with values of the program; it returns values.
 ///
-/// **Arguments.** `takes` states the states of the arguments. Dims that `Axes` split must have equal parts. If the
-/// inputs of the program are `tensor`s, the arguments must have these states; without `takes` they keep their states,
-/// and axes that are not named keep theirs too. In any other program the arguments are resharded to `takes`, as
-/// `annotate` does; axes that are not named are invariant.
+/// **Arguments.** `takes` lists the states of the arguments. Region axes that an entry does not name are invariant.
+/// Dims that `Axes` split must have equal parts. If the inputs of the program are `tensor`s, the arguments must have
+/// these states. Without `takes` they keep their states. The states along all other axes do not change. In any other
+/// program the arguments are resharded to `takes`, as `annotate` does.
 ///
 /// **Results.** `gives` states the states of the results. A result must have this state already. A varying result
 /// leaves as part k of the dim that `split` names; a partial sum leaves as `partial`.
@@ -218,7 +218,7 @@ struct manual_region {
 /// argument that has its `takes` state already sends nothing. Gradients pass through the region.
 /// **Errors.** Compile errors: a collective from a state that the value does not have; an operator on states that do
 /// not combine (an invariant weight with varying data: its gradient would lack a sum). Also a varying result without a
-/// dim, a collective in a branch that devices may not all take, and the use of outside values in `body`.
+/// dim, a collective in a branch that some devices may not take, and outside values in `body`.
 /// **Example.**
 ///
 ///     auto y = manual<"data", "model">(

@@ -139,9 +139,9 @@ class given_up_words {
 /// (`dynamic::mesh::within`), and the price of each byte.
 ///
 /// The report contains the peak and the time without a limit and with it. It has a line for each input that the
-/// measures affect, and for each value that is recomputed or gathered again, with the bytes saved and the time. Inputs
-/// with next values (weights and moments) are called states. If there are more than nine inputs, the last ones share a
-/// line. The program is planned again for each line of inputs, at most 15 times.
+/// measures affect, and for each value that is recomputed or gathered again. A line states the bytes saved and the
+/// time. Inputs with next values (weights and moments) are called states. If there are more than nine inputs, the last
+/// ones share a line. The program is planned again for each line of inputs, at most 15 times.
 ///
 /// **Communication.** None: it only plans.
 /// **Errors.** None. Without a limit the text says so.

@@ -132,8 +132,8 @@ constexpr std::int64_t links_along(const detail::mesh_info& mesh, std::string_vi
   return links;
 }
 
-/// Returns the time of a compiled program on a network, by axis and in total, from the bytes that its plan sends and
-/// from its flops.
+/// Returns the time of a compiled program on a network, by axis and in total. It is computed from the bytes that the
+/// plan sends and from its flops.
 ///
 /// **Example.**
 ///

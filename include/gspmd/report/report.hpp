@@ -22,9 +22,9 @@ namespace gspmd {
 
 /// Returns a table of at most `most` collectives, the slowest first.
 ///
-/// Each row has the seconds in one run, the collective, its axes, the bytes that a device sends, the number of
-/// executions, and the operator and line that need it. Equal collectives, for example of the layers of a network, are
-/// one row with their number.
+/// Each row has the seconds in one run, the collective with its axes, and the bytes that a device sends. It also has
+/// the number of executions, and the operator and line that need the collective. Equal collectives, for example of the
+/// layers of a network, are one row with their number.
 ///
 /// **Example.**
 ///

@@ -58,7 +58,8 @@ class annotation_trials {
   }
 
  private:
-  /// Returns the lines about annotations.
+  /// Returns the lines about annotations. Example: "with input 1 as [_, _] the step takes 0.020 us instead of 0.244 us
+  /// and sends 0 bytes instead of 224".
   [[nodiscard, gnu::cold]] std::vector<std::string> of(const plan_step& s) {
     if (graph_.find_types != nullptr || graph_.type_local != nullptr) return {"the program says so itself"};
     std::vector<change> changes;
@@ -168,7 +169,8 @@ class annotation_trials {
     return found;
   }
   /// Adds annotations that the user has not written: each axis of the collective splits another dim of the value, or no
-  /// dim.
+  /// dim. Example: a value of rank 2 that is sharded [data, _], and an all_gather over data: `replicate` and
+  /// `reshard<split<_, "data">>`.
   [[gnu::cold]] void add_annotations(int i, const plan_step& s, std::vector<change>& changes) const {
     const node& n = at(i);
     const sharding lies = plan_.value(plan_.nodes[static_cast<std::size_t>(i)].value).layout;

@@ -34,7 +34,7 @@ struct static_passes {
   static constexpr const plan_request& request() { return Mesh::info.request; }
   static constexpr std::size_t node_count() { return Program::frozen().sizes.of[0]; }
   static constexpr std::vector<split_origin>* origins() { return nullptr; }
-  /// Returns true if the program is so long that each pass needs several evaluations.
+  /// Returns true if the program is so long that an evaluation can do only a part of a pass.
   static constexpr bool is_long() { return node_count() > longest_in_one_evaluation; }
   static constexpr std::size_t input_count() { return Program::frozen().sizes.of[1]; }
   static constexpr std::size_t output_count() { return Program::frozen().sizes.of[2]; }

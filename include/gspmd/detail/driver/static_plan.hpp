@@ -60,8 +60,8 @@ template <auto Callable, class Mesh, class... Inputs>
 inline constexpr bool is_constant_program =
     requires { typename std::bool_constant<frozen_result<callable_run_by_the_compiler<Callable, Mesh, Inputs...>>::is_made()>; };
 
-/// A long program, in the order of the planner. The callable's run is an evaluation, and the passes over its graph are
-/// another one.
+/// A long program, ready to be planned. The run of the callable, the check of the types, and the other passes over the
+/// graph are three separate evaluations.
 template <class Run>
 struct long_program {
   static constexpr graph traced() { return frozen_result<Run>::value().thaw().program; }
@@ -74,7 +74,7 @@ struct long_program {
   }
   static constexpr auto guess() { return list_sizes<accepted_program>(frozen_result<Run>::value().sizes); }
 };
-/// A program in the order of the planner, long or not.
+/// A program, ready to be planned: long or not.
 template <class Run>
 struct traced_program {
   static constexpr bool is_long = item<7>(frozen_result<Run>::value().rest);
@@ -157,8 +157,8 @@ struct planned_program {
     }();
     constexpr next_try next = after(found(), passes::request(), least, Search, item<0>(Program::frozen().lists));
     using best = std::conditional_t<next.was_best, planned_program, Best>;
-    // These branches are if constexpr on a constant. If `next` were not constant, compilers would take the last branch;
-    // otherwise the recursion would not end.
+    // The branch that ends the recursion is last. If `next` is not a constant, because of another error, compilers take
+    // the last branch. Another branch would recurse without end.
     if constexpr (next.is == next_try::way::on_cut_mesh) {
       using refined = cut_mesh<Mesh, cut>;
       return planned_program<frozen_program<program_on_cut_mesh<Program, refined>>, refined>::find();

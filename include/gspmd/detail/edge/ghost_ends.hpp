@@ -65,6 +65,8 @@ class ghost_ends {
     copy_strided(shape, elem_bytes, from, strides, const_cast<void*>(block.at(index_at(block, l.dim, l.at), elem_bytes)),
                  block.strides);
   }
+  /// Finds the layers of `device` outside the tensor, and adds them if the device is this one. Example: the first
+  /// device, with one layer below dim 0 and the continuation `edge`: layer 0 is a copy of layer 1.
   void find(const placed_tables& tables, std::int64_t device, bool is_mine, const extents& low, const extents& high,
             const std::vector<std::array<beyond_end, 2>>& ends) {
     const auto at = tables.mesh.coordinates_of(device);

@@ -50,7 +50,8 @@ struct placed_run {
   std::int64_t from, to, size;
 };
 
-/// Returns the elements that part `p1` holds and part `p2` of the other placement needs, in the order of p1.
+/// Returns the elements that part `p1` holds and part `p2` of the other placement needs, in the order of p1. Example: 8
+/// elements, contiguous in 2 parts, to block_cyclic<2>: from part 0 to part 1 it is {from 2, to 0, size 2}.
 inline std::vector<placed_run> common_runs(const dim_table& from, std::int64_t p1, const dim_table& to, std::int64_t p2) {
   std::vector<placed_run> runs;
   const auto& held = from.global[static_cast<std::size_t>(p1)];

@@ -34,7 +34,7 @@ struct strided_memory {
 inline strided_memory dense_memory(const void* data, const extents& shape) { return {data, shape, row_major_strides(shape)}; }
 
 /// Returns true if each index has its own element: each stride is larger than the reach of all smaller strides
-/// together.
+/// together. Example: [3,2] with strides [2,1] returns true, and with strides [1,1] false.
 inline bool has_own_elements(const strided_memory& m) {
   if (elements(m.shape) == 0) return true;
   std::vector<std::pair<std::int64_t, std::int64_t>> dims;  // stride, extent
@@ -50,7 +50,7 @@ inline bool has_own_elements(const strided_memory& m) {
 }
 
 /// Finds out if two blocks of memory may share an element. The answer is exact if both have the same strides and each
-/// index has its own element.
+/// index has its own element. Example: the even columns and the odd columns of a matrix share no element.
 class shared_elements {
  public:
   static bool any(const strided_memory& a, std::int64_t elem_bytes, const strided_memory& b, std::int64_t b_elem_bytes) {

@@ -27,11 +27,13 @@ inline std::int64_t elements(const sent_boxes& boxes) {
   return n;
 }
 
-/// Returns all boxes of a product of intervals: `dims[d]` are the intervals of dim d.
+/// An interval of a box along one dim: its size, and its first index in each block.
 struct sent_interval {
   std::int64_t size, from, to;
   bool is_center = false;  // with ghost layers: an interval of the block itself
 };
+/// Returns all boxes of a product of intervals: `dims[d]` are the intervals of dim d. Example: a block with ghost
+/// layers on both sides of 2 dims has 3 intervals for each dim. Their product is 9 boxes, or 8 boxes without the center.
 inline sent_boxes product(const std::vector<std::vector<sent_interval>>& dims, bool leaves_out_center) {
   sent_boxes all{{}};
   std::vector<bool> is_center{true};
@@ -85,7 +87,8 @@ class view_exchange {
       }
     }
   }
-  /// Copies from `from[i]` to `to[i]`, for the i-th device of this process. Collective.
+  /// Copies from `from[i]` to `to[i]`, for the i-th device of this process. Collective. Elements are sent as words of
+  /// 8, 4, 2 or 1 bytes; for example, an element of 12 bytes is three words of 4 bytes.
   template <class Comm>
   void run(Comm& comm, std::int64_t elem_bytes, const strided_memory* from, const strided_memory* to) {
     switch (elem_bytes % 8 == 0 ? 8 : elem_bytes % 4 == 0 ? 4 : elem_bytes % 2 == 0 ? 2 : 1) {
