@@ -36,8 +36,8 @@ inline std::vector<elementwise_operator> elementwise_operators() {
 /// Returns the result of the elementwise operator with this name. All operands have one shape; there is no
 /// broadcasting.
 ///
-/// **Errors.** When the program is compiled, if the operator does not exist, or if the number of operands, their shapes
-/// or their types are wrong.
+/// **Errors.** gspmd::error at the call if `operands` is empty. When the program is compiled, if the operator does not
+/// exist, or if the number of operands, their shapes or their types are wrong.
 /// **Example.**
 ///
 ///     auto y = elementwise("add", std::array{a, b});

@@ -220,7 +220,7 @@ inline std::string explain(const program& p, const detail::explained_part& part 
 class session {
  public:
   explicit session(const program& p) : session(p, std::make_unique<detail::interpreter>(p.view(), &p.mesh_info())) {}
-  /// `steps` must be made from the program's plan.
+  /// `steps` must be made from the program's plan. Throws gspmd::error if the program is planned for ghost layers.
   session(const program& p, std::unique_ptr<detail::interpreter> steps) : program_(p), steps_(std::move(steps)) {
     if (!p.mesh_info().request.given.empty())
       throw error("session: the program is planned for blocks among ghost layers; run it by a ghosted_session");

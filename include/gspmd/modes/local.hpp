@@ -25,8 +25,8 @@ namespace local {
 namespace detail_ {
 using namespace gspmd::detail;
 
-/// Returns the mask of the named axes as the `partial` of a resolved sharding. On an error, `problem` is
-/// its text.
+/// Returns the mask of the named axes as the `partial` of a resolved sharding. On an error,
+/// `problem` is its text.
 constexpr auto axes_named(const graph& g, const dim_spec& axes) {
   return detail::resolve(*g.mesh, static_cast<const dim_spec*>(nullptr), 0, 0, axes.view(), monoid::add);
 }
@@ -325,7 +325,7 @@ class [[nodiscard]] started {
 /// only the collective needs are computed first. A started reduction adds in the order of the devices. A reduction that
 /// is not started does the same, unless MPI_Allreduce or MPI_Reduce_scatter performs it.
 ///
-/// **Communication.** The bytes of the collective, which the plan counts at the collective.
+/// **Communication.** The bytes of the collective. Reports count them where the collective starts.
 /// **Errors.** Compile error if a started collective is not finished, or is finished twice.
 /// **Example.**
 ///

@@ -204,7 +204,8 @@ struct manual_region {
 /// **Arguments.** `takes` lists the states of the arguments. Region axes that an entry does not name are invariant.
 /// Dims that `Axes` split must have equal parts. If the inputs of the program are `tensor`s, the arguments must have
 /// these states. Without `takes` they keep their states. The states along all other axes do not change. In any other
-/// program the arguments are resharded to `takes`, as `annotate` does.
+/// program the arguments are resharded to `takes`, as `annotate` does; without `takes`
+/// they are invariant.
 ///
 /// **Results.** `gives` states the states of the results. A result must have this state already. A varying result
 /// leaves as part k of the dim that `split` names; a partial sum leaves as `partial`.

@@ -44,7 +44,8 @@ struct place {
 /// A program with such inputs is in the explicit mode. The type of each value follows from the types of its operands,
 /// also in the gradient.
 ///
-/// **Communication.** The program sends only the communication of its `reshard`s.
+/// **Communication.** The program sends only the communication that you write: `reshard`, `out`, `with_exchange`, and
+/// the collectives of manual regions.
 /// **Errors.** If an operator needs communication that is not written, a compile error names the code to write.
 /// **Example.**
 ///
