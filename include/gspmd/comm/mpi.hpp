@@ -57,7 +57,7 @@ struct mpi_options {
 /// ending the program; each error becomes a gspmd::error with MPI's text. The first collective over a group of axes
 /// makes an MPI communicator, which is kept. After the first collective of a kind and size, nothing is allocated.
 ///
-/// **Order of reductions.** These reductions combine in the order of the members, as the other backends do:
+/// These reductions combine in the order of the members, as the other backends do:
 ///  * within a node whose processes share memory;
 ///  * small reductions across nodes: 16 KiB over all members, and a reduce_scatter over at most 32 members;
 ///  * bf16, f16, integers of 8 and 16 bits, and own types;
@@ -65,9 +65,9 @@ struct mpi_options {
 ///
 /// For all other reductions MPI chooses the order. The order is the same on all members.
 ///
-/// **Shared memory.** The processes of a node share the arenas of steps (allocate), and 1 MiB per process for every
-/// group of axes. The 1 MiB is kept until the communicator is destroyed. This memory has no name and uses no space in /dev/shm, so nothing remains
-/// after a job is killed. A process opens another process's memory in /proc. If /proc forbids it (containers
+/// The processes of a node share the arenas of steps (allocate), and 1 MiB per process for every group of axes. The
+/// 1 MiB is kept until the communicator is destroyed. This memory has no name and uses no space in /dev/shm, so nothing
+/// remains after a job is killed. A process opens another process's memory in /proc. If /proc forbids it (containers
 /// with separate user namespaces), the processes send file descriptors over UNIX sockets, which requires one network
 /// namespace. All memory is reserved at once. If it cannot be shared, a note on stderr says so, and all data is sent in
 /// messages.
@@ -79,7 +79,7 @@ struct mpi_options {
 /// use this communicator.
 ///
 /// If a rank may fail alone, use launch, which prints the text and ends all ranks. If an exception unwinds past this
-/// object, the destructor waits 2.5 s until all other ranks are about to destroy theirs. If they are not, they may wait
+/// object, the destructor waits up to 2.5 s until all other ranks are about to destroy theirs. If they are not, they may wait
 /// for this rank in MPI, so MPI_Abort ends all ranks. So all ranks end within 5 s of an exception. If a rank is killed
 /// or exits, the launcher (mpirun, mpiexec) ends the other ranks.
 ///

@@ -201,17 +201,17 @@ struct manual_region {
 /// In `body`, shapes are those of shards along `Axes`, and values have a state along each of `Axes`
 /// (examples/modes/README.md). Call the result with values of the program; it returns values.
 ///
-/// **Arguments.** `takes` lists the states of the arguments. Region axes that an entry does not name are invariant.
+/// `takes` lists the states of the arguments. Region axes that an entry does not name are invariant.
 /// Dims that `Axes` split must have equal parts. If the inputs of the program are `tensor`s, the arguments must have
 /// these states. Without `takes` they keep their states. The states along all other axes do not change. In any other
 /// program the arguments are resharded to `takes`, as `annotate` does; without `takes`
 /// they are invariant.
 ///
-/// **Results.** `gives` states the states of the results. A result must have this state already. A varying result
+/// `gives` states the states of the results. A result must have this state already. A varying result
 /// leaves as part k of the dim that `split` names; a partial sum leaves as `partial`.
 ///
-/// **Other axes.** In a program without `tensor`s, the planner shards values along other axes inside the region as it
-/// does outside (GSPMD 3.4, manual subgroups). Completion propagates these splits through the boundary, and `reshard`
+/// In a program without `tensor`s, the planner shards values along other axes inside the region as it does outside
+/// (manual subgroups). Completion propagates these splits through the boundary, and `reshard`
 /// and `annotate` can name them. If such an axis splits a dim that `Axes` split too, the split must be even. Another
 /// split is refused, unless the region is in allow_replication.
 ///
@@ -230,6 +230,8 @@ struct manual_region {
 ///         takes<held<split<"data", _>, replica<"model">>, held<split<_, "model">, replica<"data">>,
 ///               held<split<"model", _>, replica<"data">>>{},
 ///         gives<split<"data", _>>{})(x, w1, w2);
+///
+/// **Source.** GSPMD, section 3.4.
 template <dim_spec... Axes, class F, class... Takes, class... Gives>
 constexpr auto manual(F body, takes<Takes...> = {}, gives<Gives...> = {}, location at = location::current()) {
   return detail::manual_region<F, takes<Takes...>, gives<Gives...>, Axes...>{body, at};
