@@ -59,7 +59,7 @@ struct mpi_options {
 ///
 /// These reductions combine in the order of the members, as the other backends do:
 ///  * within a node whose processes share memory;
-///  * small reductions across nodes: 16 KiB over all members, and a reduce_scatter over at most 32 members;
+///  * reductions across nodes of at most 16 KiB over all members; for a reduce_scatter, with at most 32 members;
 ///  * bf16, f16, integers of 8 and 16 bits, and own types;
 ///  * maxima and minima of floats and of unsigned integers. If an element is NaN, the result is NaN.
 ///
