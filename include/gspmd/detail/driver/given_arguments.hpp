@@ -18,11 +18,11 @@
 #include "gspmd/detail/support/text.hpp"
 #include "gspmd/error.hpp"
 
-/// Checks the arguments of a call against the tensors of a program: its inputs, then its outputs. The same texts are compile errors and
-/// exceptions.
+/// Checks the arguments of a call against the tensors of a program: its inputs, then its outputs. Compile errors and
+/// exceptions have the same texts.
 namespace gspmd::detail {
 
-/// `input 1 (w) is double [80,60]`, with " is " in between.
+/// Returns the name, type and shape of tensor `k`. With `between` " is ": `input 1 (w) is double [80,60]`.
 constexpr text tensor_words(const plan_view& plan, std::size_t k, const char* between) {
   const auto inputs = plan.inputs.size();
   const auto& v = plan.value(k < inputs ? plan.inputs[k] : plan.outputs[k - inputs]);
@@ -32,7 +32,7 @@ constexpr text tensor_words(const plan_view& plan, std::size_t k, const char* be
   t << between << cpp_name_of(v.type) << ' ' << shape_text(v.global);
   return t;
 }
-/// `2 inputs`
+/// Returns a number with its noun: `2 inputs`.
 constexpr text number_of(std::size_t n, const char* noun) {
   text t(noun);
   if (n != 1) t << 's';
@@ -52,7 +52,7 @@ constexpr text count_problem(const plan_view& plan, const char* call, std::size_
   else t << "; leave out the last " << static_cast<std::int64_t>(passed - wanted);
   return t;
 }
-/// Reports an array of another element type than tensor `k` has.
+/// Reports an array with an element type that differs from that of tensor `k`.
 constexpr text type_problem(const plan_view& plan, const char* call, std::size_t k, dtype passed) {
   const auto inputs = plan.inputs.size();
   const char* const wanted = cpp_name_of(plan.value(k < inputs ? plan.inputs[k] : plan.outputs[k - inputs]).type);
@@ -62,7 +62,7 @@ constexpr text type_problem(const plan_view& plan, const char* call, std::size_t
   return t;
 }
 
-/// The same problems where only the run-time call shows them.
+/// The same errors, for calls that only the run time can check.
 template <class = once>
 [[gnu::cold]] error count_error(const plan_view& plan, const char* call, std::size_t first, std::size_t wanted,
                                 std::size_t passed) {
@@ -82,7 +82,7 @@ struct argument_facts {
   std::size_t first, wanted;  // the tensors that the arguments are for
   std::size_t passed = 0, wrong = SIZE_MAX;
   dtype type = dtype::pred;
-  bool is_counted = true;  // false from a std::vector of arrays on: its length is a run-time value
+  bool is_counted = true;  // false after a std::vector of arrays: its length is a run-time value
   bool are_arrays = true;  // false if an argument has no elements in memory or no element type: both are reported elsewhere
 
   constexpr argument_facts(const plan_view& p, std::size_t from, std::size_t count) : plan(&p), first(from), wanted(count) {}
@@ -109,7 +109,7 @@ struct argument_facts {
   }
 };
 
-/// The element type of an array, a range, a pointer or a view; void for all else.
+/// The element type of an array, a range, a pointer or a view; void for all other types.
 template <class Leaf>
 constexpr auto find_leaf_element() {
   if constexpr (std::is_array_v<Leaf>) return std::type_identity<std::remove_all_extents_t<Leaf>>{};
@@ -122,7 +122,8 @@ constexpr auto find_leaf_element() {
 template <class Leaf>
 using leaf_element_t = std::remove_cv_t<typename decltype(find_leaf_element<Leaf>())::type>;
 
-/// Adds the element types of all leaves of a group to `facts`. From a vector of arrays on, their number is a run-time value.
+/// Adds the element types of all leaves of a group to `facts`. After a vector of arrays, their number is a run-time
+/// value.
 template <class Tree, class Facts>
 constexpr void note_leaves(Facts& facts) {
   if constexpr (is_list<Tree>) {
@@ -132,7 +133,7 @@ constexpr void note_leaves(Facts& facts) {
     using element = leaf_element_t<Tree>;
     if constexpr (is_element<element>) facts.add(dtype_of<element>());
     else facts.add_other();
-    if constexpr (!std::is_void_v<element>) static_cast<void>(dtype_of<element>());  // the one error for a type such as char
+    if constexpr (!std::is_void_v<element>) static_cast<void>(dtype_of<element>());  // the only error for a type such as char
   } else {
     [&]<std::size_t... P>(std::index_sequence<P...>) {
       (note_leaves<part_type<P, Tree>>(facts), ...);
@@ -140,7 +141,7 @@ constexpr void note_leaves(Facts& facts) {
   }
 }
 
-/// The arguments of a call of `Call` for `Count` tensors of a step, from tensor `First` on.
+/// The arguments of a call `Call`, for `Count` tensors of a step, starting with tensor `First`.
 template <class Step, fixed_string Call, std::size_t First, std::size_t Count, class... Arguments>
 struct call_arguments {
   static constexpr argument_facts facts = [] {
@@ -150,7 +151,8 @@ struct call_arguments {
   }();
   static constexpr text make() { return facts.problem(Call.chars); }
 
-  /// Reports an argument that is missing, superfluous or of the wrong element type. A step with a mistake is already reported.
+  /// Reports an argument that is missing, superfluous or has the wrong element type. A mistake of the step itself is
+  /// already reported.
   static consteval bool accept() {
     if constexpr (Step::accepted && !facts.fit()) refuse<mistake::arguments, call_arguments>();
     return true;

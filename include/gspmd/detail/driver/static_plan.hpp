@@ -11,11 +11,12 @@
 
 namespace gspmd::detail {
 
-/// A program for one giant device. A refused one is its stand-in, and says so.
+/// A program in the global view, before it is planned. If the program is refused, it is a placeholder, and `broken` is
+/// the mistake.
 struct accepted_program {
   graph program;
   mistake broken = mistake::none;
-  bool is_as_traced = false;  // program_to_plan is an evaluation of its own, as the program is long
+  bool is_as_traced = false;  // true: the program is long, so program_to_plan is a separate evaluation
 
   static constexpr auto lists(auto& s, auto f) { return graph::lists(s.program, f); }
   static constexpr auto rest(auto& s, auto f) {
@@ -24,13 +25,13 @@ struct accepted_program {
   }
 };
 
-/// The graph of a callable, run by the compiler. Where the run is not constant, the compiler has reported the reason: a function that is
-/// not constexpr, a variable that is no constant, a recursion without an end.
+/// The graph of a callable, evaluated by the compiler. If the evaluation is not constant, the compiler has reported the
+/// reason: a function without constexpr, a variable that is not a constant, or an endless recursion.
 template <auto Callable, class Mesh, class... Inputs>
 struct callable_run_by_the_compiler {
   static constexpr accepted_program run() {
     graph g = traced();
-    const bool has_types = check_types_pass::applies(g);  // which are found twice, in more steps than all else
+    const bool has_types = check_types_pass::applies(g);  // types are found twice, in more steps than everything else
     if (!g.failed() && g.nodes.size() > (has_types ? longest_in_one_evaluation / 4 : longest_in_one_evaluation))
       return {std::move(g), mistake::none, true};
     return accepted<program_passes>(std::move(g));
@@ -49,7 +50,7 @@ struct callable_run_by_the_compiler {
   static constexpr accepted_program refused(mistake broken) {
     return {stand_in_program<true, Callable, Mesh, Inputs...>(), broken};
   }
-  /// Programs of many inputs are long, and most give as many outputs.
+  /// Estimates the sizes of the lists. Programs with many inputs are long, and most have the same number of outputs.
   static constexpr list_sizes<accepted_program> guess() {
     constexpr std::size_t inputs = (std::size_t{0} + ... + static_cast<std::size_t>(Inputs::leaves));
     return {96 + 12 * inputs, inputs, 16 + inputs};
@@ -59,7 +60,8 @@ template <auto Callable, class Mesh, class... Inputs>
 inline constexpr bool is_constant_program =
     requires { typename std::bool_constant<frozen_result<callable_run_by_the_compiler<Callable, Mesh, Inputs...>>::is_made()>; };
 
-/// A long program, in the order in which it is planned: another evaluation goes on with what the run of its callable left.
+/// A long program, ready to be planned. The run of the callable, the check of the types, and the other passes over the
+/// graph are three separate evaluations.
 template <class Run>
 struct long_program {
   static constexpr graph traced() { return frozen_result<Run>::value().thaw().program; }
@@ -72,7 +74,7 @@ struct long_program {
   }
   static constexpr auto guess() { return list_sizes<accepted_program>(frozen_result<Run>::value().sizes); }
 };
-/// A program as it is planned, whether long or not.
+/// A program, ready to be planned: long or not.
 template <class Run>
 struct traced_program {
   static constexpr bool is_long = item<7>(frozen_result<Run>::value().rest);
@@ -80,7 +82,7 @@ struct traced_program {
     if constexpr (is_long) return frozen_result<long_program<Run>>::value();
     else return frozen_result<Run>::value();
   }
-  /// The text of the refusal, of a program that is refused.
+  /// Returns the text of the refusal. Requires a refused program.
   static constexpr text error() {
     if constexpr (!is_long) {
       return Run::template planned<program_passes>(Run::traced()).error;
@@ -93,7 +95,7 @@ struct traced_program {
   }
 };
 
-/// The stand-in for a program that is refused only where its communication is known, or whose run is not constant.
+/// The placeholder for a program that is refused only when its communication is known, or whose run is not constant.
 template <mistake Broken, auto Callable, class Mesh, class... Inputs>
 struct refused_program {
   static constexpr accepted_program run() {
@@ -118,7 +120,7 @@ struct frozen_program {
   static constexpr const auto& frozen() { return frozen_result<Make>::value(); }
 };
 
-/// The mesh as the passes see it.
+/// The mesh with a level of memory saving, for the passes.
 template <class Mesh, int Saving>
 struct mesh_that_saves {
   static constexpr mesh_info info = [] {
@@ -130,7 +132,8 @@ struct mesh_that_saves {
 template <class Mesh, int Saving>
 using saving_mesh = std::conditional_t<Saving == 0, Mesh, mesh_that_saves<Mesh, Saving>>;
 
-/// A program on the mesh that it is planned on: the user's, with the axes cut that reshapes split. `Best`: of the tries before this one.
+/// A program with its final mesh: the user's mesh, with axes cut if reshapes need it. `Best` is the best of the earlier
+/// tries, or void.
 template <class Program, class Mesh, saving_search Search = saving_search{}, class Best = void>
 struct planned_program {
   static constexpr int Saving = Search.saving;
@@ -154,7 +157,8 @@ struct planned_program {
     }();
     constexpr next_try next = after(found(), passes::request(), least, Search, item<0>(Program::frozen().lists));
     using best = std::conditional_t<next.was_best, planned_program, Best>;
-    // Not where it is no constant: compilers take the last branch then, and the others would not end.
+    // The branch that ends the recursion is last. If `next` is not a constant, because of another error, compilers take
+    // the last branch. Another branch would recurse without end.
     if constexpr (next.is == next_try::way::on_cut_mesh) {
       using refined = cut_mesh<Mesh, cut>;
       return planned_program<frozen_program<program_on_cut_mesh<Program, refined>>, refined>::find();
@@ -167,13 +171,13 @@ struct planned_program {
   using type = typename decltype(find())::type;
 };
 
-/// The program that is planned of one on this mesh: it itself, but where some axes are planned before (modes/explicit_axes.hpp).
+/// The program to plan on this mesh: the program itself, unless some axes are planned before (modes/explicit_axes.hpp).
 template <class Program, class Mesh>
 struct program_on {
   using type = Program;
 };
 
-/// The plan of a compiled program, or of its stand-in if it is refused.
+/// The plan of a compiled program, or of its placeholder if the program is refused.
 template <auto Callable, class Mesh, class... Inputs>
 struct static_plan {
  private:
@@ -203,7 +207,7 @@ struct static_plan {
   using planned = decltype(find());
   using mesh = typename planned::mesh;
   using passes = typename planned::passes;
-  /// The rule that the program breaks.
+  /// The rule that the program violates.
   static constexpr mistake broken = refused_when_traced != mistake::none ? refused_when_traced : refused_when_planned;
   static constexpr bool is_accepted = broken == mistake::none;
   static constexpr plan_view view{passes::plan()};
