@@ -43,7 +43,8 @@ namespace gspmd {
 /// changed again. Reductions combine in the order of the members, so threads and simulated agree to the bit. All
 /// members of a group get the same bits of an all_reduce, with any backend, because programs branch on its result.
 /// **Errors.** Each fault is reported as gspmd::error. If members call different collectives, the error names both.
-/// **Threads.** An object belongs to the thread that runs its devices. Each thread or rank that `launch` starts has its own object.
+/// **Threads.** An object belongs to the thread that runs its devices. Each thread or rank that `launch` starts has
+/// its own object.
 template <class C>
 concept communicator =
     requires(C& comm, const C& held, const detail::mesh_shape& mesh, const detail::movement& m, const detail::reduction& r,

@@ -149,15 +149,13 @@ class offered_pages {
   static sockaddr_un address_of_socket(const page_offer& offer) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path + 1, offer.name,
-                sizeof offer.name);  // begins with '\0': in the abstract namespace, without a file
+    std::memcpy(address.sun_path + 1, offer.name, sizeof offer.name);  // begins with '\0': an abstract address, no file
     return address;
   }
 
   int make(page_source from, std::size_t bytes) {
     rlimit limit{};
-    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur)
-      return EFBIG;  // a larger file would end the process by a signal
+    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) return EFBIG;  // a signal would end the process
     fd_ = ::memfd_create("gspmd", MFD_CLOEXEC);
     if (fd_ < 0) return errno;
     if (from == page_source::opened)

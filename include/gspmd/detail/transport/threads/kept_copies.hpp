@@ -55,14 +55,12 @@ class kept_copies {
              (m.map == nullptr || (of.from_global == m.from_global && *map == *m.map));
     }
   };
-  [[nodiscard]] std::unique_ptr<entry>& place_of(const movement& m) {
-    return all_[m.number / 2 % all_.size()];
-  }  // all numbers are odd
+  [[nodiscard]] std::unique_ptr<entry>& place_of(const movement& m) { return all_[m.number / 2 % all_.size()]; }  // all are odd
   [[nodiscard]] static bool is_small(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem) {
     return m.number != 0 && local_elements(mesh, m.to_global, m.to) * bytes_per_elem <= most_bytes;
   }
 
-  std::array<std::unique_ptr<entry>, 16> all_;  // by the numbers of movements
+  std::array<std::unique_ptr<entry>, 16> all_;  // by movement number
 };
 
 template <class Once>
@@ -128,11 +126,9 @@ class kept_boxes {
     decltype(sharding::splits) from, to;
     scattered_box box;
   };
-  [[nodiscard]] std::unique_ptr<entry>& place_of(const reduction& r) {
-    return all_[r.number / 2 % all_.size()];
-  }  // all numbers are odd
+  [[nodiscard]] std::unique_ptr<entry>& place_of(const reduction& r) { return all_[r.number / 2 % all_.size()]; }  // all are odd
 
-  std::array<std::unique_ptr<entry>, 8> all_;  // by the numbers of reductions
+  std::array<std::unique_ptr<entry>, 8> all_;  // by reduction number
 };
 
 }  // namespace gspmd::detail
