@@ -19,7 +19,7 @@ namespace gspmd::detail {
 // These structs are filled dim by dim and remain uninitialised past their rank, because a small collective takes only
 // 100 ns.
 
-/// A box of global indices: the indices that a device holds without padding, or a part of these.
+/// A box of global indices: the indices that a device holds, without padding, or some of these indices.
 struct held_ranges {
   int rank = 0;
   std::int64_t begin[max_rank];
@@ -55,7 +55,7 @@ struct buffer_layout {
   held_ranges held;
   std::int64_t local[max_rank];
   std::int64_t first[max_rank], step[max_rank];
-  bool has_strides = false;  // not row-major but with the strides below; such a buffer is only read
+  bool has_strides = false;  // not row-major but with the strides below; only read
   std::int64_t stride[max_rank];
 
   [[gnu::noinline]] void lie_in(const inline_vec<std::int8_t, max_rank>& order) {
@@ -247,8 +247,8 @@ inline void copy_elements(const box_walk& rows, std::byte* out, const std::byte*
     std::memcpy(out + i * rows.out_step * bytes, in + i * rows.in_step * bytes, sizeof(Bits));
 }
 
-/// Does the same as copy_box, for a box whose elements are contiguous along dim `cols` in the first buffer and along
-/// dim 0 in the second buffer.
+/// Does the same as copy_box, for a box that is contiguous along dim `cols` in the first buffer and along dim 0 in
+/// the second.
 template <class = once>
 [[gnu::noinline]] void transpose_box(void* to, const void* from, const placed_box& placed, int cols, std::int64_t bytes,
                                      bool streaming) {

@@ -26,7 +26,7 @@ namespace gspmd {
 ///                                        movements over the same axes, movement k from in[k] to out[k], in one message to each
 ///                                        device. Between the two calls the device computes and does not touch the buffers
 ///     void start(mesh, reductions, in, out), finish(the same)   optional: the same for reductions of one kind over the same axes.
-///                                        A list of one all_reduce may be in place. Several lists may be started before the first
+///                                        A list with a single all_reduce may be in place. Several lists may be started before the first
 ///                                        list is finished
 ///     void go_on()                       optional: lets started collectives progress, without waiting. A program that starts
 ///                                        collectives calls it after each step that computes

@@ -115,7 +115,7 @@ class descriptor_cache {
     count_ = 0;
   }
 
-  std::vector<std::unique_ptr<entry>> slots_ = std::vector<std::unique_ptr<entry>>(16);  // a power of 2, half of them free
+  std::vector<std::unique_ptr<entry>> slots_ = std::vector<std::unique_ptr<entry>>(16);  // a power of 2; at least half are free
   std::vector<std::unique_ptr<entry>> before_;
   std::size_t count_ = 0;
 };

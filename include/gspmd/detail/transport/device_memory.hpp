@@ -12,7 +12,7 @@
 
 namespace gspmd::detail {
 
-/// The memory of one device while a program runs on the device.
+/// The memory of a device while a program runs on this device.
 struct device_memory {
   const void* const* inputs = nullptr;  // shards of the inputs, in the caller's memory
   void* const* outputs = nullptr;       // shards of the outputs, in the caller's memory

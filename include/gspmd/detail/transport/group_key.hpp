@@ -9,9 +9,9 @@
 
 namespace gspmd::detail {
 
-/// Identifies the group of one device over some axes of a mesh. A communicator uses it to find the data that it has
-/// set up for the group. The key copies the device order, because a mesh made at run time can be destroyed and its
-/// memory reused for the order of another mesh.
+/// Identifies the group of a device over some axes of a mesh. A communicator uses it to find the data that it has set
+/// up for the group. The key copies the device order: a mesh made at run time can be destroyed, and another mesh can
+/// reuse its memory.
 struct group_key {
   coordinates sizes;
   axis_mask axes = 0;

@@ -15,9 +15,9 @@
 /// collective (meeting_subject.hpp). If a member arrives for another collective, no member passes.
 ///
 /// All shared memory follows one rule. A member that has passed meeting k has seen all members arrive at k, so all
-/// members have finished reading the data that was published at k-1. A member that arrives at k must pass k before it
-/// arrives at k+1. A member that skipped this wait, because it has the result already, would overwrite data that the
-/// other members still read, or a number that they still wait for.
+/// members have read the data that was published at k-1. A member that arrives at k must pass k before it arrives at
+/// k+1. If a member that has the result already skipped this wait, it would overwrite data that other members still
+/// read. It could also overwrite a number for which they still wait.
 ///
 ///   memory                       its owner writes              the other members read       until
 ///   lane k % 2 of a slot         from passing k-1 to           from passing k               they arrive at k+1
@@ -72,8 +72,8 @@ struct alignas(cache_line_bytes) meeting_slot {
 /// The number of pauses of a waiting member before it yields its core. If there are more members than cores, more
 /// pauses cost much time. If each member has a core, many pauses gain nothing as long as no other program uses the
 /// core. If another program does, a member that yields gets its core back milliseconds later, even if the other
-/// members arrive soon. NPB's cg and is, on two ranks and cores while compilers ran on the same cores, were tried
-/// with 0, 50 us and 1 ms of pauses. They were fastest by far with 1 ms, also with two such programs at a time.
+/// members arrive soon. NPB's cg and is were run on two ranks and cores while compilers used the same cores, with
+/// pauses of 0, 50 us and 1 ms. They were fastest by far with 1 ms, also when two of these programs ran.
 inline constexpr int pauses_without_core = 20, pauses_with_core = 20'000;
 
 inline void pause_briefly() {
@@ -97,8 +97,8 @@ inline void arrive_alone(meeting_slot& mine, std::uint32_t subject) {
 /// detect it, whichever member they wait for.
 ///
 /// The three functions are passed by reference, not copied. A copy of several pointers is read with another width
-/// than it was written. Between the arrival and the wait, such a read stalls until the arrival has reached memory,
-/// which takes a third of the time of a meeting.
+/// than it was written. Between the arrival and the wait, this read stalls until the arrival has reached memory. The
+/// stall takes a third of the time of a meeting.
 template <class SlotOf, class Idle, class Differs>
 unsigned wait_for_all(std::int64_t n, std::int64_t self, std::uint32_t subject, int pauses, const SlotOf& slot_of,
                       const Idle& idle, const Differs& differs) {

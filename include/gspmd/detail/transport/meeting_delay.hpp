@@ -11,9 +11,9 @@
 #endif
 
 /// Delays for tests. A fault in the protocol of meetings (meeting.hpp) shows only if one member is late at a certain
-/// line, which may happen once in a thousand runs. If a program is compiled with GSPMD_TEST_DELAYS, members sleep at
-/// random before they arrive at a meeting and before they read the data of other members. They do so while an object
-/// of delayed_meetings exists.
+/// line. This may happen once in a thousand runs. The delays exist in a program that is compiled with
+/// GSPMD_TEST_DELAYS, while an object of delayed_meetings exists. Members then sleep at random, before they arrive at
+/// a meeting and before they read the data of other members.
 namespace gspmd::detail {
 
 #ifdef GSPMD_TEST_DELAYS

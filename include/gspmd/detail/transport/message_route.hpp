@@ -13,7 +13,7 @@
 #include "gspmd/detail/transport/movement_boxes.hpp"
 #include "gspmd/detail/transport/node_boxes.hpp"
 
-/// The messages, as offsets and sizes, of one process in a collective that uses messages. They are computed once,
+/// The messages, as offsets and sizes, of a process in a collective that uses messages. They are computed once,
 /// because computing them takes longer than a message of 1 KiB.
 namespace gspmd::detail {
 

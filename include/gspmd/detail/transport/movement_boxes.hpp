@@ -18,15 +18,15 @@
 namespace gspmd::detail {
 
 /// Returns the number of turns of a movement, at least 1. In each turn, a device copies at most one box from each
-/// member. The functions below describe one turn. A movement that copies nothing also has one turn, in which the
-/// result is filled.
+/// member. The functions below describe one turn. A movement that copies nothing has one turn, which fills the
+/// result.
 inline std::int64_t turns_of(const mesh_shape& mesh, const movement& m) {
   if (m.map != nullptr && m.map->reshapes) return reshape_turns(mesh, m);
   const auto turns = m.map == nullptr ? 1 : count_turns(*m.map, m.from_global, m.to_global);
   return turns > 0 ? turns : 1;
 }
 
-/// One turn of a movement with margins.
+/// A turn of a movement with margins (halo buffers).
 struct margin_turn {
   bool is_low;
   std::int64_t turn;  // of the operand (index_map.hpp)
@@ -114,7 +114,7 @@ inline void fill_spare_room(const movement& m, const buffer_layout& target, Fill
   }
 }
 
-/// Restricts a shard to the index of one turn, for a map that places the indices of a dim. Operand and result both
+/// Restricts a shard to the index of a turn, for a map that places the indices of a dim. Operand and result both
 /// count this index as in the result.
 inline void hold_placed(const movement& m, std::int64_t turn, bool is_source, buffer_layout& shard) {
   const int d = m.map->placed_dim;
@@ -127,8 +127,8 @@ inline void hold_placed(const movement& m, std::int64_t turn, bool is_source, bu
 }
 
 /// Returns the shard of a movement's result that a turn copies to. Calls `fill(box, bits)` for the boxes that no
-/// element of the operand maps to, if the map fills them. Along each dim, these boxes are before, after and between
-/// the steps, restricted to the steps of the previous dims. Each box is filled in the first turn of its shard only.
+/// element of the operand maps to, if the map fills them. These boxes are before, after and between the steps of a
+/// dim, restricted to the steps of the previous dims. Each box is filled in the first turn of its shard only.
 template <class Fill>
 inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn, Fill fill) {
   if (m.map != nullptr && m.map->has_margins()) return margin_of(mesh, m, at, turn, fill);

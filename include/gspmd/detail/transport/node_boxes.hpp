@@ -17,7 +17,7 @@
 namespace gspmd::detail {
 
 /// The division of boxes into pieces. All members cut all boxes at the same indices, counted from the begin of each
-/// box, so no member needs the number of pieces of another member. A piece has one index along the dims before `dim`,
+/// box. So no member needs the number of pieces of another member. A piece has one index along the dims before `dim`,
 /// up to `block` indices along `dim`, and all indices along the dims after `dim`.
 struct box_cut {
   /// No box has larger extents than `largest`, which are not 0. A piece has at most `most` elements; `most` is at

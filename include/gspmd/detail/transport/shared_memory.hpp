@@ -13,9 +13,9 @@
 #include "gspmd/detail/transport/combine.hpp"
 #include "gspmd/detail/transport/movement_boxes.hpp"
 
-/// The part of one device in a collective when the device can read the buffers of its peers. Threads process their
-/// parts concurrently between two barriers, the simulated backend processes them one after the other. Peers are
-/// identified by their number in the group.
+/// The part of a device in a collective, if the device can read the buffers of its peers. Threads process their parts
+/// concurrently between two barriers, the simulated backend processes them one after the other. Peers are identified
+/// by their number in the group.
 namespace gspmd::detail {
 
 /// The buffers that the devices of a communicator send to a neighbour on a ring, and the buffers that receive, by
@@ -166,7 +166,7 @@ GSPMD_COMPILED_ONCE(void reduce_scatter_from_peers<once>(const row_combiner&, co
 GSPMD_COMPILED_ONCE(void reduce_from_peers<once>(const row_combiner&, const mesh_shape&, const reduction&, const coordinates&,
                                                  peer_inputs, peer_outputs));
 
-/// Carries out a reduction over a group of one device, which is a copy of its box.
+/// Carries out a reduction over a group with a single device, which is a copy of its box.
 inline void reduce_alone(const mesh_shape& mesh, const reduction& r, const coordinates& me, const void* in, void* out,
                          std::int64_t bytes_per_elem) {
   if (in == out) return;

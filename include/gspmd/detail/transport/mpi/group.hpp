@@ -28,7 +28,7 @@ namespace gspmd::detail {
 /// The group of this process over some axes of a mesh, and its collectives. The rank of a process in the group's MPI
 /// communicator is its member number.
 ///
-/// A collective uses the first of these methods that applies:
+/// A collective uses the first method that applies:
 ///  - a permutation: messages, or copies from buffers in node_memory;
 ///  - a small movement, if all members share a node: node_window;
 ///  - copies between the buffers of the members, if all buffers are in node_memory;
@@ -142,8 +142,8 @@ class mpi_group {
     else reductions_.all_reduce(route.elems, r.reduced_by, in, out);
   }
 
-  /// Carries out reductions of one kind. Uses the buffers of the members if these are in node_memory. Otherwise packs
-  /// them as one reduction.
+  /// Carries out several reductions of the same kind. Uses the buffers of the members if these are in node_memory.
+  /// Otherwise packs them as one reduction.
   template <class T>
   void reduce_together(const mesh_shape& mesh, span<const reduction> all, const reduction_route* const* routes,
                        const T* const* in, T* const* out) {

@@ -10,8 +10,8 @@
 #include "gspmd/detail/transport/box.hpp"
 #include "gspmd/detail/transport/message_route.hpp"
 
-/// Carries out several reductions of one kind and group as one reduction: packs their operands into one buffer and
-/// unpacks the results.
+/// Carries out several reductions with the same kind and group as one reduction: packs their operands into one buffer
+/// and unpacks the results.
 namespace gspmd::detail {
 
 using reduction_routes = span<const reduction_route* const>;

@@ -18,7 +18,7 @@
 namespace gspmd::detail {
 
 /// The state that the collectives of a group over some axes of a mesh share: the members, this member's number, and
-/// the memory in which they synchronise. The rank of a process in the group's MPI communicator is its member number.
+/// the window for synchronising. The rank of a process in the group's MPI communicator is its member number.
 class mpi_members {
  public:
   /// Collective over the members only, so the ranks of other groups need not call it. Its messages have the subject
@@ -61,8 +61,8 @@ class mpi_members {
     else detail::roll_call(messages(), size(), self, [](std::int64_t j) { return j; });
   }
 
-  /// Returns the window in which the members synchronise, or null if they do not share a node or its memory. The
-  /// first call is collective over the group.
+  /// Returns the window for synchronising, or null if the members do not share a node or its memory. The first call
+  /// is collective over the group.
   node_window* window() {
     if (work.shared_memory && !asked_for_window_) {
       asked_for_window_ = true;

@@ -154,7 +154,7 @@ class mpi_messages {
     return count == bytes;
   }
 
-  /// Receives a message of one element that has arrived.
+  /// Receives a message that has arrived and has a single element.
   template <class T>
   void receive_now(std::int64_t from, T* one) {
     check_mpi(MPI_Recv(one, 1, mpi_type<T>(), static_cast<int>(from), channel_.tag_of(message_kind::data), channel_.comm,
@@ -200,8 +200,8 @@ class mpi_messages {
   std::vector<mpi_request>& requests_;
 };
 
-/// Waits until all of these members have arrived for the subject of their channel. It is called before MPI
-/// collectives. If only some members called one, MPI would wait forever, or mix up the data of different collectives.
+/// Waits until all members have arrived for the subject of their channel. It is called before MPI collectives. If
+/// only some members called one, MPI would wait forever, or mix up the data of different collectives.
 template <class MemberOf>
 void roll_call(mpi_messages messages, std::int64_t n, std::int64_t self, MemberOf member) {
   for (std::int64_t distance = 1; distance < n; distance *= 2) {

@@ -15,7 +15,7 @@
 
 namespace gspmd::detail {
 
-/// The methods of one movement between the members of a group; mpi_group selects the method.
+/// The methods for a movement between the members of a group; mpi_group selects the method.
 class mpi_movements {
  public:
   explicit mpi_movements(mpi_members& members) : m_(members) {}
@@ -28,12 +28,12 @@ class mpi_movements {
   }
 
   /// Returns true for so few bytes, of all members together, that a roll call before an MPI call would take as long
-  /// as the call. Such movements use messages of gspmd, whose tags have the subject.
+  /// as the call. These movements use gspmd's messages, whose tags have the subject.
   template <class T>
   [[nodiscard]] static constexpr bool are_few(std::int64_t elems) {
     return elems * static_cast<std::int64_t>(sizeof(T)) <= 16 << 10;
   }
-  /// The same for movements in which each member sends a message to each member.
+  /// Returns the same for a movement that sends a message from each member to each member.
   template <class T>
   [[nodiscard]] bool are_few_for_each(std::int64_t elems) const {
     return are_few<T>(elems) && m_.size() <= 32;
@@ -120,7 +120,7 @@ class mpi_movements {
       if (r.box != no_box) copy_box(out, packed_out, route.boxes[r.box], sizeof(T));
   }
 
-  /// Sends whole shards to other members. A member waits only for members with which it exchanges messages; in a
+  /// Sends whole shards to other members. A member waits only for the senders and receivers of its messages; in a
   /// meeting, it would wait for all members.
   ///
   /// A member whose shard is in node_memory sends the address of the shard. The receiver copies the shard and sends

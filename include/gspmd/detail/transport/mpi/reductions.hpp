@@ -87,9 +87,9 @@ class mpi_reductions {
     return own_element<T> || is_narrow(dtype_of<T>()) || (is_number && (kind == monoid::maximum || kind == monoid::minimum));
   }
 
-  /// Reduces a few values, on which programs may branch. Each member reduces all values in the order of the members,
-  /// as in shared memory. MPI may use another order. Its maximum of a number and a NaN is either of the two, and may
-  /// differ between members.
+  /// Reduces a few values; programs may branch on the result. Each member reduces all values in the order of the
+  /// members, as in shared memory. MPI may use another order. Its maximum of a number and a NaN is either of the two,
+  /// and may differ between members.
   template <class T>
   void all_reduce_gathered(std::int64_t elems, monoid kind, const T* in, T* out) {
     reduce_row(combiner_of<T>(kind), out, m_.size(), movements_.gather_few(elems, in), 0, elems, false);

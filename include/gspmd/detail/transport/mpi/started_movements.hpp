@@ -20,8 +20,8 @@
 namespace gspmd::detail {
 
 /// The started and not yet finished movements of a group. If they use messages, any number of lists may be started,
-/// together with other started collectives. If the members share a node, at most one list is started, and each other
-/// collective of the group comes after it.
+/// together with other started collectives. If the members share a node, at most one list is started, and it finishes
+/// before any other collective of the group begins.
 class mpi_started_movements {
  public:
   explicit mpi_started_movements(mpi_members& members) : m_(members) {}

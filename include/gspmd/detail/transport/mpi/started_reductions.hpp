@@ -30,12 +30,11 @@ namespace gspmd::detail {
 ///              posts receives for the results of the peers.
 ///
 /// No member waits between start() and finish(). MPI carries the messages, and go_on() begins the second half when
-/// the first half is complete. MPI_Iallreduce is not used: all members must have arrived for the same collective
-/// before it is called, so each member would wait for the last one, and MPI may reduce in another order.
+/// the first half is complete. MPI_Iallreduce is not used: before it is called, all members must have arrived for the
+/// same collective, so each member would wait for the last one. Also, MPI may reduce in another order.
 ///
 /// Messages of the same half have the same tag if they belong to the same line of the program. So the halves are
-/// begun in the order in which the reductions were started: MPI matches messages with the same tag in the order in
-/// which they are sent and in which the receives are posted.
+/// begun in the order of the starts: MPI matches messages with the same tag in the order of the sends and receives.
 ///
 ///   memory                       its owner writes              MPI, and so the peers, access     until
 ///   input                        before start                  from start                        the first half ends

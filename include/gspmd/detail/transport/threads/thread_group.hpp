@@ -29,9 +29,9 @@ class stopped_by_peer : public error {
   explicit stopped_by_peer(int rank) : error("stopped because another rank failed", rank) {}
 };
 
-/// The state that the threads of one launch share.
+/// The state that the threads of a launch share.
 ///
-/// If one thread fails, the other threads stop at their next meeting, or at the meeting in which they wait. When a
+/// If one thread fails, the other threads stop at their next meeting, or at the current meeting if they wait. When a
 /// thread unwinds, its buffers are destroyed, and a third thread may still read these buffers. So a thread that stops
 /// waits until all threads have stopped, ended or failed, and only then unwinds.
 class thread_session {
@@ -46,7 +46,7 @@ class thread_session {
   [[nodiscard]] bool has_failed() const { return failed_.load(std::memory_order_acquire); }
   [[nodiscard]] bool has_ended(int rank) const { return ended_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire); }
 
-  /// Returns the group of these members. All callers with equal members get the same object.
+  /// Returns the group with these members. All callers with equal members get the same object.
   thread_group& group_of(const std::vector<int>& members) {
     const std::lock_guard lock(mutex_);
     for (auto& known : groups_)

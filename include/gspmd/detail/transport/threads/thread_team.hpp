@@ -34,7 +34,7 @@ inline void pause_spinning() {
 /// The threads of a device: the thread that calls run(), which is number 0, and `count` - 1 helpers, which live as
 /// long as the object. A helper that waits for the next job first spins, then yields the processor, then sleeps until
 /// thread 0 wakes it. Thread 0 waits for the helpers in the same way. If there are more threads than processors,
-/// waiting threads sleep immediately, because a thread that yields waits for the whole time slice of the next thread.
+/// waiting threads sleep immediately: a thread that yields waits for the whole time slice of the next thread.
 ///
 /// Helpers compute each job in the floating-point environment that thread 0 has when it calls run().
 ///
