@@ -139,6 +139,8 @@ struct reduced_group {
 };
 
 /// Calls visit(box) for boxes that together are the elements [first, last) of a loop, in row-major order.
+///
+///   loop [3, 1000], elements [0, 1472): [0..1, 0..1000] and [1..2, 0..472]
 template <class Visit>
 inline void for_each_box_of_range(const extents& loop, std::int64_t first, std::int64_t last, Visit visit) {
   if (loop.count == 0 && first < last) return visit(loop_box(loop));

@@ -74,6 +74,8 @@ struct buffer_layout {
 };
 
 /// Returns the layout of the shard of the device at `at`.
+///
+///   [9] in 5,4, second device: holds [5, 9), local extent 5, first -5
 inline buffer_layout layout_of(const mesh_shape& mesh, const extents& global, const sharding& s, const coordinates& at) {
   buffer_layout layout;
   layout.held.rank = global.count;

@@ -228,6 +228,9 @@ struct reduction_route {
   }
 };
 
+/// Returns the route of the device at `me`.
+///
+///   reduce_scatter of [4] over 2 devices: offsets 0, 2, 4
 inline reduction_route route_of(const mesh_shape& mesh, const reduction& r, const coordinates& me) {
   reduction_route route;
   route.scatters = classify(mesh, r) == collective_kind::reduce_scatter;

@@ -14,7 +14,7 @@
 /// `place` computes the strides.
 ///
 ///   x of 9 in 3,3,3; slice from 1 by 2, of 4 in 2,2,0: step t is 1 + 2t of x and t of the result
-///     the second device needs steps 2,3; the members hold 0 | 1 | 2,3: all from the third member, its elements 5 and 7
+///     the second device needs steps 2,3; the members hold 0 | 1,2 | 3: element 5 from the second, 7 from the third
 namespace gspmd::detail {
 
 /// Returns the number of turns of a movement, at least 1. In each turn, a device copies at most one box from each
@@ -40,6 +40,8 @@ inline margin_turn margin_turn_of(const movement& m, std::int64_t number) {
 
 /// Returns the margin of a shard that a turn copies to. Calls `fill(box, bits)` for the part of the margin outside of
 /// the tensor, if this part is a constant.
+///
+///   x of 9 in 4,4,1; margins 1, 1: of the second shard, the low margin holds [3, 4), the high margin [8, 9)
 template <class Fill>
 inline buffer_layout margin_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t number, Fill fill) {
   auto target = layout_of(mesh, m.from_global, m.from, at);
@@ -84,6 +86,8 @@ inline void hold_tiles(const mesh_shape& mesh, const movement& m, const coordina
 /// Fills the memory of a tile that the tile does not hold. It follows the elements of a part that has fewer outputs
 /// than other parts. No result depends on this memory, but kernels compute with it, and arbitrary values could
 /// overflow.
+///
+///   a dim with room for [0, 6) that holds [0, 4): fills [4, 6)
 template <class Fill>
 inline void fill_spare_room(const movement& m, const buffer_layout& target, Fill fill) {
   buffer_layout spare = target;
@@ -129,6 +133,8 @@ inline void hold_placed(const movement& m, std::int64_t turn, bool is_source, bu
 /// Returns the shard of a movement's result that a turn copies to. Calls `fill(box, bits)` for the boxes that no
 /// element of the operand maps to, if the map fills them. These boxes are before, after and between the steps of a
 /// dim, restricted to the steps of the previous dims. Each box is filled in the first turn of its shard only.
+///
+///   slice of the first example, second device: holds steps [2, 4)
 template <class Fill>
 inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn, Fill fill) {
   if (m.map != nullptr && m.map->has_margins()) return margin_of(mesh, m, at, turn, fill);
@@ -228,6 +234,8 @@ inline buffer_layout source_of(const mesh_shape& mesh, const movement& m, const 
 
 /// Calls `visit(coordinates)` for each member that may hold elements of `target` in one turn of a movement with a
 /// map. In large groups these are few members. `holder` has the coordinates of this device.
+///
+///   slice of the first example, second device: visits the second and the third member
 template <class Visit>
 inline void for_each_holder(const mesh_shape& mesh, const movement& m, const buffer_layout& target, coordinates holder,
                             std::int64_t turn, Visit visit) {

@@ -19,6 +19,8 @@ namespace gspmd::detail {
 /// The division of boxes into pieces. All members cut all boxes at the same indices, counted from the begin of each
 /// box. So no member needs the number of pieces of another member. A piece has one index along the dims before `dim`,
 /// up to `block` indices along `dim`, and all indices along the dims after `dim`.
+///
+///   largest box [4, 6], at most 12 elements: 2 pieces of [2, 6]
 struct box_cut {
   /// No box has larger extents than `largest`, which are not 0. A piece has at most `most` elements; `most` is at
   /// least 1.

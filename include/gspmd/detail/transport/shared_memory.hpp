@@ -93,6 +93,8 @@ void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinate
 
 /// The elements [begin, end) that member j of n reduces in an all_reduce. Chunks are whole cache lines, so no two
 /// members write to the same line.
+///
+///   100 floats, 2 members: [0, 64) and [64, 100)
 struct chunk {
   std::int64_t begin = 0;
   std::int64_t end = 0;

@@ -27,6 +27,8 @@ struct arena_piece {
 
 /// Returns the pieces of the arena, in order, that one thread uses for the steps of a block of rows. The block begins
 /// with step `begin`.
+///
+///   values at [0, 64), [32, 96) and [128, 192): pieces [0, 96) and [128, 192)
 inline std::vector<arena_piece> pieces_of_rows(const plan_view& p, std::size_t begin) {
   std::vector<arena_piece> all;
   const auto add = [&](const planned_value& v) {

@@ -24,7 +24,7 @@ namespace gspmd::detail {
 
 /// The tree of a long sum, down to two levels. Threads reduce its nodes.
 ///
-///   40 leaves -> 20 parts of 2 leaves: 20 nodes         2,000 leaves -> 2 parts of 1,024 and 976 leaves: 32 and 31 nodes
+///   40 leaves -> 2 parts of 32 and 8 leaves: 32 and 8 nodes         2,000 leaves -> 2 parts of 1,024 and 976 leaves: 32 and 31 nodes
 struct sum_tree {
   static constexpr int levels = 2;
   std::int64_t leaf;
