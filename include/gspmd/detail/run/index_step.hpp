@@ -22,7 +22,7 @@ struct prepared_gather {
 struct prepared_scatter {
   const indexed_access* access;
   slice_code code;
-  void (*clear)(void* table, std::int64_t n);  // writes the identity; null: the result already has the table
+  void (*clear)(void* table, std::int64_t n);  // writes the identity; null: the result begins as a copy of the table
 };
 
 /// The unsigned type of the width of T. Gathers and replacing scatters depend only on the width of their elements.
@@ -44,7 +44,7 @@ void write_identity(void* table, std::int64_t n) {
 template <class T, monoid Kind>
 constexpr prepared_scatter scatter_of(const indexed_access& access) {
   constexpr monoid natural = natural_kind<T>(Kind);
-  if constexpr (!monoid_is_defined<T>(natural)) return {&access, {}, nullptr};  // never reached, since tracing refuses it
+  if constexpr (!monoid_is_defined<T>(natural)) return {&access, {}, nullptr};  // such a program is refused earlier
   else return {&access, scatter_code<is_combined<natural, T>>(), write_identity<T, natural>};
 }
 template <class T>

@@ -39,9 +39,10 @@ namespace gspmd {
 /// each local device, to buffers of the (padded) local extents. Buffers must not overlap, except for in == out.
 ///
 /// **Communication.** `move` and `reduce` are collective over the groups of the descriptor's axes: all members of a
-/// group call them in the same order. Each call returns when the device's result is complete and its input may be
-/// changed again. Reductions combine in the order of the members, so threads and simulated agree to the bit. All
-/// members of a group get the same bits of an all_reduce, with any backend, because programs branch on its result.
+/// group call them in the same order. Each call, except for `start`, returns when the device's result is complete and
+/// its input may be changed again. Reductions combine in the order of the members, so threads and simulated agree to
+/// the bit. All members of a group get the same bits of an all_reduce, with any backend, because programs branch on
+/// its result.
 /// **Errors.** Each fault is reported as gspmd::error. If members call different collectives, the error names both.
 /// **Threads.** An object belongs to the thread that runs its devices. Each thread or rank that `launch` starts has
 /// its own object.

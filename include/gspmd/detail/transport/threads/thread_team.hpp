@@ -46,13 +46,13 @@ inline void pause_spinning() {
 ///                       helpers     subtract 1 when their part
 ///                                   ends
 ///   failures_[k]        thread k    before it subtracts 1         thread 0       when left_ is 0
-///   ends_               destructor  before it adds 1 to begun_    the helpers    after they see the new begun_
+///   ends_               end()       before it adds 1 to begun_    the helpers    after they see the new begun_
 ///
 /// begun_ is written with release and read with acquire. left_ is decremented with release and read with acquire.
 class thread_team {
  public:
   /// Throws gspmd::error if `count` is less than 1, or if a thread cannot be started. If `spins`, waiting threads
-  /// spin before they sleep. This is faster if each thread has a processor.
+  /// spin and yield before they sleep. This is faster if each thread has a processor.
   explicit thread_team(int count, bool spins) : failures_(static_cast<std::size_t>(count > 0 ? count : 0)), spins_(spins) {
     if (count < 1) throw error("threads_per_device: a device has " + std::to_string(count) + " threads; give it one or more");
     threads_.reserve(failures_.size());
