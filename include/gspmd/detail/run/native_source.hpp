@@ -28,7 +28,7 @@ struct native_source {
   std::string text;
   std::vector<int> loop_of_step;          // index in the table of functions; -1: the step keeps its function
   std::vector<bool> computes_any_length;  // of the loops
-  int left_out = 0;                       // loops without native code, since they call a user's function
+  int left_out = 0;                       // loops without native code, see can_write
 
   explicit native_source(const plan_view& plan) {
     std::vector<std::string> rows, loops;
@@ -140,6 +140,7 @@ struct native_source {
     if (at == static_cast<std::ptrdiff_t>(list.size())) list.push_back(std::move(text));
     return static_cast<std::size_t>(at);
   }
+  /// Returns false for loops that have too many operations, call a user's function or use a user's own type.
   static bool can_write(const fused_group& group) {
     if (group.ops.size() > most_ops) return false;
     for (const auto& o : group.ops)

@@ -243,7 +243,7 @@ constexpr const reduction_kernel* kernel_of_reduction() {
 }
 
 /// Returns the functions that reduce while they compute. They exist for sums, maxima and minima of floats, if vectors
-/// are so long that compilers vectorise the loop.
+/// are so long that compilers recognise the loop.
 template <class Program, class Group, class Row>
 constexpr auto find_accumulation() {
   constexpr auto& reductions = Group::group.reductions;

@@ -20,8 +20,8 @@
 ///
 /// A row is computed by the functions that compute whole tensors, so it has the same bits. Each step processes a
 /// group of rows before the next step begins. The first-level cache holds a group. The sum, root and quotient of a
-/// row depend on each other, and the processor computes those of other rows meanwhile. A value that only these steps
-/// read has memory for a group of rows.
+/// row depend on each other. Meanwhile the processor computes them for other rows of the group. A value that only
+/// these steps read has memory for a group of rows.
 namespace gspmd::detail {
 
 /// The number of a row in its block, and in its group of rows.
@@ -52,7 +52,7 @@ struct row_places {
   }
   static constexpr row_steps from_step(int k) { return row_steps::of(Program::view.operand(s, k), Rows); }
   static constexpr row_steps to_step(int k) { return row_steps::of(Program::view.result(s, k), Rows); }
-  /// Returns true if no operand is padded on any device.
+  /// Returns true if no value with a bound of this step is padded on any device.
   static constexpr bool is_whole() {
     for (int b = 0; b < s.bounds.count; ++b)
       if (Program::view.value(Program::view.bounds[static_cast<std::size_t>(s.bounds.begin + b)].value).is_padded) return false;

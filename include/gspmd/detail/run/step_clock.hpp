@@ -22,7 +22,7 @@ class step_clock {
 
   step_clock(const step_clock&) = delete;
   step_clock& operator=(const step_clock&) = delete;
-  /// If a step has thrown, ends this step and the loops and conditionals around it.
+  /// If a step has thrown, ends the markers of this step and of the loops and conditionals around it.
   ~step_clock() {
     while (open_ > 0) end_marked();
   }

@@ -24,7 +24,8 @@ namespace gspmd::detail {
 
 /// The tree of a long sum, down to two levels. Threads reduce its nodes.
 ///
-///   40 leaves -> 2 parts of 32 and 8 leaves: 32 and 8 nodes         2,000 leaves -> 2 parts of 1,024 and 976 leaves: 32 and 31 nodes
+///   40 leaves -> 2 parts of 32 and 8 leaves: 32 and 8 nodes
+///   2,000 leaves -> 2 parts of 1,024 and 976 leaves: 32 and 31 nodes
 struct sum_tree {
   static constexpr int levels = 2;
   std::int64_t leaf;
@@ -201,7 +202,7 @@ struct part_of_reduced_loop {
     if (!is_dense) return {};
     return shared_reduction(source, plan, existing, false, stores ? source.unit : 1, device.parts, room_bytes);
   }
-  /// Returns true if the thread has run its part. Otherwise the thread reduces everything. `is_dense`: the results
+  /// Runs the part of the thread. Returns false if the thread must reduce everything instead. `is_dense`: the results
   /// have no gaps.
   bool reduce(computed_elements& source, const reduction_plan& plan, const extents& valid, bool is_dense,
               loop_results out) const {
