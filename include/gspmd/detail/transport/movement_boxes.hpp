@@ -41,7 +41,7 @@ inline margin_turn margin_turn_of(const movement& m, std::int64_t number) {
 /// Returns the margin of a shard that a turn copies to. Calls `fill(box, bits)` for the part of the margin outside of
 /// the tensor, if this part is a constant.
 ///
-///   x of 9 in 4,4,1; margins 1, 1: of the second shard, the low margin holds [3, 4), the high margin [8, 9)
+///   x of 9 in 3,3,3; margins 1, 1: of the second shard, the low margin holds [2, 3), the high margin [6, 7)
 template <class Fill>
 inline buffer_layout margin_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t number, Fill fill) {
   auto target = layout_of(mesh, m.from_global, m.from, at);

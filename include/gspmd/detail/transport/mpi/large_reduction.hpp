@@ -12,7 +12,7 @@
 namespace gspmd::detail {
 
 /// Carries out an all_reduce by messages, in the order of the members. It is used inside a node for buffers larger
-/// than the second-level caches, and between nodes for reductions that MPI cannot do
+/// than the second-level caches, and without a node_window for reductions that MPI cannot do
 /// (mpi_reductions::is_reduced_here). The buffer is processed in pieces. For each piece, a member
 ///  1. receives the peers' elements of its part of the piece, and reduces them in the order of the members;
 ///  2. sends the result to the peers, and receives their results.
