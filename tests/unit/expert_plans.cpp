@@ -523,7 +523,7 @@ TEST_CASE("of states that are split along several dims no more are than a limit 
   CHECK(some.peak_bytes_per_device() <= held / 10 * 6);
   CHECK(all.peak_bytes_per_device() <= held / 2);
   CHECK(some.traffic().bytes == 55296);
-  CHECK(all.traffic().bytes == 73728);
+  CHECK(all.traffic().bytes == 49152);
 }
 
 namespace compiled_with_momentum {
