@@ -13,7 +13,7 @@ inline constexpr std::int64_t most_counted_bytes = std::int64_t{1} << 56;
 
 /// The cost of one way to run an operator. Costs are compared member by member, in this order.
 struct cost {
-  int refused = 0;         // broken policies of the program; taken only if no other way exists
+  int refused = 0;         // reasons to refuse this way; taken only if no other way exists
   std::int64_t time = 0;   // picoseconds of communication and computation on the mesh's network
   std::int64_t bytes = 0;  // sent by one device
   int messages = 0;

@@ -59,8 +59,8 @@ struct form_book {
   [[nodiscard]] constexpr int first_of(int i) const { return first[roots[i]]; }
   [[nodiscard]] constexpr int last_of(int i) const { return last[roots[i]]; }
 
-  /// Returns the level of a form of node `i` that is made now: the number of open bodies around it. A form that is equal in all iterations
-  /// is made before the loop, at a lower level.
+  /// Returns the level of a form of node `i` that is made now: the number of open bodies around it. A form that is
+  /// equal in all iterations is made before the loop, at a lower level.
   [[nodiscard]] constexpr int level_of(const graph& g, int i) const {
     i = roots[i];
     for (int level = depth(); level > 0; --level)

@@ -64,9 +64,9 @@ struct form_prices {
   }
   [[nodiscard]] constexpr int level_of(int i) const { return book.level_of(program, i); }
 
-  /// The form that is the cheapest start for bringing a value to a sharding. `value` is -1 if the value is computed again
-  /// instead: always for a source; for an operator that is_made_again, if bringing its operand is cheaper than bringing
-  /// its result.
+  /// The form that is the cheapest start for bringing a value to a sharding. `value` is -1 if the value is computed
+  /// again instead: always for a source; for an operator that is_made_again, if bringing its operand is cheaper than
+  /// bringing its result.
   struct priced_form {
     int value = -1;
     reshard_price price;  // of bringing the form, or the operand of a value that is computed again

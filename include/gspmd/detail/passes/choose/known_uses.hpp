@@ -20,7 +20,7 @@ class known_uses {
   constexpr known_uses(const form_prices& known, reader_preferences& readers) : known_(known), readers_(readers) {}
 
   /// Returns the key of the inputs of the choice for node `i`. Returns 0 if the choice must not be remembered: in
-  /// bodies of loops and conditionals, for functions of the program's own, under policies such as keep_split, and in
+  /// bodies of loops and conditionals, for user-defined functions, under policies such as keep_split, and in
   /// local views.
   [[nodiscard]] constexpr std::uint64_t key_of(int i, const node& n, const operand_shardings& held) {
     if (known_.book.depth() > 0 || n.function != nullptr || n.local != nullptr || n.gather_limit >= 0) return 0;

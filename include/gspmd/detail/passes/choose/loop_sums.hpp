@@ -6,8 +6,8 @@
 #include "gspmd/detail/passes/choose/partial_rule.hpp"
 #include "gspmd/detail/passes/choose/shared_sums.hpp"
 
-/// Sums that a loop only adds to, starting at 0: gradients over microbatches, or over the rows of a scan. If the
-/// added value is partial, the sum may stay partial. One reduction after the loop then replaces one reduction in each
+/// Sums that a loop only adds to, starting at 0: gradients over microbatches, or over the rows of a scan. If the added
+/// value is partial, the sum may stay partial. One reduction after the loop then replaces one reduction in each
 /// iteration.
 ///
 ///   g = 0;  for ...: g = g + einsum<"bd,bf->df">(x, dy)      b split over x: g is partial over x until the loop has ended

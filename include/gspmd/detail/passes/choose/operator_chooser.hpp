@@ -41,6 +41,9 @@ class operator_chooser {
   vec<tried_use>* record = nullptr;  // if set, gets every way, also those that a bound excludes
   int prices = 0;  // computed so far, a measure of the evaluation's length; a price of a reduction with padding counts as four
 
+  /// Chooses the use of the axes by node `i`.
+  ///
+  ///   bd,df->bf, x [data, _], w [_, model], preferred [data, model]: b over data, f over model, and nothing is sent
   [[nodiscard]] constexpr operator_use choose(int i, const node& n, const op_rule& rule) {
     const mesh_shape& mesh = known_.mesh;
     const auto held = held_partial(known_, i);

@@ -92,6 +92,9 @@ constexpr sharding further_result(const mesh_shape& mesh, const op_rule& rule, c
   return s;
 }
 
+/// Returns the way to run an operator with these uses of the axes.
+///
+///   bd,df->bf, b over data, d over model: operands [data, model] and [model, _], result [data, _] partial(model: add)
 constexpr operator_use use_of(const form_prices& known, const node& n, const op_rule& rule, const factor_splits& uses,
                               const operand_shardings& held) {
   operator_use p;
