@@ -41,8 +41,9 @@ class chooser {
   }
 
   /// Chooses for the remaining items: the nodes, then the outputs. Stops after `most_nodes` choices or `most_prices`
-  /// computed prices; another call continues. Eight replayed items count as one choice (replay::choice). Also stops as
-  /// soon as the plan is certainly no better than `rival`, or than the replayed plan.
+  /// computed prices; another call continues. Never stops between the results of one operator. Eight replayed items
+  /// count as one choice (replay::choice). Also stops as soon as the plan is certainly no better than `rival`, or than
+  /// the replayed plan.
   constexpr void run(int most_nodes, int most_prices, const choose_state* rival = nullptr) {
     const graph& g = known_.program;
     const int count = static_cast<int>(g.nodes.size());

@@ -224,8 +224,7 @@ class form_walk {
   const graph& graph_;
   const mesh_shape& mesh_;
   int saving_;
-  const vec<std::uint8_t> gives_way_ =
-      giving_way(graph_.nodes, saving_, 1, 0);  // by node: inputs that are gathered for each user, at level 1
+  const vec<std::uint8_t> gives_way_ = giving_way(graph_.nodes, saving_, 1, 0);  // inputs gathered again, at level 1
   form_book& book_;
   vec<int>& given_;  // results of the open conditionals
   Client& client_;

@@ -70,8 +70,8 @@ class later_preferences {
     }
   }
 
-  /// Returns an upper bound of the time of later reshards if node `i` runs as `p`. For each operand, `p` serves one
-  /// preference: the one that gains most.
+  /// Returns an upper bound of the time of later reshards if node `i` runs as `p`. For each operand, `p` serves only
+  /// the preference that gains most.
   [[nodiscard]] constexpr std::int64_t left_after(const operator_use& p) const {
     std::int64_t left = all_;
     int operand = -1;

@@ -62,8 +62,8 @@ constexpr summed_up summed_up_by(const graph& g, const value_uses& uses, int i) 
 }
 constexpr int operand_summed_up(const graph& g, const value_uses& uses, int i) { return summed_up_by(g, uses, i).operand; }
 
-/// Returns the operand of a conditional's result that the one branch gives, if the other branch gives 0. Returns -1
-/// otherwise.
+/// Returns the number of the operand that a conditional's result has in one branch, if the other branch gives 0.
+/// Returns -1 otherwise.
 constexpr int operand_or_zero(const graph& g, const node& n) {
   if (n.op != opcode::cond_result || is_zero(operand_of(g, n, 1)) == is_zero(operand_of(g, n, 2))) return -1;
   return is_zero(operand_of(g, n, 1)) ? 2 : 1;

@@ -26,7 +26,8 @@ constexpr bytes_by_tensor moved_bytes(const graph& g, const value_uses& uses, in
     const int t = k == count ? i : n.operands[k];
     bool is_moved = uses.in_memory[t] != 0;
     for (int o = 0; o < k && o < count; ++o) is_moved = is_moved && n.operands[o] != t;
-    // Operators that read neighbours of the same elements in place find them in a cache. Only the first one counts them.
+    // Operators that read neighbours of the same elements in place find them in a cache. Only the first operator counts
+    // them.
     if (k < count && facts.runs != realisation::loop && is_read_in_place(n) && !uses.readers(t).empty())
       is_moved = is_moved && uses.readers(t)[uses.readers(t).size() - 1] == i;
     bytes.push_back(is_moved ? bytes_of(g.nodes[static_cast<std::size_t>(t)].type) : 0);

@@ -50,9 +50,9 @@ class plan_changes {
     return run;
   }
 
-  /// Returns the shardings to try for a run. Neighbours of the run prefer the first ones. The others are a partial
-  /// value that is reduced later, the sharding of completion, and unsplit. If none differs from the present sharding,
-  /// the list has the splits of split_further instead.
+  /// Returns the shardings to try for a run. The list has the shardings that neighbours of the run prefer. It also has
+  /// a partial sharding that is reduced later, the sharding of completion, and unsplit. If none differs from the
+  /// present sharding, the list has the splits of split_further instead.
   [[nodiscard]] constexpr candidates candidates_for(const vec<int>& run) const {
     candidates list;
     const auto add = [&](const inline_vec<axis_use, max_axes>& splits) {

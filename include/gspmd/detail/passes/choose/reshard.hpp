@@ -32,7 +32,7 @@ struct reshard_step {
 };
 
 /// Returns `from`, its dims split further by axes of `allowed` in the order of `to`. Each device must find its new
-/// shard in its old one, and the new shard must contain the shard under `to`.
+/// shard in its old shard, and the new shard must contain the shard under `to`.
 ///   {x,-} towards {xy,z}: {xy,z}    {x,-} towards {yx,z}: {x,z}
 ///   {-} of 9 towards {xy}, 2x2: {xy}, but {-} if y is not allowed: 5,4 does not continue to 3,3,3,0
 constexpr sharding continued(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
@@ -182,10 +182,9 @@ constexpr void spread(const mesh_shape& mesh, const extents& global, const shard
 constexpr reshard_step next_step(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& from,
                                  const sharding& to, std::int64_t bytes_per_elem = 1);
 
-/// Compares paths from a sharding that is partial over some axes to one that is not, by their total cost, and returns
-/// the first step. If all shards are even, the plain path or a path with helping axes is a cheapest one. With padding,
-/// the best path found is within a tenth of the cheapest, except for small tensors (tests/unit/reshard_uneven.cpp
-/// counts these).
+/// Compares paths that reduce a value over its partial axes, by their total cost, and returns the first step. If all
+/// shards are even, the plain path or a path with helping axes is cheapest. With padding, the best path found is within
+/// a tenth of the cheapest, except for small tensors (tests/unit/reshard_uneven.cpp counts these).
 class reduction_ways {
  public:
   constexpr reduction_ways(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& to,

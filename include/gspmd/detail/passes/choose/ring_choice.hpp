@@ -20,7 +20,7 @@ namespace gspmd::detail {
 ///
 /// Each device adds the products in another order. Devices that hold the same part of the result would round it
 /// differently, and could then decide differently. Every axis of a ring that adds products must therefore split the
-/// result or leave it partial, so a value that must be equal on several devices is never such a sum.
+/// result or leave it partial. So a value that must be equal on several devices never has such a sum.
 ///   ab,bc->ac   [a, b/x] and [b, c], result [a, c]: no ring; [a, b/x] and [b, c/x], result [a, c/x]: a ring
 class ring_choice {
  public:
@@ -63,8 +63,7 @@ class ring_choice {
     const auto best = known_.best_form(i, p_.wanted[k]);
     if (best.value < 0 || best.price.bytes == 0) return false;
     const sharding& from = known_.book.layout_of(best.value);
-    return lost_axes(from, p_.wanted[k]) != 0 &&
-           shard_bytes(i, from) < shard_bytes(i, p_.wanted[k]);  // the gather makes it larger
+    return lost_axes(from, p_.wanted[k]) != 0 && shard_bytes(i, from) < shard_bytes(i, p_.wanted[k]);  // it gets larger
   }
 
   /// Returns true if the products with the parts of `dim` are added, with rounding.

@@ -136,8 +136,8 @@ class use_search {
   }
 
  private:
-  /// Returns the factors that may be split: the factors that a tensor prefers. Of the other factors with the same
-  /// tensors and kind, adds the largest one, or all.
+  /// Returns the factors that may be split: the factors that a tensor prefers. Adds other factors: the largest factor
+  /// of each group with the same tensors and kind, or all factors.
   [[nodiscard]] constexpr inline_vec<std::int8_t, 2 * max_rank> candidates() const {
     dim_mask asked = 0;
     for (const auto& splits : asked_)

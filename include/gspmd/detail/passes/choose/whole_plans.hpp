@@ -213,8 +213,7 @@ class plan_chooser {
   }
   /// Returns the shardings of as_made. If the best plan makes a value by the same axes on other dims than preferred,
   /// the value now prefers this sharding. Its users follow on the dims that they share with it. The choice for a single
-  /// operator cannot find this plan, because the old preference was right for the operator or its users pay for the
-  /// difference.
+  /// operator does not find this plan: there, the users of the value pay for the difference.
   [[nodiscard]] constexpr vec<sharding> lying_as_made() const {
     vec<sharding> lies(by_best(), by_best() + count());
     for (int i = 0; i < count(); ++i) {

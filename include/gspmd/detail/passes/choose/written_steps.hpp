@@ -63,7 +63,7 @@ constexpr void for_each_reshard_step(const mesh_shape& mesh, const network_rates
                                      const sharding& from, const sharding& to, axis_mask closed, std::int64_t bytes_per_elem,
                                      Visit visit) {
   closed |= from.partial & to.partial;  // axes that stay partial, possibly by another monoid
-  // A user's globals may be called `step` or `at`. GCC looks up the names in this lambda again at its instantiation.
+  // A program's globals may be called `step` or `at`. GCC looks up the names in this lambda again at its instantiation.
   const auto visit_open = [&](sharding held_before, reshard_step taken_step) {
     visit(with_closed(held_before, from, closed), {taken_step.what, with_closed(taken_step.to, from, closed), taken_step.axes});
   };

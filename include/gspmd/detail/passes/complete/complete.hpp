@@ -73,11 +73,11 @@ struct split_origin {
 ///    whole tensor. Example, a 3-D FFT:
 ///      x{X:a, Y:b, Z:-}  y = fft along Y  ->  y{X:a, Y:-, Z:b}
 ///
-/// If shard_alike connects tensors, all of them get the splits of the first tensor that has any, in both directions,
-/// before other neighbours pass splits on. Only annotations can keep these tensors apart.
+/// If one tensor of a shard_alike gets splits, all its tensors get them, in both directions, before other neighbours
+/// pass splits on. Only annotations can give these tensors different shardings.
 ///
-/// If two splits exclude each other, the first one stays. A result takes splits on dims that all operands have (batch
-/// dims) first, then from the larger operand before the smaller one.
+/// If two splits exclude each other, the earlier split stays. A result first takes splits on dims that all operands
+/// have (batch dims). Then it takes splits of larger operands before those of smaller operands.
 class completion {
  public:
   /// If `record` is not null, it gets every split that is passed on, in order.
@@ -219,9 +219,9 @@ class completion {
     return any;
   }
   /// Returns the dim of input `i` that an axis should split, or -1. If the axis splits the computed next value of a
-  /// state, this is the same dim. Otherwise it is the dim that leaves the smallest parts, and of several dims the one
-  /// that is longest after the split. For a state at level 2, a dim that is split already counts with its whole length,
-  /// because the users of the state then stay unchanged.
+  /// state, this is the same dim. Otherwise it is the dim that leaves the smallest parts. Ties go to the dim that is
+  /// longest after the split. For a state at level 2, a dim that is split already counts with its whole length: then
+  /// the users of the state stay unchanged.
   [[nodiscard]] constexpr int dim_to_save(int i, int axis, int next) const {
     const extents& shape = nodes_[i].shape;
     const std::int64_t now = local_elements(mesh_, shape, found_[i].layout);
@@ -369,8 +369,8 @@ class completion {
       if ((closed & axis_bit(use.axis)) == 0) add_factor_split(kept, use.axis, use.dim);
     splits = kept;
   }
-  /// At the border of a manual region, and at a reshard to its border, a dim is open to axes outside the region if it
-  /// is open on the side before the border. Users of the value then find the same splits on both sides.
+  /// Copies the open dims of the side before the border of a manual region, for axes outside the region. Applies to the
+  /// border and to reshards to its layout. Users of the value then find the same splits on both sides.
   constexpr void lie_as_outside(int i) {
     const node& n = nodes_[i];
     if (facts_of(n.op).made != origin::viewed && (n.annotation.closed & ~n.local_axes) == 0) return;

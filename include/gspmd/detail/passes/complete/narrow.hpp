@@ -21,7 +21,7 @@ namespace gspmd::detail {
 ///
 /// In a manual region, this holds for the axes that the region leaves to the planner. The results of the region's own
 /// collectives stay unchanged. In a program with types, only values that repeat their operand are made in parts, so no
-/// collective becomes another one.
+/// reduction changes into another collective.
 constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> completed) {
   vec<sharding> preferred(completed.data(), completed.data() + completed.size());
   const node* const nodes = g.nodes.data();

@@ -96,8 +96,7 @@ constexpr value_uses uses_of(const graph& g) {
   for (const int o : g.outputs) note(o, o);
   for (int i = static_cast<int>(count); i-- > 0;) {
     const node& n = nodes[i];
-    if (g.has_regions &&
-        is_region_result(n.op)) {  // if one result of a loop or conditional is needed, all its results are computed
+    if (g.has_regions && is_region_result(n.op)) {  // if one result of a loop or conditional is needed, all are computed
       const int start = n.op == opcode::loop_result ? nodes[n.operands[0]].region : n.operands[0];
       bool any = false;
       if (!is_result_of(g, i + 1, n.op, start))

@@ -365,9 +365,9 @@ plan plan_once(const graph& g, const mesh_shape& mesh, const plan_request& reque
 }
 GSPMD_PLANNED_ONCE(plan plan_once<once>(const graph&, const mesh_shape&, const plan_request&));
 
-/// Replaces `best` by a plan that computes values again, if that plan fits into the memory of a device and either takes
-/// less time or `best` does not fit. If `best` does not fit and neither does the new plan, inputs are split too (level
-/// 2). `program`: the program of the new plan.
+/// Replaces `best` by a plan that computes values again and fits into the memory of a device. If `best` fits too, it is
+/// replaced only if the new plan takes less time. If `best` does not fit and neither does the new plan, inputs are
+/// split too (level 2). `program`: the program of the new plan.
 [[gnu::cold]] inline void compute_again(plan& best, const graph& g, const mesh_shape& mesh, plan_request request,
                                         std::optional<graph>& program) {
   constexpr int most_rounds = 6;

@@ -41,8 +41,7 @@ std::string name_of_pass() {
   std::string name = __PRETTY_FUNCTION__;
   name.erase(0, name.find("Pass = ") + 7);
   name.resize(name.find_first_of(";]"));
-  if (const auto space = name.rfind("::"); space != std::string::npos)
-    name.erase(0, space + 2);  // GCC omits the namespace of the function
+  if (const auto space = name.rfind("::"); space != std::string::npos) name.erase(0, space + 2);  // GCC omits its own
   if (const auto end = name.find("_pass"); end != std::string::npos) name.erase(end, 5);
   std::replace(name.begin(), name.end(), '_', ' ');
   return name;

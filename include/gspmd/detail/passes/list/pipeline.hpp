@@ -136,7 +136,7 @@ struct choose_pass {
     }
     return list_sizes<whole_plans>::of_names(sizes);
   }
-  /// Gives both plans the room that the longer one needs, in a program of `all` nodes.
+  /// Gives both plans the room that the longer plan needs, in a program of `all` nodes.
   static constexpr void share_room(choose_lengths& best, choose_lengths& trial, std::size_t all) {
     choose_state::lists(best, [&](auto&... of_best) {
       choose_state::lists(

@@ -34,7 +34,7 @@ struct of_planned_programs {
   static constexpr bool applies(const graph& g) { return g.find_types == nullptr; }
 };
 
-/// Finds a mistake in the types of a program, while its operators are as the user wrote them.
+/// Finds a mistake in the types of a program, while its operators are as they were written.
 struct check_types_pass {
   static constexpr bool applies(const graph& g) { return g.find_types != nullptr || g.type_local != nullptr; }
   static constexpr void run(graph& g) { (g.find_types != nullptr ? g.find_types : g.type_local)(g, false); }
