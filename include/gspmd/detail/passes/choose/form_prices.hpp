@@ -12,7 +12,7 @@
 
 namespace gspmd::detail {
 
-/// Computes the sharding of the single operand from which an operator makes its result as `wanted`. Returns
+/// Computes the sharding of a single operand that gives the operator a result sharded as `wanted`. Returns
 /// false if no such sharding exists.
 constexpr bool is_made_from(const graph& g, const mesh_shape& mesh, const node& n, const sharding& wanted, sharding& operand) {
   op_rule rule;

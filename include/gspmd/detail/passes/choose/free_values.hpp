@@ -44,6 +44,8 @@ constexpr inline_vec<axis_use, max_axes> carried(const mesh_shape& mesh, const o
 
 /// Returns `splits`, extended so that devices do not repeat the work for a value whose operands are not split (random
 /// numbers, constants). All unused axes split the largest unsplit dim, and each device makes its part.
+///
+///   4 x 8 random numbers on a mesh of x and y: [_, x y]
 constexpr inline_vec<axis_use, max_axes> split_further(const mesh_shape& mesh, const node& n,
                                                        const inline_vec<axis_use, max_axes>& splits) {
   sharding s;

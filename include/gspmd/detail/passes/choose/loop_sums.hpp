@@ -33,6 +33,7 @@ struct summed_up {
   int carry = -1, operand = -1;
 };
 /// Returns the sum that node `i` adds to, in the loop around node `i`. Nothing else may read the sum: g = (g + a) + b.
+/// Returns a carry of -1 otherwise.
 constexpr summed_up summed_up_by(const graph& g, const value_uses& uses, int i) {
   constexpr int most_in_a_row = 4;
   const auto at = [&g](int k) -> const node& { return g.nodes[static_cast<std::size_t>(k)]; };

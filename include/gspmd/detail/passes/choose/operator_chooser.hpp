@@ -216,6 +216,8 @@ class operator_chooser {
   /// - `form`, gathered over the axes that `result` lacks, because a movement cannot begin otherwise;
   /// - the same, with one dim split further by the axes that only `result` has;
   /// - all axes of `result` on one dim, or `form` with one axis on another dim.
+  ///
+  ///   {x,-} towards {-,y}: {-,-}, {y,-}, {-,y}
   static constexpr vec<sharding> shardings_near(const sharding& form, const sharding& result, int rank) {
     vec<sharding> near;
     sharding fewer;

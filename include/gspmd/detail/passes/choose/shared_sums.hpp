@@ -34,8 +34,8 @@ constexpr bool is_sum_of_two(const node& n) {
   return n.operands.count == 2 && n.operands[0] != n.operands[1] && facts_of(n.op).uniform &&
          partial_rule_of(n, 0, monoid::add) == partial_rule::all && partial_rule_of(n, 1, monoid::add) == partial_rule::all;
 }
-/// Returns the operand of an elementwise operator that may be reduced after the operator without more communication. An
-/// example is scaling by a constant. Returns -1 if no operand qualifies.
+/// Returns the number of the operand of an elementwise operator that may be reduced after the operator without more
+/// communication. An example is scaling by a constant. Returns -1 if no operand qualifies.
 constexpr int scaled_operand(const graph& g, const node& n) {
   int scaled = -1;
   for (int k = 0; k < n.operands.count; ++k) {

@@ -243,8 +243,8 @@ class plan_chooser {
     return splits;
   }
   /// Gives a loop's sum the sharding of its terms, if the terms are partial. The sum is then reduced and split after
-  /// the loop. Each device holds its whole partial sum. If the mesh limits the memory, every iteration splits the sum
-  /// instead.
+  /// the loop. Each device then holds a partial sum with all elements. If the mesh limits the memory, every iteration
+  /// splits the sum instead.
   constexpr void lie_as_added(int i, vec<sharding>& lies) const {
     const int k = operand_summed_up(graph_, uses_, i);
     if (k < 0 || at(i).annotated || at(at(i).operands[k]).annotated) return;
@@ -280,8 +280,8 @@ class plan_chooser {
     made.splits = to_dims(mesh_, rule, rule.result(), kept);
     return made;
   }
-  /// Returns the operand of an elementwise operator that may be reduced after the operator; -1 if no operand qualifies.
-  /// A loop's result counts as linear in the carried value.
+  /// Returns the number of the operand of an elementwise operator that may be reduced after the operator; -1 if no
+  /// operand qualifies. A loop's result counts as linear in the carried value.
   [[nodiscard]] constexpr int linear_operand(const node& n) const {
     if (n.op == opcode::loop_result || shared_sums::is_sum_of_two(n)) return 0;
     return facts_of(n.op).uniform ? shared_sums::scaled_operand(graph_, n) : -1;

@@ -8,6 +8,8 @@ namespace gspmd::detail {
 
 /// Returns the layout after a written step on the path from `from` to `to`. The axes of the step lose their use in
 /// `from` and get their use in `to`. After a gather or a sum they have no use, and a later step may slice along them.
+///
+///   {x,-} to {-,x}: a gather over x gives {-,-}, an exchange over x gives {-,x}
 constexpr sharding layout_after(const written_step& step, const sharding& from, const sharding& to) {
   sharding s = from;
   inline_vec<axis_use, max_axes> kept;

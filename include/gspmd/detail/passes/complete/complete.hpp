@@ -222,6 +222,8 @@ class completion {
   /// state, this is the same dim. Otherwise it is the dim that leaves the smallest parts. Ties go to the dim that is
   /// longest after the split. For a state at level 2, a dim that is split already counts with its whole length: then
   /// the users of the state stay unchanged.
+  ///
+  ///   an unsplit weight [1024,64]: dim 0
   [[nodiscard]] constexpr int dim_to_save(int i, int axis, int next) const {
     const extents& shape = nodes_[i].shape;
     const std::int64_t now = local_elements(mesh_, shape, found_[i].layout);
@@ -369,8 +371,9 @@ class completion {
       if ((closed & axis_bit(use.axis)) == 0) add_factor_split(kept, use.axis, use.dim);
     splits = kept;
   }
-  /// Copies the open dims of the side before the border of a manual region, for axes outside the region. Applies to the
-  /// border and to reshards to its layout. Users of the value then find the same splits on both sides.
+  /// At the border of a manual region, and at a reshard to its layout, takes over the splits of the operand by axes
+  /// outside the region. Closes the dims that the operand closes. Users of the value then find the same splits on both
+  /// sides.
   constexpr void lie_as_outside(int i) {
     const node& n = nodes_[i];
     if (facts_of(n.op).made != origin::viewed && (n.annotation.closed & ~n.local_axes) == 0) return;
@@ -454,7 +457,7 @@ class completion {
     splits.pop_back();
   }
 
-  /// Lists the numbers of the operands, larger tensors first, then in order.
+  /// Lists the numbers of the operands, larger tensors first. Tensors of equal size stay in order.
   constexpr void list_larger_first(const node& n, int* order) const {
     const int* const operands = n.operands.items;
     const std::int64_t* const sizes = sizes_.data();

@@ -12,6 +12,8 @@
 namespace gspmd::detail {
 
 /// Returns the dims along which a value that is read through strides repeats its operand, as a broadcast does.
+///
+///   [8] broadcast to [4,8]: dim 0
 constexpr dim_mask repeated_dims(const graph& g, const node& x) {
   const auto& facts = facts_of(x.op);
   if (facts.runs != realisation::strides || x.operands.count != 1) return 0;
@@ -53,6 +55,8 @@ constexpr bool is_read_in_place(const node& n) {
 }
 /// Returns by node whether its value is written to memory and read from there. It is not if all its users are loops,
 /// which fuse with the loop that makes it. It is not if its single user reduces it.
+///
+///   y = relu(x + b), output y: x + b is not in memory, y is
 constexpr vec<std::uint8_t> values_in_memory(const graph& g, const value_uses& uses) {
   const node* const nodes = g.nodes.data();
   const int count = static_cast<int>(g.nodes.size());
@@ -76,6 +80,8 @@ constexpr vec<std::uint8_t> values_in_memory(const graph& g, const value_uses& u
 }
 
 /// Returns the users of every value. Lists only users that an output needs.
+///
+///   y = f(x), z = g(x), outputs y and z: users of x: z, y; users of z: z
 constexpr value_uses uses_of(const graph& g) {
   struct read {
     int of, by;
