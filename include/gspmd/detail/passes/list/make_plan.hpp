@@ -16,12 +16,12 @@
 
 namespace gspmd::detail {
 
-/// The results of the passes, in ordinary memory; each is made when it is first asked for.
+/// The results of the passes in ordinary memory. Each result is made at its first use.
 template <class Off>
 class results_without {
  public:
   using off = Off;
-  using chosen_by = search_pass;  // of any mesh: it does nothing where none asks for it
+  using chosen_by = search_pass;  // for every mesh: it does nothing unless the mesh requests a search
   constexpr results_without(const graph& of, const mesh_shape& mesh, const plan_request& request = {},
                             std::vector<split_origin>* origins = nullptr)
       : graph_(of), mesh_(mesh), request_(request), origins_(origins) {}
@@ -29,19 +29,20 @@ class results_without {
   [[nodiscard]] constexpr const mesh_shape& mesh() const { return mesh_; }
   [[nodiscard]] constexpr const plan_request& request() const { return request_; }
   [[nodiscard]] constexpr std::vector<split_origin>* origins() const { return origins_; }
-  static constexpr bool is_long() { return false; }  // no limit of a compiler holds
+  static constexpr bool is_long() { return false; }  // no limit of a compiler applies
   template <class Pass>
   [[nodiscard]] constexpr const typename Pass::result& of() const {
     return made<Pass>();
   }
-  /// The same, which is gone then: what is as large as the program is not copied.
+  /// Returns the result of a pass by moving it, so that a large result is not copied. The result is gone afterwards.
   template <class Pass>
   [[nodiscard]] constexpr typename Pass::result take() const {
     return std::move(made<Pass>());
   }
-  /// The best plan; the others are gone then.
+  /// Returns the better plan: with the steps reordered, or in program order. The results of the passes are gone
+  /// afterwards.
   [[nodiscard]] constexpr plan take_plan() const {
-    plan& ordered = made<place_pass<true>>();  // before the steps are taken
+    plan& ordered = made<place_pass<true>>();  // before as_written takes the steps
     plan& as_written = made<place_pass<false>>();
     const bool is_better = of<order_pass>().is_any && is_smaller(plan_view(ordered), plan_view(as_written));
     return std::move(is_better ? ordered : as_written);
@@ -77,8 +78,11 @@ class results_without {
 
 using pass_results = results_without<without<>>;
 
-/// The best plan of a program: on a mesh with axes cut, which `cut_axis(cut)` gives the program on, and at the first level of saving that
-/// fits into the memory of a device. No axis is cut where that is null.
+/// Returns the best plan of a program.
+///
+/// Tries follow each other as next_try.hpp decides. If a reshape needs a cut axis, `cut_axis(cut)` returns the program
+/// on the mesh with the cut. If `cut_axis` is null, no axis is cut. The plan has the first level of saving that fits
+/// into the memory of a device. If no level fits, the plan is broken by mistake::memory.
 template <class Off = without<>, class CutAxis = std::nullptr_t>
 constexpr plan plan_again(const graph& g, mesh_shape mesh, plan_request request, CutAxis cut_axis = nullptr) {
   const graph* program = &g;
@@ -127,8 +131,9 @@ plan plan_at_run_time(const graph& g, const mesh_shape& mesh, const plan_request
 }
 GSPMD_PLANNED_ONCE(plan plan_at_run_time<once>(const graph&, const mesh_shape&, const plan_request&));
 
-/// Returns the plan of a graph on the mesh as it is. A template, because `plan_again` is instantiated in each file that uses it.
-// Not std's function: at -O0, GCC then compiles both branches.
+/// Returns the plan of a graph on the mesh as it is. A template, because `plan_again` is instantiated in each file that
+/// uses it.
+// The builtin replaces std::is_constant_evaluated, because GCC at -O0 would compile both branches with the latter.
 template <class = once>
 constexpr plan make_plan(const graph& g, const mesh_shape& mesh, const plan_request& request = {}) {
   return __builtin_is_constant_evaluated() ? plan_again(g, mesh, request) : plan_at_run_time(g, mesh, request);

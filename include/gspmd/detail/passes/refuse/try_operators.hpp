@@ -8,10 +8,12 @@
 #include "gspmd/detail/support/text.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// Compares the facts of each operator of a program on its first node. A contradiction would otherwise give a wrong plan without a message.
+/// Compares the facts of each operator of a program on its first node. A contradiction would otherwise give a wrong
+/// plan without a message.
 namespace gspmd::detail {
 
-/// Compares the facts of an operator that depend on a node. The facts that are constants are compared in checked_operator.
+/// Compares the facts of an operator that depend on a node. The facts that are constants are compared in
+/// checked_operator.
 class operator_trial {
  public:
   constexpr operator_trial(const graph& g, int i) : g_(g), i_(i), n_(g.nodes[i]), facts_(facts_of(n_.op)) {}
@@ -82,8 +84,9 @@ class operator_trial {
     return map.begin(dim) == map.end(dim) ? -1 : size;
   }
 
-  /// Finds a factor whose shards the result would lose: a device would compute the result from its own shard alone. A view computes nothing:
-  /// its result is the memory of its operand, so the two need not share a factor. Of several results, each that lacks the factor is partial.
+  /// Finds a factor that the operand has and the result lacks, although the factor is no reduction: a device would
+  /// compute the result from its own shard alone. A view computes nothing. Its result is the memory of its operand, so
+  /// both need not share a factor. If an operator has several results, a result that lacks the factor is partial.
   [[nodiscard]] constexpr text lost_shards() const {
     if (rule_.uniform || facts_.made == origin::viewed) return {};
     for (int k = 0; k < facts_.reads(n_); ++k)
@@ -127,8 +130,8 @@ class operator_trial {
   op_rule rule_;
 };
 
-/// Refuses a program with an operator whose facts contradict each other. A node is skipped if an earlier node has the same operator, the same
-/// monoid and the same number of tensors.
+/// Refuses a program with an operator whose facts contradict each other. A node is skipped if an earlier node has the
+/// same operator, the same monoid and the same number of tensors.
 constexpr void try_operators(graph& g) {
   vec<std::uint64_t> tried;
   const auto is_tried = [&tried](std::uint64_t key) {
