@@ -184,6 +184,7 @@ inline constexpr int most_moved_together = 16;
 /// Returns the axes whose groups contain all data of a movement. For each dim whose split changes, these are the axes
 /// of `from` after the shared axes. If rounding shifts the boundaries, these are all axes of `from` on the dim. Axes of
 /// size 1 are ignored. Returns 0 if every device already holds the data that it needs.
+///   8 over [x] -> 8 over [y]: x     9 over [x] -> 9 over [x,y], 2x2: x, because the boundaries shift
 constexpr axis_mask movement_axes(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   axis_mask axes = 0, left = 0, taken = 0;
   for_each_split_dim(mesh, from, to, [&](const split_change& change) {
@@ -232,6 +233,7 @@ constexpr collective_kind classify(const mesh_shape& mesh, const reduction& r) {
 
 /// Returns the largest number of indices of one dim that a device lacks for its new part. Neither list of axes may
 /// reorder the other list. If rounding shifts the boundaries, the last parts of a group are shifted most.
+///   9 over 2 (5,4) -> 9 over 2x2 (3,3,3,0): 1, because the second part lacks index 5
 constexpr std::int64_t lacking(const split_change& change, std::int64_t global_extent) {
   const auto from = shard_extent(global_extent, change.common_parts * change.from_rest);
   const auto to = shard_extent(global_extent, change.common_parts * change.to_rest);

@@ -75,7 +75,7 @@ struct node {
   const map_function* function = nullptr;
   const struct local_function* local = nullptr;  // local_op; a monoid
   bool in_gradient = false;                      // added by the differentiator
-  bool is_border = false;                        // converts a value at the boundary of a manual region (ops/local_view.hpp)
+  bool is_border = false;                        // passes a value into or out of a manual region (ops/local_view.hpp)
   bool is_started = false;                       // a collective that runs concurrently with nodes that do not need it
   bool annotated = false;                        // the user wrote `annotation`
   int state = -1;                                // the number of an input that the planner placed; also on its next values

@@ -25,6 +25,8 @@ struct permutation_plan {
   std::int64_t in_ld = 0, out_ld = 0;
 };
 
+/// Returns the plan of a permutation.
+///   [2,3,4] by {0,2,1}: a loop of 2 around the transposition of 3 x 4 planes
 constexpr permutation_plan plan_permutation(const permutation_spec& s) {
   permutation_plan p;
   std::int64_t in_stride[max_rank]{};

@@ -32,6 +32,8 @@ struct reduction_plan {
   std::int64_t outermost = 1;                  // simple: allocated extent of the outermost reduced dim
 };
 
+/// Returns the plan of a reduction.
+///   [4,8,16] over dim 1: outer 4, outermost 8, row 1, inner 16
 constexpr reduction_plan plan_reduction(const reduction_spec& s) {
   reduction_plan p;
   std::int64_t in_stride = 1;

@@ -63,6 +63,7 @@ constexpr void for_each_split(const mesh_shape& mesh, const extents& global, con
     if (const auto parts = parts_of(mesh, s, d); parts > 1) visit(d, parts, weight);
 }
 
+/// Returns the shards of both tensors in digits. `exist` is false if no digits fit the splits of both.
 constexpr reshape_digits digits_of(const mesh_shape& mesh, const extents& from_global, const sharding& from,
                                    const extents& to_global, const sharding& to) {
   reshape_digits digits;

@@ -216,6 +216,7 @@ constexpr factor_splits to_factors(const mesh_shape& mesh, const op_rule& rule, 
 /// Returns the splits of a tensor for the given splits of its factors. A dim of several factors omits the splits that
 /// it cannot express. A factor can be split only if all earlier factors of the dim are cut into single elements. The
 /// cuts must be even unless a movement corrects the shards.
+///   [6] = (a:2)(b:3): a over x:2 -> x     b over z:3 -> nothing, because a is whole
 constexpr inline_vec<axis_use, max_axes> to_dims(const mesh_shape& mesh, const op_rule& rule, const tensor_map& map,
                                                  const factor_splits& splits, bool may_move = false) {
   if (rule.uniform) return splits;

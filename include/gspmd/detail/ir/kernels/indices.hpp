@@ -10,8 +10,9 @@ namespace gspmd {
 
 /// The treatment of an index if its slice is not inside the tensor.
 ///
-/// clip: the index is moved to the nearest index whose slice is inside, as in StableHLO's gather. fill: gather gives a
-/// fill value instead, scatter drops the update. error: the run fails.
+///   clip    the index is moved to the nearest index whose slice is inside, as in StableHLO's gather
+///   fill    gather gives a fill value instead, scatter drops the update
+///   error   the run fails
 ///
 /// **Errors.** With `error`, gspmd::error names the operator, the dim and the index on every device that reads such an
 /// index. The other devices are notified, and no device waits.
