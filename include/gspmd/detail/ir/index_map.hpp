@@ -37,8 +37,8 @@ constexpr divisor_of_two common_divisor(std::int64_t a, std::int64_t b) {
   return {a, inverse};
 }
 
-/// A map along `dim`: for every integer t, element from_first + from_step * t of the operand becomes element to_first +
-/// to_step * t of the result, if both elements exist.
+/// A map along `dim`. For every integer t, element from_first + from_step * t of the operand becomes element
+/// to_first + to_step * t of the result. If one of the two elements does not exist, nothing is mapped.
 ///   shift by b           i of the result is i + b        {0, {}, b, 1, 0, 1}
 ///   slice from b, by a   i of the result is a * i + b    {0, {}, b, a, 0, 1}
 ///   pad, c-1 between     c * i + b of the result is i    {0, {}, 0, 1, b, c}
@@ -166,8 +166,8 @@ struct index_map {
 constexpr bool moves_all_alike(const index_map& map) {
   return map.dims.count == 1 && map.dims[0].from_step == 1 && map.dims[0].to_step == 1;
 }
-/// Returns the distance from an element of the result to its element of the operand, for a map with steps of 1 along a
-/// dim of `extent`. If the dim is periodic, returns the shorter way.
+/// Returns the distance from an element of the result to its element of the operand. The map has steps of 1 along a dim
+/// of `extent`. If the dim is periodic, returns the shorter way.
 constexpr std::int64_t offset_of(const dim_map& map, std::int64_t extent) {
   const auto offset = map.from_first - map.to_first;
   if (map.beyond != continuation::round) return offset;

@@ -213,7 +213,7 @@ constexpr factor_splits to_factors(const mesh_shape& mesh, const op_rule& rule, 
   return result;
 }
 
-/// Returns the splits of a tensor for the given splits of its factors. A dim of several factors omits the splits that
+/// Returns the splits of a tensor from the splits of its factors. A dim of several factors omits the splits that
 /// it cannot express. A factor can be split only if all earlier factors of the dim are cut into single elements. The
 /// cuts must be even unless a movement corrects the shards.
 ///   [6] = (a:2)(b:3): a over x:2 -> x     b over z:3 -> nothing, because a is whole
