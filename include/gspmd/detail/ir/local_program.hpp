@@ -83,7 +83,7 @@ struct local_program {
   vec<instruction> ops;
   vec<int> inputs;   // values
   vec<int> outputs;  // values
-  vec<int> results;  // by node: its final value; -1 if it is not computed
+  vec<int> results;  // by node: the value that its operator computes, without later reshards; -1 if it is not computed
 
   static constexpr auto lists(auto& s, auto f) { return f(s.values, s.ops, s.inputs, s.outputs, s.results); }
   static constexpr auto rest(auto&, auto f) { return f(); }
