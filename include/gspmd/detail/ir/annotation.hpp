@@ -7,8 +7,8 @@
 
 namespace gspmd::detail {
 
-/// The user's annotation of a value, and the sharding that completion has inferred so far (GSPMD 3.5): a layout, and
-/// the dims and axes that completion may change.
+/// The user's annotation of a value and the sharding that completion has inferred so far (GSPMD 3.5). It is a layout
+/// with the dims and axes that completion may change.
 struct annotation {
   sharding layout;
   dim_mask open = 0;         // dims that completion may refine

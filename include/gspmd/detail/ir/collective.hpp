@@ -88,8 +88,8 @@ constexpr const char* name_of(collective_kind kind) {
   return "?";
 }
 
-/// The difference between the splits of one dim, ignoring axes of size 1: the axes at the start that both lists share,
-/// and the remaining axes.
+/// The difference between the splits of one dim, without axes of size 1. It has the shared axes at the start of both
+/// lists, and the remaining axes.
 struct split_change {
   int dim = 0;
   std::int64_t common_parts = 1;            // the number of parts by the shared axes
@@ -301,8 +301,8 @@ constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const movement& m, std
   return (box_elems - kept_elems) * bytes_per_elem;
 }
 
-/// Returns the bytes that one of n devices in a group sends: 2(n-1)/n of the buffer for all_reduce (the ring algorithm), (n-1) result
-/// shards for reduce_scatter.
+/// Returns the bytes that one of n devices in a group sends. This is 2(n-1)/n of the buffer for all_reduce (the ring
+/// algorithm), and (n-1) result shards for reduce_scatter.
 constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const reduction& r, std::int64_t bytes_per_elem) {
   const auto n = mesh.size_of(r.axes);
   const auto result_bytes = local_elements(mesh, r.global, r.to) * bytes_per_elem;

@@ -35,9 +35,9 @@ constexpr std::int64_t ring_time(const link_rate& link, std::int64_t n, std::int
 }
 
 /// Returns the time for `n` devices to gather, each sending `bytes`. A reduce_scatter is the same in reverse. On a
-/// switch, the distance to the partner doubles with each of log2(n) messages (recursive doubling; Bruck's algorithm if
-/// n is not a power of 2). On a torus every message crosses the links in between, so a ring needs no more messages on
-/// its links. `times` is 2 for a reduce_scatter and an all_gather that send `bytes` together.
+/// switch, the distance to the partner doubles with each of log2(n) messages (recursive doubling). If n is not a power
+/// of 2, this is Bruck's algorithm. On a torus every message crosses the links in between, so a ring needs no more
+/// messages on its links. `times` is 2 for a reduce_scatter and an all_gather that send `bytes` together.
 constexpr std::int64_t gather_time(const link_rate& link, std::int64_t n, std::int64_t bytes, std::int64_t times = 1) {
   if (link.is_torus) return ring_time(link, n, bytes, times);
   return add_times(link.time_of(bytes), link.time_of_messages(times * doublings(n)));
@@ -51,8 +51,8 @@ constexpr std::int64_t whole_sum_time(const link_rate& link, std::int64_t n, std
   return gather_time(link, n, saturating_multiply(bytes, doubles ? rounds : n - 1));
 }
 
-/// Returns the number of blocks that an exchange of the blocks 0 to n-1 by Bruck's algorithm sends: block b once for
-/// each set bit of b. This is n/2 log2(n) if n is a power of 2.
+/// Returns the number of blocks that an exchange of the blocks 0 to n-1 by Bruck's algorithm sends. It sends block b
+/// once for each set bit of b. This is n/2 log2(n) if n is a power of 2.
 constexpr std::int64_t blocks_of_bruck(std::int64_t n) {
   std::int64_t blocks = 0;
   for (std::int64_t bit = 1; bit < n; bit *= 2) blocks += n / (2 * bit) * bit + (n % (2 * bit) > bit ? n % (2 * bit) - bit : 0);
@@ -119,9 +119,9 @@ constexpr std::int64_t sum_of_times(const axis_times& times) {
   return sum;
 }
 
-/// Returns the times of an all_reduce over axes with their own links: a reduce_scatter over some of the fastest axes,
-/// whole sums of the parts over the other axes, then an all_gather. `bytes` is the number for a reduce_scatter over all
-/// axes.
+/// Returns the times of an all_reduce over axes with their own links. It is a reduce_scatter over some of the fastest
+/// axes, whole sums of the parts over the other axes, and an all_gather. `bytes` is the number for a reduce_scatter
+/// over all axes.
 constexpr axis_times times_of_sum(const mesh_shape& mesh, const network_rates& net, const slow_to_fast& order,
                                   std::int64_t bytes) {
   std::int64_t devices = 1;

@@ -249,8 +249,8 @@ struct contraction_choice {
     return cost;
   }
 
-  /// Returns the candidates for M, N or K among the groups of a kind: the groups with a unit stride in a buffer, the
-  /// largest group, and -1 for no group.
+  /// Returns the candidates for M, N or K among the groups of a kind. These are the groups with a unit stride in a
+  /// buffer, the largest group, and -1 for no group.
   constexpr inline_vec<int, 5> candidates(kind what) const {
     inline_vec<int, 5> list;
     int largest = -1;

@@ -192,8 +192,9 @@ constexpr continuation mirrored(continuation beyond, std::int64_t extent) {
   return beyond == continuation::reflect && extent == 1 ? continuation::symmetric : beyond;
 }
 
-/// One turn of a map. If the operand continues beyond its ends, the map reads it in turns: one per period, or one per
-/// index beyond an edge, in both directions. In each turn the map is affine and reads elements in `source`.
+/// One turn of a map. If the operand continues beyond its ends, the map reads it in turns. There is one turn per
+/// period, or per index beyond an edge, in both directions. In each turn the map is affine and reads elements in
+/// `source`.
 struct map_turn {
   std::int64_t first, step;  // element first + step * t
   index_range source;

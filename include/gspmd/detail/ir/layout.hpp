@@ -216,7 +216,7 @@ constexpr std::int64_t part_index(const mesh_shape& mesh, const sharding& s, int
   return index;
 }
 
-/// Returns the extent of a shard, which is equal for all shards and rounded up (GSPMD 4.1): 15 over 2 is 8, 9 over 2x2
+/// Returns the extent of a shard, which is equal for all shards and rounded up (GSPMD 4.1). 15 over 2 is 8. 9 over 2x2
 /// is 3 (3,3,3,0).
 constexpr std::int64_t shard_extent(std::int64_t global_extent, std::int64_t parts) {
   return parts <= 1 ? global_extent : (global_extent + parts - 1) / parts;

@@ -41,15 +41,15 @@ struct line_transform {
       while (n > 1 && n % r == 0) n /= r;
     return n <= 1;
   }
-  /// Returns the elements of scratch, of `elem_bytes` each: the roots of unity, and the input and output of a pass for
-  /// the lines that are processed together.
+  /// Returns the elements of scratch, of `elem_bytes` each. Scratch holds the roots of unity, and the input and output
+  /// of a pass for the lines that are processed together.
   [[nodiscard]] constexpr std::int64_t scratch_elems(std::int64_t elem_bytes) const {
     const std::int64_t lanes = by_vectors ? most_bytes / elem_bytes : 1, cols = n / rows;
     if (padded > 0) return n + 2 * padded + 2 * padded * lanes;
     if (rows > 1) return rows + cols + 2 * coarse() + n + 2 * cols * lanes;
     return n + 2 * n * lanes;
   }
-  /// Returns the distance of the coarse roots: root e of all n is the product of the fine root e % coarse() and a
+  /// Returns the distance of the coarse roots. Root e of all n is the product of the fine root e % coarse() and a
   /// coarse root. It is a power of two and at least the square root of n.
   [[nodiscard]] constexpr std::int64_t coarse() const {
     std::int64_t c = 1;

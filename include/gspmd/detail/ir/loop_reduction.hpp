@@ -12,8 +12,8 @@
 ///
 ///   sum(exp(x))     one loop: load x, exp, to a block of 64 KiB at most; each block is added up before the next one is computed
 ///
-/// The algorithm and the bits of the result are those of a value in an array: the parts whose sums are added are those
-/// of reduce() over the existing elements.
+/// The algorithm and the bits of the result are those of a value in an array. The sums of the same parts are added as
+/// in reduce() over the existing elements.
 namespace gspmd::detail {
 
 /// A reduction of a register of a loop. It is stored as the result `slot`, after the results that are stored without

@@ -97,7 +97,7 @@ struct mesh_info {
       if (name(a) == wanted) return a;
     return -1;
   }
-  /// Returns the axes that a name refers to: one axis, the parts of an axis that was cut, or the axes of an axis of
+  /// Returns the axes of a name. These are one axis, the parts of an axis that was cut, or the axes of an axis of
   /// another view. `x:(2)4` is a part of x. Returns count 0 if the name is unknown.
   [[nodiscard]] constexpr axis_list find_run(std::string_view wanted) const {
     axis_list found;

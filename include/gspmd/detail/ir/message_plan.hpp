@@ -10,8 +10,8 @@
 /// group must make the same choice. So everything here depends only on the descriptor, never on the box of a rank.
 namespace gspmd::detail {
 
-/// Returns true if the parts of each dim have the order of the group's members: the axes of the dim are in the order of
-/// the mesh.
+/// Returns true if the parts of each dim have the order of the group's members. The axes of the dim are then in the
+/// order of the mesh.
 constexpr bool in_member_order(const sharding& s, axis_mask axes) {
   int last = -1;
   for (const auto& use : s.splits)

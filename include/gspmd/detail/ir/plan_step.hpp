@@ -10,7 +10,7 @@
 
 namespace gspmd::detail {
 
-/// The number of iterations of a loop that runs while a condition holds.
+/// The number of iterations of a loop that runs while a condition holds: it is unknown.
 inline constexpr std::int64_t unknown_trips = -1;
 
 /// The memory of a value, equal on every device. A loop-carried value that is not copied alternates between two places,

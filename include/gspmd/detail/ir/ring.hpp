@@ -40,8 +40,8 @@ struct ring {
   }
 };
 
-/// The number of rounds until every device of a ring of `n` has received all shards: n-1 in one direction, or half of
-/// that in both directions concurrently. If n is even, the last shard is sent in one direction only.
+/// The number of rounds until every device of a ring of `n` has received all shards. It is n-1 in one direction, or
+/// half of that in both directions concurrently. If n is even, the last shard is sent in one direction only.
 ///   n = 4, both ways: 2 ahead, 1 behind     n = 5: 2 and 2
 struct ring_rounds {
   std::int64_t ahead = 0;   // shards of the devices ahead, the nearest first

@@ -7,9 +7,9 @@
 #include "gspmd/detail/ir/axis_state.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 
-/// All transitions of a value from one state along an axis to another: the action of the devices forward, their action
-/// on the gradient backward, and the bytes of both. This table is the only source for reshards and collectives of the
-/// explicit and the manual mode, their gradients, and the remedies in messages.
+/// All transitions of a value from one state along an axis to another. Each has the action of the devices forward,
+/// their action on the gradient backward, and the bytes of both. This table is the only source for reshards and
+/// collectives of the explicit and the manual mode, their gradients, and the remedies in messages.
 namespace gspmd::detail {
 
 enum class transition_kind : std::uint8_t { reinterpret, convert, all_gather, all_to_all, permute, all_reduce, reduce_scatter };
@@ -88,7 +88,7 @@ inline constexpr transition transitions[] = {
 inline constexpr int transition_count = static_cast<int>(sizeof(transitions) / sizeof(*transitions));
 
 /// Returns the row of a transition that a program requests, or -1 if the transition does not exist. A varying operand
-/// of a gather or varying result of a scatter counts as a shard: the values are stacked along a new dim 0, or cut along
+/// of a gather or varying result of a scatter counts as a shard. The values are stacked along a new dim 0, or cut along
 /// it.
 constexpr int row_of(transition_kind by, state from, state to) {
   if ((by == transition_kind::all_gather || by == transition_kind::convert) && from == state::varying) from = state::shard;

@@ -27,8 +27,8 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/error.hpp"
 
-/// Groups of values: std::tuple, std::pair, std::array, std::vector (if the number of values is known only at run
-/// time), and a user's struct that is declared with Hana:
+/// Groups of values: std::tuple, std::pair, std::array and std::vector, which is for a number of values that is known
+/// only at run time. A user's struct that is declared with Hana is a group too:
 ///
 ///     template <class T> struct weights { BOOST_HANA_DEFINE_STRUCT(weights, (T, w1), (T, b1), (T, w2), (T, b2)); };
 ///

@@ -9,7 +9,7 @@
 #include "gspmd/detail/support/target.hpp"
 
 /// Sine and cosine of any number, within 3 ulp, without branches and calls, like scalar_math.hpp. If __FMA__ is not
-/// defined, doubles use the C library: such targets lack vector shifts with one count per lane, so the code here would
+/// defined, doubles use the C library. Such targets lack vector shifts with one count per lane, so the code here would
 /// take twice as long.
 namespace gspmd::detail {
 

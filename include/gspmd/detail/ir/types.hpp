@@ -17,11 +17,11 @@
 namespace gspmd {
 
 /// The element types of programs, under XLA's names: float, double, int32, int64, bool, bf16, f16, int8, uint8, int16,
-/// uint32, uint64, c64, c128. Larger numbers are own types of the user; see element_type.
+/// uint32, uint64, c64, c128. Values after c128 are the user's own types; see element_type.
 enum class dtype : std::uint8_t { f32, f64, s32, s64, pred, bf16, f16, s8, u8, s16, u32, u64, c64, c128 };
 
-/// The element types of complex tensors. std::complex<float> and std::complex<double> are accepted too.
-// after the enumeration: GCC warns if an enumerator has the name of an earlier alias
+/// The element types of complex tensors. std::complex<float> and std::complex<double> are accepted too. They are declared
+/// after the enumeration, because GCC warns if an enumerator has the name of an earlier alias.
 using c64 = detail::complex_number<float>;
 using c128 = detail::complex_number<double>;
 

@@ -5,9 +5,9 @@
 
 #include "gspmd/detail/ir/layout.hpp"
 
-/// The algebra of windows (GSPMD 4.3 and A.2): the elements of an operand that an output reads, and the tile of the
-/// operand that each part of a split dim needs. dim_map::tile_of (index_map.hpp) converts a window to tiles, which the
-/// planner prices and moves.
+/// The algebra of windows (GSPMD 4.3 and A.2). It determines the elements of an operand that an output reads, and the
+/// tile of the operand that each part of a split dim needs. dim_map::tile_of (index_map.hpp) converts a window to
+/// tiles, which the planner prices and moves.
 namespace gspmd::detail {
 
 constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) {  // b > 0

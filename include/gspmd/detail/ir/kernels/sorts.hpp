@@ -25,8 +25,8 @@ struct sort_spec {
   friend constexpr bool operator==(const sort_spec&, const sort_spec&) = default;
 };
 
-/// Merges each sorted row at its ends with `half` elements of the adjacent parts: the last elements of the previous
-/// part and the first elements of the next part. These elements follow the elements of the row in the operands. In each
+/// Merges each sorted row at its ends with `half` elements of each adjacent part. These are the last elements of the
+/// previous part and the first elements of the next part. In the operands they follow the elements of the row. In each
 /// merge the part keeps the number of elements that it contributed: the larger ones at its begin, the smaller ones at
 /// its end.
 struct sort_ends_spec {
