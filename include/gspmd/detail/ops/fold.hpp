@@ -130,6 +130,10 @@ struct reduce_by_op : fold_operator {
   }
 };
 
+/// A scan along one dim by a monoid of the user. Rule: `ab->ab` for each operand.
+///
+/// **Shapes.** Each operand -> the shape of the operand. **Splits.** Every dim may be split. If the scanned dim is
+/// split, the devices gather the totals of the parts.
 struct scan_by_op : fold_operator {
   static constexpr const char* name = "scan_by";
   static constexpr dim_mask exchanges(const node& n) { return dim_bit(spec_of(n).dim); }
