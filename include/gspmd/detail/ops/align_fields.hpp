@@ -73,8 +73,7 @@ class field_aligner {
           return part::none;
       return part::joined;
     }
-    if ((!facts.composes && n.op != code_of<shift_op>) || n.annotated)
-      return part::none;  // a movement can be replaced by its operand
+    if ((!facts.composes && n.op != code_of<shift_op>) || n.annotated) return part::none;  // its operand may replace it
     for (const auto& d : map_of(g_, n).dims)
       if (d.from_step != 1 || d.to_step != 1) return part::none;
     return part::moved;
@@ -463,12 +462,11 @@ class field_aligner {
   vec<int> first_;                    // by node: the first of its slots, one for each dim
   slot_sets extents_, places_;        // the slots with a common extent; the begins of the slots in it
   vec<std::int64_t> extent_, begin_;  // by slot
-  vec<std::int64_t> most_,
-      least_;                     // by root of a set of slots with a common extent: this extent, and the smallest original extent
-  vec<std::uint8_t> refused_;     // by root
-  vec<extents> shape_;            // by node: the aligned shape
-  vec<std::uint8_t> has_border_;  // by node: 1 if the value exists in both shapes
-  vec<int> number_, border_;      // by node: its number in the new program; its number in the other shape, or -1
+  vec<std::int64_t> most_, least_;    // by root: the common extent of a set of slots, and the smallest original extent
+  vec<std::uint8_t> refused_;         // by root
+  vec<extents> shape_;                // by node: the aligned shape
+  vec<std::uint8_t> has_border_;      // by node: 1 if the value exists in both shapes
+  vec<int> number_, border_;          // by node: its number in the new program; its number in the other shape, or -1
 };
 
 /// Aligns the fields of a program in the automatic mode. The other modes state their communication, so nothing changes

@@ -21,9 +21,8 @@
 namespace gspmd::detail {
 
 struct attention_words {
-  std::array<std::string_view, max_local_operands>
-      operands;   // the last one: the visible rows, present only if rows do not see all rows
-  int count = 0;  // the number of operands without the last one
+  std::array<std::string_view, max_local_operands> operands;  // the last one: the visible rows, if not all are visible
+  int count = 0;                                              // the number of operands without the last one
   std::array<std::string_view, 3> results;
   int result_count = 0;
 };

@@ -136,4 +136,4 @@ constexpr int add_broadcast(graph& g, int operand, const extents& shape, const i
 
 }  // namespace gspmd::detail
 
-#include "gspmd/detail/ops/reduce.hpp"  // each is the gradient of the other
+#include "gspmd/detail/ops/reduce.hpp"  // each operator is the gradient of the other

@@ -279,7 +279,7 @@ class einsum_of_many {
     }
   };
 
-  /// Adds the einsum of `a` and `b`, or of `a` alone if `b` is null. The result keeps the letters of `wanted`; the last
+  /// Adds an einsum on `a` and `b`, or on `a` alone if `b` is null. The result keeps the letters of `wanted`; the last
   /// einsum has the letters of the whole result.
   constexpr tensor join(const tensor& a, const tensor* b, letter_set wanted, bool is_last) {
     einsum_equation e;

@@ -56,8 +56,8 @@ class lowering {
   struct combination {
     int with = -1, result = -1;
   };
-  /// Returns the result of the next operator if it is `combine`, only it reads the result of `op`, and it is
-  /// elementwise on values with equal layouts. The step of `op` then computes that result.
+  /// Returns the result of the next operator if this operator is `combine` and the only user of the result of `op`. Its
+  /// operands and result must have equal layouts. The step of `op` then also computes the combination.
   virtual constexpr combination combined_next(const instruction& op, opcode combine) = 0;
 
   /// Returns a value for kernels to compute with: `v` itself, or its elements in the wider type if the type of `v` is
@@ -93,8 +93,8 @@ class lowering {
     add_step(id_of<kernels::permute>, op, entry(spec), {operand}, {result});
   }
   virtual constexpr void reduce(const instruction& op, int operand, int result, dim_mask dims, monoid kind) = 0;
-  /// The same for an operand that the operator reads only here. The loop that computes the operand may reduce it, and
-  /// share the loop with other users.
+  /// The same for an operand that the operator reads only here. The loop that computes the operand may reduce it,
+  /// together with reductions by other users.
   virtual constexpr void reduce_once(const instruction& op, int operand, int result, dim_mask dims, monoid kind) = 0;
   /// Copies elements of a value. `strides`, one for each dim of the result, give their positions.
   virtual constexpr void copy(const instruction& op, int from, const extents& strides) = 0;

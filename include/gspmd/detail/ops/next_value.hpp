@@ -11,11 +11,11 @@ namespace gspmd::detail {
 enum class update_outcome : std::uint8_t {
   not_asked,
   no_reduction,    // the update reads no reduction over the axes
-  other_reader,    // equal on all devices, but no weight: it is not split by itself
+  other_reader,    // it reads a reduction, but no update of a weight reads it element by element
   split_before,    // already split over the axes
   split,           // a weight: the update is split, and the new value is gathered
   split_state,     // only the update of a weight reads it: it stays split from step to step
-  kept_by_user,    // the user requested a whole update
+  kept_by_user,    // keep_update_whole
   placed_by_user,  // the new value has its own sharding
   in_body,         // a loop or a conditional computes the new value
   too_small,       // no dim can be split

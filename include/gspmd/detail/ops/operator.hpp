@@ -234,8 +234,8 @@ struct operator_facts : operator_name {
   void (*rule)(const graph&, const node&, op_rule&) = nullptr;
   operator_class (*meets)(const node&, monoid) = nullptr;
   dim_mask (*exchanges)(const node&) = nullptr;
-  bool has_collectives =
-      false;  // replaces a test of `sends` for null, which is no constant expression with GCC's -fsanitize=undefined
+  /// Replaces a test of `sends` for null, which is no constant expression with GCC's -fsanitize=undefined.
+  bool has_collectives = false;
   own_collectives sends = nullptr;
   int (*reads)(const node&) = nullptr;
   bool (*is_made_again)(const node&) = nullptr;

@@ -68,4 +68,4 @@ constexpr int add_pad(graph& g, int operand, span<const std::int64_t> low, span<
 
 }  // namespace gspmd::detail
 
-#include "gspmd/detail/ops/slice.hpp"  // whose end says which operator is whose inverse
+#include "gspmd/detail/ops/slice.hpp"  // defines `inverse` of pad and slice

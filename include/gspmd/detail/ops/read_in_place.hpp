@@ -21,7 +21,7 @@ class in_place_reader {
  public:
   constexpr explicit in_place_reader(graph& g) : g_(g) {}
 
-  /// Visits the nodes, operands first, so that a chain of movements becomes one node. Returns true if it changes any.
+  /// Visits the nodes, operands first, so that a chain of movements becomes one node. Returns true if any node changes.
   constexpr bool run() {
     bool any = false;
     for (auto& n : g_.nodes) {

@@ -258,4 +258,4 @@ constexpr int add_scatter_set(graph& g, int table, int indices, int updates, con
 
 }  // namespace gspmd::detail
 
-#include "gspmd/detail/ops/gather.hpp"  // each is the gradient of the other
+#include "gspmd/detail/ops/gather.hpp"  // each operator is the gradient of the other

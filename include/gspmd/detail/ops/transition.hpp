@@ -226,7 +226,7 @@ constexpr int add_cotangent(graph& g, int dy, int x, location at, cotangent is) 
 struct written_step {
   device_action what = device_action::nothing;
   axis_mask axes = 0;
-  bool is_found = false;    // the planner finds the step: the layout of the node states the action of all its axes
+  bool is_found = false;    // the planner found the step: the node's layout is the layout after the step
   bool is_forced = false;   // a user of the value does not support the split of the value
   bool is_reshard = false;  // the whole path of a reshard to the node's layout, which the planner searches
 
