@@ -52,7 +52,7 @@ class affine_einsum {
   }
 
   /// Determines the extent of a window's letter that is no dim of a tensor. It is the largest extent for which all
-  /// indices are inside dim `d`. Only the end of the dim limits a letter that counts upwards, and only its begin one
+  /// indices are inside dim `d`. Only the end of the dim limits a letter that counts upwards, and only its start one
   /// that counts downwards.
   constexpr bool solve(const equation_window& w, int operand, int d) {
     const bool known[] = {known_[static_cast<int>(w.letter[0])], known_[static_cast<int>(w.letter[1])]};

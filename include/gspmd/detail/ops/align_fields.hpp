@@ -106,9 +106,9 @@ class field_aligner {
     return any;
   }
 
-  // ---- dims with a common extent, and the begin of each value in them ----
+  // ---- dims with a common extent, and the start of each value in them ----
 
-  /// Disjoint sets of slots. Each dim of each value is a slot. The begins of the slots of one set have known
+  /// Disjoint sets of slots. Each dim of each value is a slot. The starts of the slots of one set have known
   /// differences.
   class slot_sets {
    public:
@@ -120,7 +120,7 @@ class field_aligner {
       while (parent_[s] != s) s = parent_[s];
       return s;
     }
-    /// Returns the begin of a slot relative to the begin of its root.
+    /// Returns the start of a slot relative to the start of its root.
     [[nodiscard]] constexpr std::int64_t begin(int s) const {
       std::int64_t sum = 0;
       for (; parent_[s] != s; s = parent_[s]) sum += further_[s];
@@ -130,7 +130,7 @@ class field_aligner {
     constexpr void join(int a, int b, std::int64_t by) {
       const int to = root(b), from = root(a);
       if (from == to) return;
-      const auto apart = begin(b) + by - begin(a);  // the begin of root `from` relative to root `to`
+      const auto apart = begin(b) + by - begin(a);  // the start of root `from` relative to root `to`
       const bool is_turned = size(from) > size(to);
       const int above = is_turned ? from : to, below = is_turned ? to : from;
       further_[below] = is_turned ? -apart : apart;
@@ -204,7 +204,7 @@ class field_aligner {
     place_operands([this](int i) {
       return part_[i] == part::moved && part_[at(i).operands[0]] == part::pointwise && only_loops_[at(i).operands[0]] != 0;
     });
-    vec<std::int64_t> before(extent_.size(), 0);  // by root: the least begin of its set, at most 0
+    vec<std::int64_t> before(extent_.size(), 0);  // by root: the least start of its set, at most 0
     for (int s = 0; s < slots; ++s)
       if (const auto b = places_.begin(s); b < before[places_.root(s)]) before[places_.root(s)] = b;
     begin_.resize(extent_.size(), 0);
@@ -230,7 +230,7 @@ class field_aligner {
     return refused_[s] == 0 && least_[s] < most_[s] && most_[s] - least_[s] <= most_apart &&
            least_[s] > 2 * (most_[s] - least_[s]);
   }
-  /// Returns the begin of the value within the aligned dim.
+  /// Returns the start of the value within the aligned dim.
   [[nodiscard]] constexpr std::int64_t begin_of(int i, int d) const { return is_aligned(i, d) ? begin_[first_[i] + d] : 0; }
   [[nodiscard]] constexpr extents aligned_shape(int i) const {
     extents shape = at(i).shape;
@@ -460,7 +460,7 @@ class field_aligner {
   vec<part> part_;                    // by node
   vec<std::uint8_t> only_loops_;      // by node: 1 if only loops read it and it is no output
   vec<int> first_;                    // by node: the first of its slots, one for each dim
-  slot_sets extents_, places_;        // the slots with a common extent; the begins of the slots in it
+  slot_sets extents_, places_;        // the slots with a common extent; the starts of the slots in it
   vec<std::int64_t> extent_, begin_;  // by slot
   vec<std::int64_t> most_, least_;    // by root: the common extent of a set of slots, and the smallest original extent
   vec<std::uint8_t> refused_;         // by root

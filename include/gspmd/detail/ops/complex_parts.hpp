@@ -15,7 +15,7 @@ namespace gspmd::detail {
 ///   (a + bi) z = a z + b (i z)
 ///
 /// Adds the computation of z and i z to a loop over [2, elements] of complex elements of `type`. Input 0 of the loop
-/// has the elements z. Bound 0 is the begin of the first dim. Returns the number of the register.
+/// has the elements z. Bound 0 is the start of the first dim. Returns the number of the register.
 template <class Group>
 constexpr int add_both_turns(Group& group, dtype type) {
   const auto add = [&group](opcode op, dtype of, std::initializer_list<int> args) {

@@ -24,7 +24,7 @@ namespace gspmd::detail {
 /// The effect of the order of additions on the result of an operator.
 enum class adds_up : std::uint8_t {
   nothing,   // none: each element is computed from the same elements in the same way, on every plan
-  in_terms,  // none, but devices may hold partial values: one that is not 0, or equal maxima with 0 and -0
+  in_terms,  // none, but devices may hold partial values: only one is not 0, or equal maxima are 0 and -0
   sums,      // the operator sums elements, or products of elements of two operands
   unknown,
 };
@@ -196,7 +196,7 @@ class exact_sum {
     if (is_by_row) return parts.cut_rows(how);
     return parts.cut_all(how, is_one_of<scatter_op>(n) ? add_is_added(n) : -1);
   }
-  /// Returns the node of the bools that tell which updates of a scatter are inside the table; -1: all are inside.
+  /// Returns the node of the bools that are true for the updates of a scatter inside the table; -1: all are inside.
   constexpr int add_is_added(const node& n) {
     if (indexing::beyond_of(n) != out_of_range::fill) return -1;
     const extents updates = operand_of(g_, n, 1).shape;  // a copy: the graph grows

@@ -14,8 +14,8 @@ namespace gspmd::detail {
 ///   x * 1, x / 1, x - 0, x + -0.0                    x
 ///   reshape(x, the shape of x), roll(x, 0)           x
 ///
-/// (A broadcast of a constant stays a broadcast, which costs nothing: a user that reduces or reshards the value needs
-/// its shape.)
+/// A broadcast of a constant stays a broadcast, which costs nothing: a user that reduces or reshards the value needs
+/// its shape.
 ///
 /// Only results with the same bits are folded: x + 0.0 is not -0.0 if x is. Results that overflow, are NaN, or are so
 /// small that they lose digits are computed when the program runs. An annotated node is not replaced by another value.
@@ -150,7 +150,8 @@ class folded_nodes {
                                                   : order >= 0;
     return {0, holds ? 1 : 0, true};
   }
-  /// (Also for NaN and infinity: callers test is_ordinary before they use such a constant.)
+  /// Returns `x` rounded to the type. Returns numbers that are not ordinary, NaN included, unchanged: callers check
+  /// is_ordinary before they use the result.
   static constexpr double rounded(dtype type, double x) {
     return type == dtype::f32 && is_ordinary(x) ? static_cast<double>(static_cast<float>(x)) : x;
   }

@@ -11,8 +11,8 @@
 /// passes/ghost/ghost_zones.hpp adds these operators; users do not write them.
 namespace gspmd::detail {
 
-/// A dim in blocks. Block p has the indices from p * size - low to p * size + size + high, exclusive: its own, and
-/// ghosts.
+/// A dim in blocks. Block p has the indices from p * size - low to before p * size + size + high: its own, and ghosts
+/// around them.
 ///   9 in 3 blocks, low 1 and high 2:    -,0,1,2,3,4 | 2,3,4,5,6,7 | 5,6,7,8,-,-
 struct ghost_blocks {
   int dim = 0;

@@ -41,7 +41,7 @@ inline constexpr index_words scatter_words{"scatter",
 struct indexing {
   struct table_dim {
     std::int64_t slice = 1;
-    std::int8_t column = -1;  // the column of the indices with the begin of a slice; -1: the slice begins at 0
+    std::int8_t column = -1;  // the column of the indices with the start of a slice; -1: the slice begins at 0
     std::int8_t along = -1;   // the dim of the slices that corresponds: a dim within a slice, or an aligned dim of the indices
     std::int8_t index_batch = -1;  // the dim of the indices that this dim is aligned with
   };
@@ -256,7 +256,7 @@ struct indexing_operator : plain_operator, without_movements, reads_shards, with
     a.is_uniform = one >= 0;
     return a.is_uniform ? one : op.operands[k];
   }
-  /// Adds bounds, because only the device can tell its part of a split table and of split slices.
+  /// Adds bounds, because only the device can compute its part of a split table and of split slices.
   static constexpr void note_indexed(lowering& l, const indexed_access& a, int table, int slices, plan_step& s) {
     for (int d = 0; d < l.value(table).local.count; ++d)
       if (!a.dims[d].is_aligned && l.value(table).layout.axes_of(d) != 0) l.add_bound(s, d, table, d);

@@ -27,7 +27,7 @@ constexpr letter_numbers for_all_letters(const local_rule& rule, std::int64_t n)
   return list;
 }
 
-/// The memory layout of a tensor in a call. It is allocated with `pad` more elements than the valid ones.
+/// The memory layout of a tensor in a call. Each dim is allocated with `pad` more elements than are valid.
 struct law_place {
   std::int64_t extents[max_rank]{};
   std::int64_t strides[max_rank]{};

@@ -124,7 +124,7 @@ struct typed_list<Rule, F, void> {
       boost::mp11::mp_copy_if<boost::mp11::mp_list<with<double>, with<float>, with<std::int64_t>, with<std::int32_t>>, takes>;
 };
 
-/// Returns the law's finding of the compiler. Only the first types that the function accepts are tested at compile
+/// Returns the compiler's finding about the law. Only the first types that the function accepts are tested at compile
 /// time.
 template <class Typed, class First>
 constexpr law_finding compiled_law_of() {

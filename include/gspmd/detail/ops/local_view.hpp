@@ -8,8 +8,8 @@
 /// shapes are those of shards, and the data of devices along the axes of the view has a state (ir/axis_state.hpp).
 ///
 /// No data is sent at the border. For the passes, a value of the local view is one whole tensor that is not split along
-/// these axes. It is the data of one device, and other devices may have other data. Types prevent that such values are
-/// taken for equal (passes/typed).
+/// these axes. It is the data of one device, and other devices may have other data. The types of values keep a program
+/// from treating such data as equal (passes/typed).
 namespace gspmd::detail {
 
 /// Adds the nodes during its lifetime in the local view of these axes.

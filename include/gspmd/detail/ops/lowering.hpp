@@ -10,7 +10,7 @@
 
 namespace gspmd::detail {
 
-/// The identity of a maximum or minimum is outside of the range of a narrow type.
+/// Returns true for maximum and minimum: their identity is outside of the range of a narrow type.
 constexpr bool has_ends(monoid kind) { return kind == monoid::maximum || kind == monoid::minimum; }
 
 /// The functions with which an operator's `lower` adds its steps. Values that a step reads are computed before it. The
@@ -42,7 +42,7 @@ class lowering {
   [[nodiscard]] virtual constexpr const instruction* waiting(int v) const = 0;
   [[nodiscard]] virtual constexpr bool lies_in_memory(int v) const = 0;
   /// Returns true if another operator like this one reads `v` and is not computed yet, so that one loop can serve both.
-  /// Returns false if more operators read `v`.
+  /// Returns false if more than 64 values are computed from `v`.
   [[nodiscard]] virtual constexpr bool is_read_alike(const instruction& op, int v) const = 0;
   /// Drops a waiting value: its user does not need it, so it is not computed.
   virtual constexpr void forget(int v) = 0;

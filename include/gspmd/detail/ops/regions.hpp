@@ -37,7 +37,7 @@ constexpr int open_while(graph& g, location at) {
   return g.open(n);
 }
 
-/// Returns the identity in a region: a carried value at the begin of its iteration, or the result of a branch.
+/// Returns the identity in a region: a carried value at the start of its iteration, or the result of a branch.
 constexpr node copy_of(const graph& g, opcode op, int x, location at) {
   node n = source(op, g.nodes[static_cast<std::size_t>(x)].type, g.nodes[static_cast<std::size_t>(x)].shape, at);
   n.operands.push_back(x);

@@ -75,7 +75,7 @@ struct row_operator : plain_operator, without_movements, reads_shards, without_a
     rule.maps.push_back(writes ? all : row);
     rule.reduced_by = n.type == dtype::pred ? monoid::or_ : monoid::add;
   }
-  /// Adds a bound, because only the device can tell its rows of operand 0 if they are split.
+  /// Adds a bound, because only the device can compute its rows of a split operand 0.
   static constexpr void note_rows(lowering& l, const instruction& op, plan_step& s) {
     if (l.value(op.operands[0]).layout.axes_of(0) != 0) l.add_bound(s, 0, op.operands[0], 0);
   }

@@ -11,7 +11,7 @@ namespace gspmd::detail {
 constexpr int add_slice(graph& g, int operand, span<const std::int64_t> start, span<const std::int64_t> limit,
                         span<const std::int64_t> stride, location at);
 
-/// The elements of each dim from a begin to an end, with a step.
+/// The elements of each dim from a start to an end, with a step.
 ///
 /// **Shapes.** [n] -> [(limit - start) / stride, rounded up]. **Splits.** As in mapped_op. A split of a sliced dim is
 /// kept: the result is split evenly, and elements that belong to another part are sent there.

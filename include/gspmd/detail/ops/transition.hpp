@@ -100,7 +100,7 @@ constexpr int add_transition(graph& g, int operand, const state_change& change, 
 constexpr int add_cotangent(graph& g, int dy, int x, location at);
 
 /// The kinds of gradient nodes that name the value that they are gradients of. on_way: sent back through a transition.
-/// seed: the 1 at the begin of a backward pass. found: a gradient that a manual region returns to the user, sharded as
+/// seed: the 1 at the start of a backward pass. found: a gradient that a manual region returns to the user, sharded as
 /// the value.
 enum class cotangent : std::uint8_t { on_way, seed, found, none };
 constexpr cotangent cotangent_of(const node& n) {
@@ -211,7 +211,7 @@ constexpr int add_cotangent(graph& g, int dy, int x, location at) {
   return g.add(n);
 }
 
-/// Adds a gradient node of another kind: the 1 at the begin of a backward pass from a loss `x`, or a found gradient of
+/// Adds a gradient node of another kind: the 1 at the start of a backward pass from a loss `x`, or a found gradient of
 /// `x`.
 constexpr int add_cotangent(graph& g, int dy, int x, location at, cotangent is) {
   const int id = add_cotangent(g, dy, x, at);

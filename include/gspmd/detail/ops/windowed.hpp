@@ -69,7 +69,7 @@ struct windowed_operator : plain_operator, without_movements, outside_of_loops, 
   }
 };
 
-/// Adds bounds for padded dims of the result, because only the device can tell their valid part.
+/// Adds bounds for padded dims of the result, because only the device can compute their valid part.
 constexpr void note_padded(lowering& l, const instruction& op, plan_step& s) {
   const local_value& v = l.value(op.result);
   const dim_mask padded = padded_dims(l.out.mesh, v.global, v.layout);
