@@ -190,8 +190,8 @@ struct transformed_before {
 /// If x was made by transforms, the dim that was transformed last is whole and therefore first. The largest other dim
 /// is assumed to be split, because plans move a split there. If an annotation splits several dims, these transforms are
 /// undone in reverse order, which sends least. If nothing is known, the last dim is first, because slabs and pencils
-/// are split along leading dims. An inverse transform begins with the first of `dims`, because a forward transform leaves
-/// whole.
+/// are split along leading dims. An inverse transform begins with the first of `dims`, because a forward transform
+/// leaves that dim whole.
 constexpr dim_places transform_order(const graph& g, int x, dim_mask dims, bool is_inverse) {
   const extents& shape = g.nodes[static_cast<std::size_t>(x)].shape;
   const auto before = transformed_before::of(g, x);

@@ -83,8 +83,8 @@ class named_convolution {
     return 1;
   }
   /// Mesh axes may split the larger letter of a window. Usually this letter counts the outputs. If the window has more
-  /// elements than outputs, as in the gradient of the window, the letter counts the window. A split of it leaves the result
-  /// partial.
+  /// elements than outputs, as in the gradient of the window, the letter counts the window. A split of this letter
+  /// leaves the result partial.
   [[nodiscard]] static constexpr letter_window letters_of_window(char c, const window_dim& w, std::int64_t outputs) {
     const auto of_result = static_cast<std::int8_t>(c), of_window = static_cast<std::int8_t>(capital(c));
     if (w.size <= outputs || outputs == 0 || w.dilation < 0) return {of_result, of_window, w};

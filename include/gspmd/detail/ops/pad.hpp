@@ -8,7 +8,7 @@
 namespace gspmd::detail {
 
 /// Adds a padding. For each dim, `low` elements are added before those of the operand, `high` after them, and
-/// `interior` between them. A negative `low` or `high` removes elements.
+/// `interior` between neighbours. A negative `low` or `high` removes elements.
 constexpr int add_pad(graph& g, int operand, span<const std::int64_t> low, span<const std::int64_t> high,
                       span<const std::int64_t> interior, written_number value, location at);
 

@@ -11,8 +11,8 @@ constexpr int add_reverse(graph& g, int operand, span<const int> turned, locatio
 
 /// The operand with some dims reversed.
 ///
-/// **Shapes.** x -> the shape of x. **Splits.** As in mapped_op. A split of a reversed dim is kept: part k and part P -
-/// 1 - k exchange their elements.
+/// **Shapes.** x -> the shape of x. **Splits.** As in mapped_op. A split of a reversed dim is kept: part k and its
+/// mirror image, counted from the end, exchange their elements.
 struct reverse_op : mapped_op<reverse_op> {
   static constexpr const char* name = "reverse";
   static constexpr operator_code inverse() { return code_of<reverse_op>; }

@@ -40,8 +40,8 @@ constexpr int add_dynamic_update(graph& g, int x, int row, int index, location a
 /// The common facts of the operators that read and write a row.
 ///
 /// **Shapes.** Reading: x [n, a, b], index [] -> [a, b]. Writing: x [n, a, b], row [a, b], index [] -> [n, a, b].
-/// **Splits.** Every dim may be split. If n is split, reading leaves the result partial, and the device with the row
-/// writes it.
+/// **Splits.** Every dim may be split. If n is split, the result of reading is partial. When a row is written, only the
+/// device with the row changes its shard.
 struct row_operator : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr leading_dim leading{.is = leading_dim::way::row};
   static constexpr origin made = origin::shards;

@@ -67,7 +67,7 @@ struct select_and_scatter_op : windowed_operator {
   }
   /// Returns true if no window reaches into another part. Then no tile of the operand and no tile of the gradient with
   /// zeros between windows is filled, which took two thirds of the time. Not for the last dim, whose windows are
-  /// vectors over all positions of a window's begin.
+  /// vectors over all indices where a window can start.
   static constexpr bool reads_own_windows(const lowering& l, const instruction& op) {
     const auto windows = windows_of(l.node_of(op));
     bool all = !windows.empty();

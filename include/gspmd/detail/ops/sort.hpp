@@ -135,8 +135,8 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     for (auto rest = n.shape[sort_way::of(n).dim]; rest > 2; rest = (rest + 1) / 2) ++log2;
     return saturating_multiply(log2, saturating_elements(p.value(op.result).local));
   }
-  /// Sends gradients back to the original positions, by a sort of the gradients of the results by the indices. So no
-  /// device ever has a whole line.
+  /// Sends gradients back to the original positions, by a sort of the gradients of the results by the indices. The
+  /// split of the dim does not change.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
@@ -159,7 +159,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
   ///   many lines     each device receives some of the lines and sorts them, and the parts are sent back: two all_to_alls
   ///   few lines      columnsort with the parts as columns: transpose, sort, transpose back, sort, and merge the elements on both sides
   ///                  of each boundary. For each line, it sends two all_to_alls of a part, and exchanges half a part with each
-  ///                  neighbour. A part has at least 2(P-1)^2 elements, and P divides this number
+  ///                  neighbour. The length of a part is at least 2(P-1)^2, and a multiple of P
   ///
   /// **Source.** Leighton, "Tight bounds on the complexity of parallel sorting", 1985.
   template <class Lowering>

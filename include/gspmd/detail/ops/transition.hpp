@@ -250,7 +250,8 @@ struct written_step {
 constexpr int add_opaque(graph& g, dtype type, const extents& shape, span<const int> operands, const operator_class& c,
                          location at);
 
-/// The result of a function with a known class, in programs that only check types. It is never lowered.
+/// The result of a function with a known class, in programs that state their types (dynamic/strict_program.hpp). It has
+/// no steps.
 ///
 /// **Shapes.** Any. **Splits.** A selection may be split along every dim. Otherwise all dims are whole.
 struct opaque_op : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {

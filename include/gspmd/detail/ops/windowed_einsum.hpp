@@ -66,8 +66,8 @@ constexpr int add_without_lone_letters(graph& g, windowed_einsum& e, int k, int 
   return add_reduce(g, operand, lone, monoid::add, at);
 }
 
-/// Adds the operator. The caller has checked shapes and types. Each window has a letter in the other operand or in the
-/// result.
+/// Adds the operator. The caller has checked shapes and types. Each letter of a window is in the other operand or in
+/// the result.
 constexpr int add_windowed_einsum(graph& g, windowed_einsum e, int lhs, int rhs, const extents& shape, location at);
 
 /// The extents of letters. A letter that is only in a window of operand 0 has no known extent.
