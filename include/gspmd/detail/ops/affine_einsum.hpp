@@ -54,6 +54,7 @@ class affine_einsum {
   /// Determines the extent of a window's letter that is no dim of a tensor. It is the largest extent for which all
   /// indices are inside dim `d`. A letter that counts upwards is limited by the end of the dim only. A letter that
   /// counts downwards is limited by the start of the dim only.
+  ///   `2x+w-1` with w of 3, on a dim of 8: x of 4
   constexpr bool solve(const equation_window& w, int operand, int d) {
     const bool known[] = {known_[static_cast<int>(w.letter[0])], known_[static_cast<int>(w.letter[1])]};
     if (known[0] == known[1]) return true;  // both are known, or the window is not solvable yet

@@ -49,6 +49,7 @@ constexpr double power_of_two(int e) {
 constexpr int digits_of(dtype type) { return type == dtype::f64 ? 53 : type == dtype::f32 ? 24 : type == dtype::f16 ? 11 : 8; }
 
 /// Returns the parts for a sum. The error of the sum, over all terms, is at most 2^-digits of the largest element.
+///   1024 terms: 1 part of 43 bits for 24 digits (float), 2 parts of 43 bits for 53 digits (double)
 constexpr exact_cut cut_of_sum(std::int64_t terms, int digits) {
   const int log2 = log2_from_above(terms);
   exact_cut cut{1, 53 - log2 < 51 ? 53 - log2 : 51};

@@ -192,6 +192,7 @@ struct transformed_before {
 /// undone in reverse order, which sends least. If nothing is known, the last dim is first, because slabs and pencils
 /// are split along leading dims. An inverse transform begins with the first of `dims`, because a forward transform
 /// leaves that dim whole.
+///   [64,32,32], all dims, nothing known: 2, 1, 0; inverse: 0, 2, 1
 constexpr dim_places transform_order(const graph& g, int x, dim_mask dims, bool is_inverse) {
   const extents& shape = g.nodes[static_cast<std::size_t>(x)].shape;
   const auto before = transformed_before::of(g, x);

@@ -67,6 +67,7 @@ struct device_shift {
 
 /// Changes the local shape for a change along n devices. S(d) joins or splits dim d; V stacks or splits its own dim 0.
 /// Returns false if the dim does not exist or cannot be split into n parts.
+///   [4,6], 2 devices: all_gather from S(0) [8,6], all_gather from V [2,4,6], reduce_scatter to S(1) [4,3]
 constexpr bool change_local_shape(const state_change& c, std::int64_t n, extents& shape) {
   const bool joins = c.by == transition_kind::all_gather || c.by == transition_kind::all_to_all;
   const bool cuts = c.by == transition_kind::reduce_scatter || c.by == transition_kind::all_to_all ||
