@@ -93,8 +93,8 @@ class lowering {
     add_step(id_of<kernels::permute>, op, entry(spec), {operand}, {result});
   }
   virtual constexpr void reduce(const instruction& op, int operand, int result, dim_mask dims, monoid kind) = 0;
-  /// The same for an operand that the operator reads only here. The loop that computes the operand may reduce it,
-  /// together with reductions by other users.
+  /// The same for an operand that the operator reads only here. One loop may compute the operand and all waiting
+  /// reductions of it over the same dims.
   virtual constexpr void reduce_once(const instruction& op, int operand, int result, dim_mask dims, monoid kind) = 0;
   /// Copies elements of a value. `strides`, one for each dim of the result, give their positions.
   virtual constexpr void copy(const instruction& op, int from, const extents& strides) = 0;
