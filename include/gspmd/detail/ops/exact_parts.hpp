@@ -76,9 +76,11 @@ inline constexpr std::int64_t most_exact_terms = std::int64_t{1} << 40;
 struct exact_total : barrier_op {
   static constexpr operator_class meets(const node&, monoid) { return {}; }
 };
+/// The identity on a sum of one part. Shapes and splits are those of barrier_op.
 struct exact_sum_op : exact_total {
   static constexpr const char* name = "exact_sum";
 };
+/// The identity on a sum of products of parts. It has no gradient. Shapes and splits are those of barrier_op.
 struct exact_product_op : exact_total {
   static constexpr const char* name = "exact_product";
   template <class Builder>
