@@ -195,7 +195,7 @@ inline std::byte* before(std::byte* at, std::int64_t bytes) {
 }
 
 /// Moves results without padding, dense over `from`, to their positions in arrays of extents `to`. Starts with the last
-/// row.
+/// row. Example: from [2,3] to [2,4], a b c d e f becomes a b c . d e f, where `.` is not written.
 inline void spread(const extents& from, const extents& to, std::int64_t elem_bytes, std::byte* results) {
   if (from == to || elements(from) == 0) return;
   const int last = from.count - 1;

@@ -117,8 +117,8 @@ template <class U>
   }
 }
 
-/// The loops over the summed letters, with valid extents. In a matrix product the last loop is K. Several inner loops
-/// are merged into K if their elements have one stride.
+/// The loops over the summed letters, with valid extents. In a matrix product the last loop is K. It merges up to
+/// p.merged_sums inner loops. A loop stays separate if the letter inside it is not whole on this device.
 struct bounded_sums {
   contraction_loop loops[max_rank];
   int count = 0;

@@ -16,7 +16,8 @@ inline namespace GSPMD_TARGET {
 
 /// Computes out[i] = prefix op x[0] op ... op x[i] for each line along the dim. `valid` is the number of elements of a
 /// line that are not padding. `totals` has the reduction of each part, and `part` is the number of this part; the
-/// prefix is the reduction of the parts before it. If totals is null, there is one part and no prefix.
+/// prefix is the reduction of the parts before it. If totals is null, there is one part and no prefix. Example: the
+/// running sum of 1, 2, 3 is 1, 3, 6; exclusive 0, 1, 3; reversed 6, 5, 3.
 template <monoid Kind, class T>
 void scan_lines(const scan_spec& s, std::int64_t valid, std::int64_t part, const void* from, const void* from_totals, void* to) {
   using element = combined_t<Kind, T>;
@@ -97,7 +98,7 @@ bool all_at_most(const T* x, T worst) {
   return others == 0;
 }
 /// Finds the first `k` of `n` elements in the order of top_k. Keeps them in a heap with the last one at the top, then
-/// removes them one by one.
+/// removes them one by one. Example: 3, 1, 3, NaN with k = 2 gives NaN, 3 at 3, 0.
 template <class T>
 void top_of_line(const T* x, const std::int32_t* numbers, std::int64_t n, std::int64_t first, std::int64_t k, T* best,
                  std::int32_t* at) {

@@ -66,7 +66,8 @@ struct symmetric_eigen {
     return square > smallest_square ? std::sqrt(square) : std::hypot(x, y);
   }
 
-  /// Returns false if the matrix has NaNs or infinities, or if iterate() fails.
+  /// Computes the eigenvalues in ascending order, and the eigenvectors as columns of z. Returns false if the matrix has
+  /// NaNs or infinities, or if iterate() fails.
   [[nodiscard]] bool run() const {
     part largest = 0;
     part* const all = parts_of(a);

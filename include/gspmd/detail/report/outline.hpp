@@ -28,7 +28,8 @@ struct outline_block {
   std::size_t begin = 0, end = 0, times = 1;
 };
 
-/// Finds repeated runs of rows. If several runs begin at a row, chooses the run that saves the most rows.
+/// Finds repeated runs of rows. If several runs begin at a row, chooses the run that saves the most rows. Example: rows
+/// a b a b c give {0, 2, 2 times}, {4, 5, once}.
 [[gnu::cold]] inline std::vector<outline_block> blocks_of(const std::vector<outline_row>& rows) {
   constexpr std::size_t longest = 256;
   std::vector<outline_block> blocks;
