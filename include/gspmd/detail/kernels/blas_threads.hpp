@@ -8,8 +8,8 @@
 #if defined(GSPMD_HAS_CBLAS)
 namespace gspmd::detail {
 // Only OpenBLAS has these functions. With another BLAS the addresses are null. A weak declaration of OpenBLAS's own
-// names would make the user's calls weak too, and the linker would then not link a library for these calls. A weakref
-// has a name of its own. It must be static.
+// names would make the user's calls weak too. The linker would then not link a library for these calls. A weakref has a
+// name of its own. It must be static.
 [[gnu::weakref("openblas_set_num_threads")]] static void weak_openblas_set(int);
 [[gnu::weakref("openblas_get_num_threads")]] static int weak_openblas_get();
 }  // namespace gspmd::detail

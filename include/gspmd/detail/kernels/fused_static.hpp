@@ -31,9 +31,9 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Consecutive rows, as the arguments of a function that is compiled for a group. For each load, iota and store it has
-/// the begin of the first row and the step to the next row, in bytes or in indices. If rows consist of several pieces,
-/// the arrays hold the values of all pieces one after the other. Only the steps of iotas and stores are shared by all
+/// Consecutive rows, as the arguments of a function that is compiled for a group. Each load, iota and store has the
+/// begin of the first row and the step to the next row, in bytes or in indices. If rows consist of several pieces, the
+/// arrays hold the values of all pieces one after the other. Only the steps of iotas and stores are shared by all
 /// pieces.
 struct fused_rows {
   const scalar_op** load_op;

@@ -150,9 +150,9 @@ class slice_walk {
   }
 
   /// Calls `visit(table, slices, begin, box, fits, is_here)` for every slice. `table` and `slices` are the offsets of
-  /// its first element on this device, `begin` is the offset of its first element in the slices, all in elements. `box`
-  /// has the loops over the elements on this device. `fits` is true if all indices are in range. `is_here` is true if
-  /// this device holds an element of the slice.
+  /// its first element on this device. `begin` is the offset of its first element in the slices. All offsets are in
+  /// elements. `box` has the loops over the elements on this device. `fits` is true if all indices are in range.
+  /// `is_here` is true if this device holds an element of the slice.
   template <class Visit>
   void run(const void* index, Visit visit) const {
     for_each_lookup([&](std::int64_t table, std::int64_t slices, std::int64_t row) {

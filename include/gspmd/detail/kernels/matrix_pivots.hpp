@@ -44,8 +44,8 @@ void run_slogdet(int rank, const erased_block* blocks) {
     const bool has_pivots = factors.factor(0, n);
     T turned(factors.is_odd ? -1 : 1), product = turned;
     part sum = 0;
-    // The product is kept as a number below 1 and an exponent, because partial products may leave the range of T even
-    // if the determinant does not.
+    // The product is kept as a number below 1 and an exponent. Partial products may leave the range of T even if the
+    // determinant does not.
     int exponent = 0;
     bool is_number = true;
     for (std::int64_t i = 0; i < n; ++i) {

@@ -11,7 +11,7 @@
 #include "gspmd/detail/support/target.hpp"
 
 /// Matrix products of a narrow element type. For a few terms at a time, panels of both operands are converted to the
-/// wider type in scratch, and their product is added to the result. So no operand is copied whole.
+/// wider type. Then their product is added to the result. So no operand is copied whole.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 

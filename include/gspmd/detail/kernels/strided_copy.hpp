@@ -36,9 +36,9 @@ constexpr bool is_dense_row_major(const extents& shape, const extents& strides) 
 }
 
 /// Plans the loops of a strided copy. The loops are ordered by the strides of `to`, so that consecutive writes are
-/// close to each other. The plan consists of rows that are contiguous in both buffers, or of planes whose rows are
-/// contiguous in one buffer and whose columns are contiguous in the other, or of single elements. Example: [2,3] from
-/// strides {3, 1} to {1, 2} is one plane with rows 2, cols 3, in_ld 3, out_ld 2.
+/// close to each other. A plan has one of three forms: rows that are contiguous in both buffers, planes, or single
+/// elements. A plane has contiguous rows in one buffer and contiguous columns in the other. Example: [2,3] from strides
+/// {3, 1} to {1, 2} is one plane with rows 2, cols 3, in_ld 3, out_ld 2.
 constexpr permutation_plan plan_strided_copy(const extents& shape, const extents& from, const extents& to) {
   permutation_plan p;
   p.elems = elements(shape);

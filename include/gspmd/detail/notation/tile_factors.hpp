@@ -10,9 +10,10 @@
 
 /// Conversion between device lists and mesh axes.
 ///
-/// A list of devices in the order of the tiles is a product of axes if the device of tile i is a sum with one term for
-/// each digit of i in a mixed radix. Each digit is a factor. A factor has a number of parts, the distance of the parts
-/// in the numbering of the devices, and the dim that it cuts. A mesh axis inside a factor cuts that dim.
+/// A list of devices in the order of the tiles can be a product of axes. This is so if the device of tile i is a sum
+/// with one term for each digit of i in a mixed radix. Each digit is a factor. A factor has a number of parts, the
+/// distance of the parts in the numbering of the devices, and the dim that it cuts. A mesh axis inside a factor cuts
+/// that dim.
 ///
 ///  devices=[4,2]0,4,1,5,2,6,3,7   i = 2a + b, device = a + 4b:  dim 0 by {4 parts, 1 apart}, dim 1 by {2 parts, 4 apart}
 namespace gspmd::detail {

@@ -12,9 +12,9 @@
 /// The price of a plan, and the comparison of prices. Both are the same at compile time and at run time.
 namespace gspmd::detail {
 
-/// The price of a plan. The smaller price is better: first the plan that fits into the memory of a device, then the
-/// faster plan (in picoseconds), then the plan that sends less, then the plan that holds less. If both plans do not
-/// fit, the plan that holds less is better.
+/// The price of a plan. A plan that fits into the memory of a device is better than a plan that does not. If both fit,
+/// these are compared in this order: picoseconds, bytes sent, bytes held. The smaller number is better. If both do not
+/// fit, bytes held are compared first.
 struct plan_price {
   bool fits = true;
   std::int64_t picoseconds = 0;  // of a step
