@@ -188,8 +188,8 @@ struct computed_elements {
   }
 };
 
-/// Returns the address at which element 0 of an array would be, if element `first` is stored at `at`. `bytes` is the
-/// size of the elements before `first`. No memory before `at` is accessed.
+/// Returns the begin of an array whose first `bytes` bytes do not exist. `at` is the address of the first existing
+/// element. Nothing accesses the memory before `at`.
 inline std::byte* before(std::byte* at, std::int64_t bytes) {
   return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(at) - static_cast<std::uintptr_t>(bytes));
 }

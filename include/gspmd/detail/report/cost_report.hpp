@@ -43,7 +43,7 @@ class cost_report {
   cost_report(const plan_view& plan, const mesh_info& mesh, const network& net, std::string_view scope = {})
       : plan_(plan), mesh_(mesh), rates_(rates_on(net, mesh)), scopes_(plan, scope) {}
 
-  /// The collectives of one row: the same kind over the same axes.
+  /// The collectives of a row: the same kind over the same axes.
   struct sum {
     std::int64_t count = 0;
     std::int64_t bytes = 0;
@@ -68,7 +68,7 @@ class cost_report {
       all.bytes += one.bytes;
       all.seconds += one.seconds;
     }
-    std::int64_t flops = scopes_.shows_all() ? total_flops(plan_) : 0;  // for a conditional, of one body
+    std::int64_t flops = scopes_.shows_all() ? total_flops(plan_) : 0;  // of a conditional, only the more expensive body counts
     double computing = 0;
     if (scopes_.shows_all())
       computing = detail::seconds_of(total_of_nodes(plan_, [&](const planned_node& n) { return rates_.time_of(n.work); }));
@@ -86,9 +86,9 @@ class cost_report {
     return rows;
   }
 
-  /// The collectives of one row: equal collectives, as in the layers of a network. Equal collectives have the same
-  /// kind, axes, operator, shape, bytes and line. If there is no line, the collective's number among such collectives
-  /// in one call of its scope takes its place. If there is no scope either, the name of the value without digits does.
+  /// The collectives of a row: equal collectives, as in the layers of a network. Equal collectives have the same kind,
+  /// axes, operator, shape, bytes and line. If there is no line, the collective's number among such collectives in one
+  /// call of its scope takes its place. If there is no scope either, the name of the value without digits does.
   struct dear_row {
     double seconds = 0;
     std::int64_t count = 0;
@@ -307,7 +307,7 @@ class cost_report {
     return t + "]}\n";
   }
 
-  /// A span of time in which all events belong to one scope.
+  /// A span of time in which all events belong to the same scope.
   struct call {
     std::string path;
     double begin = 0, end = 0;

@@ -20,7 +20,7 @@
 /// plan, so static programs and programs planned at run time have the same format.
 namespace gspmd::detail {
 
-/// Rows of cells. A column is as wide as its widest cell. A row of one cell is a remark and spans all columns.
+/// Rows of cells. A column is as wide as its widest cell. A row with a single cell is a remark and spans all columns.
 class text_table {
  public:
   [[gnu::cold]] void add(std::vector<std::string> row) {
@@ -55,7 +55,7 @@ class text_table {
   std::size_t right_ = 0;
 };
 
-/// The part of a program that `explain` shows. By default it is the whole program.
+/// The part of a program that `explain` shows. The default is the whole program.
 struct explained_part {
   std::string_view file = {};  // the last part of the path; empty: any
   int first_line = 0;          // operators on these lines, and in loops and conditionals that begin on these lines

@@ -19,7 +19,7 @@
 
 namespace gspmd::detail {
 
-/// The program of one device as a graph of the plan's steps and of the values between them, for Graphviz and as JSON.
+/// A device's program as a graph of the plan's steps and of the values between them, for Graphviz and as JSON.
 class plan_graph {
  public:
   plan_graph(const plan_view& plan, const mesh_info& mesh) : plan_(plan), mesh_(mesh), operators_(plan.steps.size()) {

@@ -25,8 +25,8 @@ namespace gspmd::detail {
 }
 
 /// The scopes of a program, which are the parts that its user named. A scope has a path such as `layer[3]/attention`.
-/// All calls share the name `layer/attention`. A path has a number if several calls of one name are in the same scope.
-/// Names that the user numbered are also calls of one name:
+/// All calls share the name `layer/attention`. A path has a number if several calls of the same name are in the same
+/// scope. Names that the user numbered also count as calls of the same name:
 ///
 ///    layer[0], layer[1]  -> layer        layer0, layer1  -> layer*        0, 1  -> *        conv2, if it is the only one  -> conv2
 class scope_names {
