@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Composites of bf16 and f16 compute in float and round once: each result is the double result, rounded. Elements are many and large, so that
-// sums, squares or exponentials of the narrow type itself would overflow or stop growing.
+// Composites of bf16 and f16 compute in float and round once: each result is the double result, rounded. Elements are
+// many and large, so that sums, squares or exponentials of the narrow type itself would overflow or stop growing.
 #include <doctest/doctest.h>
 
 #include <cmath>

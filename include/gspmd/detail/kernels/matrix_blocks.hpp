@@ -11,7 +11,8 @@
 #include "gspmd/detail/kernels/matrix_factors.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// The matrices of a device: the last two dims of its blocks. Rows can have a stride.
+/// The matrices of a device: the last two dims of its blocks. The elements of a row are contiguous; rows can be further
+/// apart.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
