@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Every operator of the library but attention and fft, which bring their kernels along: who writes graphs by hand names them all.
+// Includes every operator except attention and fft, which include their kernels. Tests that build graphs directly use
+// all operators.
 #include "gspmd/detail/ops/barrier.hpp"
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/composed.hpp"

@@ -7,7 +7,7 @@
 
 namespace reference {
 
-/// A backend that a test is given as a value, so that what it tries is compiled once and not for each backend.
+/// A backend as a run-time value, so that a test is compiled once and not once for each backend.
 class any_backend {
  public:
   template <class Backend>

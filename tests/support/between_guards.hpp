@@ -19,10 +19,11 @@
 #include "support/evaluate_program.hpp"
 #include "support/traced.hpp"
 
-/// Compiled programs run on memory that ends at a page which may not be touched, or begins behind one.
+/// Runs compiled programs on memory that ends at a protected page, or begins after one.
 namespace reference {
 
-/// Bytes between two pages that may not be touched: at the end of what lies between, or at its beginning. All is 0xff, NaN to floats.
+/// Bytes between two protected pages, at the end or at the begin of the space between them. All bytes are 0xff, which
+/// is NaN for floats.
 class guarded_bytes {
  public:
   guarded_bytes(std::int64_t count, bool at_end) : count_(static_cast<std::size_t>(count)) {
@@ -50,7 +51,7 @@ class guarded_bytes {
   void only_read() const {
     if (mprotect(whole_ + page_, inside_, PROT_READ) != 0) throw std::runtime_error("no memory that is only read");
   }
-  /// Whether what lies beside the bytes, inside of the pages, was written.
+  /// Returns true if bytes around the buffer, inside the unprotected pages, were written.
   [[nodiscard]] bool was_left() const {
     for (std::size_t i = 0; i < inside_; ++i)
       if ((i < first_ || i >= first_ + count_) && whole_[page_ + i] != std::byte{0xff}) return true;
@@ -62,7 +63,8 @@ class guarded_bytes {
   std::size_t page_ = 0, inside_ = 0, count_, first_ = 0;
 };
 
-/// Runs a step twice, on inputs that may not be written, and compares what it gives with `wanted`; empty if nothing is wrong.
+/// Runs a step twice on inputs that must not be written, and compares the results with `wanted`. Returns an error text,
+/// or "" if all is right.
 inline std::string wrong_run_between_guards(const ir::plan_view& plan, const std::vector<host_array>& inputs,
                                             const std::vector<host_array>& wanted, double largest, bool at_end,
                                             void (*run)(const void* const*, void* const*)) {
@@ -97,19 +99,19 @@ inline std::string wrong_run_between_guards(const ir::plan_view& plan, const std
       partitioned_run::get(got, results[k].get(), local);
       const double is = got.floating() ? got.reals[0] : static_cast<double>(got.ints[0]);
       const double should = want.floating() ? want.reals[global] : static_cast<double>(want.ints[global]);
-      if (is == should || std::fabs(is - should) <= part * (1 + largest)) return;  // never for NaN
+      if (is == should || std::fabs(is - should) <= part * (1 + largest)) return;  // false for NaN
       wrong = name + ": element " + std::to_string(global) + " is " + number_text(is) + ", not " + number_text(should);
     });
   }
   return wrong;
 }
 
-/// The mistake in a compiled program between guard pages, against the naive evaluation of the same program on eighths up to 11/8;
-/// empty if nothing is. Those of bf16 are -1, 0 and 1, and integers go up to 11.
+/// Returns the mistake of a compiled program between guard pages, or "". The reference is the naive evaluation of the
+/// same program on multiples of 1/8 up to 11/8. bf16 values are -1, 0 and 1, and integers go up to 11.
 template <auto Program, class Mesh, class... Inputs>
 std::string wrong_between_guards() {
   using step = gspmd::compile<Program, Mesh, Inputs...>;
-  // The program as the compiler traced it: so nothing of the operators is compiled for this file to run.
+  // The graph that the compiler traced, so that no operator is compiled for this file to run.
   auto g = ir::static_plan<Program, Mesh, Inputs...>::passes::program();
   if (g.has_regions) g = ir::canonical_order(g);
   std::vector<host_array> inputs;

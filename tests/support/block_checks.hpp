@@ -7,12 +7,12 @@
 #include "gspmd/strided.hpp"
 #include "gspmd/strided/ghost_exchange.hpp"
 
-/// Blocks with ghost layers whose elements are known by their global indices.
+/// Blocks with ghost layers. The value of each element is determined by its global indices.
 namespace blocks {
 
 using namespace gspmd;
 
-/// The number of an element by its indices; -1 outside of the tensor, but along periodic dims.
+/// Returns the number of an element from its indices. Returns -1 outside of the tensor, except along periodic dims.
 inline double number_of(const detail::extents& shape, const detail::extents& index, const std::vector<bool>& periodic) {
   double n = 0;
   for (int d = 0; d < shape.count; ++d) {
@@ -24,7 +24,7 @@ inline double number_of(const detail::extents& shape, const detail::extents& ind
   return n + 1;
 }
 
-/// Calls `visit(local, global, is_inside)` for the elements of a device's block with its layers.
+/// Calls `visit(local, global, is_inside)` for the elements of a device's block, including its ghost layers.
 template <class Layout, class Visit>
 void for_each_of_block(const Layout& layout, int device, const detail::extents& widths, Visit visit) {
   const int rank = layout.shape().count;
@@ -44,7 +44,7 @@ void for_each_of_block(const Layout& layout, int device, const detail::extents& 
   }
 }
 
-/// The number of elements of the blocks of a communicator's devices that are wrong after an exchange.
+/// Returns the number of wrong elements in the blocks of a communicator's devices after an exchange.
 template <class Comm, class Layout>
 int wrong_ghosts(Comm& comm, const Layout& layout, const detail::extents& widths, std::initializer_list<bool> periodic_dims) {
   const int rank = layout.shape().count;

@@ -13,7 +13,7 @@
 #include <gspmd/grad.hpp>
 #include <gspmd/gspmd.hpp>
 
-/// Layers by hand beside those of the automatic mode.
+/// Hand-written layers, compared with layers in the automatic mode.
 namespace written_by_hand {
 
 using namespace gspmd;
@@ -26,7 +26,7 @@ inline std::vector<double> some(const dynamic::input& in, int seed) {
   return v;
 }
 using layer = std::function<value(const std::vector<value>&)>;
-/// The layer, and the gradients by its inputs of the sum of squares of its result.
+/// Returns a program with the layer and the gradients of the sum of squares of its result.
 inline dynamic::program with_gradients(const layer& f, const dynamic::mesh& m, const std::vector<dynamic::input>& inputs,
                                        bool may_replicate = false) {
   dynamic::builder b(m);
@@ -50,7 +50,7 @@ inline std::vector<dynamic::any_array> results_of(const dynamic::program& p, con
   const auto run = [&](auto on) { return data.size() == 3 ? p.run(on, data[0], data[1], data[2]) : p.run(on, data[0], data[1]); };
   return in_threads ? run(threads{}) : run(simulated{});
 }
-/// `a`, on simulated devices and on threads, gives what `b` gives.
+/// Checks that `a` has the same results as `b`, on simulated devices and on threads.
 inline void check_same(const dynamic::program& a, const dynamic::program& b, const std::vector<dynamic::input>& inputs) {
   const auto expected = results_of(b, inputs, false);
   for (const bool in_threads : {false, true}) {
@@ -63,7 +63,7 @@ inline void check_same(const dynamic::program& a, const dynamic::program& b, con
     }
   }
 }
-/// Both give the same values and gradients; what one device sends in each.
+/// Checks that both layers have the same values and gradients. Returns both programs.
 inline std::pair<dynamic::program, dynamic::program> same_results(const layer& by_hand, const layer& automatic,
                                                                   const dynamic::mesh& m,
                                                                   const std::vector<dynamic::input>& inputs) {

@@ -12,9 +12,9 @@
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 
-/// Checks a communicator against the definition: the value of an element is a function of its global index (and of the
-/// device, when it is partial), a shard is filled from it, and after the collective every element that the device really
-/// holds must be what the definition says. Nothing here knows how a collective works.
+/// Checks a communicator against the definition. The value of an element is a function of its global index, and of the
+/// device if it is partial. The test fills shards from this function. After the collective, every valid element of a
+/// device must have the value that the definition gives. This code does not use the implementation of any collective.
 namespace oracle {
 
 using namespace gspmd::detail;
@@ -39,7 +39,7 @@ inline sharding split(std::initializer_list<use> uses) {
   return s;
 }
 
-/// All ways to split `rank` dims by the axes of the mesh.
+/// Returns all ways to split `rank` dims by the axes of the mesh.
 inline std::vector<sharding> all_shardings(const mesh_shape& mesh, int rank) {
   std::vector<sharding> done{sharding{}};
   for (std::size_t i = 0; i < done.size(); ++i)
@@ -85,7 +85,7 @@ T folded(monoid kind, T a, T b) {
   }
 }
 
-/// Calls visit(local_index, global_index) for all elements of the shard that are there.
+/// Calls visit(local_index, global_index) for all elements of the shard that are not padding.
 template <class Visit>
 void for_each_held(const mesh_shape& mesh, const extents& global, const sharding& s, const coordinates& at, Visit visit) {
   const auto local = local_extents(mesh, global, s);
@@ -105,7 +105,7 @@ void for_each_held(const mesh_shape& mesh, const extents& global, const sharding
   }
 }
 
-/// The buffers of the local devices, with a guard behind each.
+/// The buffers of the local devices, each followed by a guard.
 template <class T>
 struct buffers {
   std::vector<std::unique_ptr<T[]>> owned;
@@ -133,7 +133,7 @@ struct buffers {
   }
 };
 
-/// Where a movement's operand has the element that is number `local` of a shard in row-major order.
+/// Returns the position in a movement's operand of the element with row-major number `local` in a shard.
 inline std::int64_t place_in_operand(const mesh_shape& mesh, const movement& m, std::int64_t local) {
   if (m.from_order.empty()) return local;
   const auto shard = local_extents(mesh, m.from_global, m.from);
@@ -147,7 +147,7 @@ inline std::int64_t place_in_operand(const mesh_shape& mesh, const movement& m, 
   return place;
 }
 
-/// Both return how many elements are wrong.
+/// Both return the number of wrong elements.
 template <class T, class Comm>
 int wrong_after_move(Comm& comm, const mesh_shape& mesh, const movement& m) {
   const int n = comm.local_count();
@@ -202,7 +202,7 @@ int wrong_after_reduce(Comm& comm, const mesh_shape& mesh, const reduction& r, b
   return wrong;
 }
 
-/// Several movements over the same axes at once, or reductions of one kind, on a communicator that holds one device.
+/// Runs several movements over the same axes, or reductions of one kind, together. The communicator holds one device.
 template <class T, class Comm>
 int wrong_after_moves(Comm& comm, const mesh_shape& mesh, const std::vector<movement>& all) {
   const auto me = mesh.coordinates_of(comm.device(0));
@@ -229,7 +229,7 @@ int wrong_after_moves(Comm& comm, const mesh_shape& mesh, const std::vector<move
   }
   return wrong;
 }
-/// The result of one after the other; of integers, since MPI may choose an order.
+/// Compares with the results of single reductions. Uses integers, since MPI may choose the order.
 template <class T, class Comm>
 int wrong_after_reductions(Comm& comm, const mesh_shape& mesh, const std::vector<reduction>& all) {
   const int device = comm.device(0);
@@ -262,7 +262,7 @@ inline movement movement_between(const mesh_shape& mesh, const extents& global, 
   return numbered(mesh, movement{global, from, to, movement_axes(mesh, global, from, to)});
 }
 
-/// The same from an operand whose dims lie in an order of their own, one of all by its number.
+/// The same with an operand whose dims have another order, which `order` selects.
 inline movement movement_between(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
                                  int order) {
   movement m{global, from, to, movement_axes(mesh, global, from, to)};
@@ -273,7 +273,7 @@ inline movement movement_between(const mesh_shape& mesh, const extents& global, 
   return numbered(mesh, m);
 }
 
-/// The reduction that turns `from`, partial over `axes`, into `to`; whether it is one is asked by is_reduction.
+/// Returns the reduction that turns `from`, partial over `axes`, into `to`. Use is_reduction to check that it is valid.
 inline reduction reduction_between(const extents& global, sharding from, const sharding& to, axis_mask axes, monoid kind) {
   from.partial = axes;
   from.reduced_by = kind;
@@ -283,7 +283,7 @@ inline bool is_reduction(const mesh_shape& mesh, const extents& global, const sh
                          axis_mask axes) {
   if ((from.split_axes() & axes) != 0) return false;
   if (!lies_inside(mesh, global, from, to)) return false;
-  for (int d = 0; d < global.count; ++d)  // each dim of `to` continues that of `from`
+  for (int d = 0; d < global.count; ++d)  // each dim of `to` continues the split of `from`
     if (split_change_of(mesh, from, to, d).from_axes != 0) return false;
   return true;
 }
@@ -311,7 +311,7 @@ int wrong_in_all_pairs(Comm& comm, const mesh_shape& mesh, const extents& global
   return wrong;
 }
 
-/// The movements and reductions between all shardings of these shapes, as many of one group and kind at a time as go together.
+/// Runs the movements and reductions between all shardings of these shapes, as many together as one call allows.
 template <class T, class Comm>
 int wrong_in_joint_pairs(Comm& comm, const mesh_shape& mesh, const std::vector<extents>& shapes, int stride = 1) {
   const axis_mask all_axes = axis_bit(mesh.axis_count()) - 1;
@@ -322,7 +322,7 @@ int wrong_in_joint_pairs(Comm& comm, const mesh_shape& mesh, const std::vector<e
     std::vector<reduction> sums, scatters;
     const auto add = [&](auto& list, const auto& one, auto run) {
       list.push_back(one);
-      // as many as there are places, and fewer: the lists differ each time
+      // The lists have different lengths, up to the maximum.
       if (list.size() < static_cast<std::size_t>(2 + number % (most_moved_together - 1))) return;
       wrong += run(list);
       list.clear();
@@ -345,7 +345,7 @@ int wrong_in_joint_pairs(Comm& comm, const mesh_shape& mesh, const std::vector<e
   return wrong;
 }
 
-/// All monoids on one element type, with sizes around the limits of the special paths.
+/// Runs all monoids on one element type, with sizes around the limits of the special cases.
 template <class T, class Comm>
 int wrong_in_all_monoids(Comm& comm, const mesh_shape& mesh, bool exact = true) {
   const axis_mask all_axes = axis_bit(mesh.axis_count()) - 1;

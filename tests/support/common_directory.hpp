@@ -13,7 +13,7 @@
 #include "support/layouts.hpp"
 #include "support/stored_states.hpp"
 
-/// A place for files of all ranks, arrays that they save and load, and errors that all ranks have in common.
+/// A directory for the files of all ranks, arrays that the ranks save and load, and errors that are equal on all ranks.
 namespace common_files {
 
 inline int rank_of(MPI_Comm comm) {
@@ -27,7 +27,7 @@ inline int size_of(MPI_Comm comm) {
   return size;
 }
 
-/// A directory for all ranks, which the first one removes when all are at the end.
+/// A directory for all ranks. The first rank removes it when all ranks have finished.
 struct common_directory {
   std::optional<stored_states::test_directory> owned;
   std::string path;
@@ -48,7 +48,8 @@ inline stored_states::laid_out<double> by_rows(int devices) {
 inline stored_states::laid_out<double> by_columns(int devices) {
   return {layouts::mesh_of({devices}), layouts::shape_of({9, 5}), layouts::split({{}, {0}})};
 }
-/// Calls f(comm, layout) on the first rank, the first two and so on, with a layout by rows and one by columns on so many devices.
+/// Calls f(comm, layout) on the first rank, on the first two ranks, and so on, with a layout by rows and a layout by
+/// columns.
 template <class F>
 void for_fewer_ranks(F f) {
   const int me = rank_of(MPI_COMM_WORLD);
@@ -64,7 +65,7 @@ void for_fewer_ranks(F f) {
   }
 }
 
-/// The text of the error that `f` throws, which is to be one on all ranks.
+/// Returns the text of the error that `f` throws, which must be equal on all ranks.
 template <class F>
 std::string error_on_all(F f) {
   std::string text;

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <new>
 
-/// Counts the blocks of memory that the program's own code asks for: by operator new, malloc, aligned_alloc and their kin. What a
-/// library that it is linked with takes for itself (OpenBLAS in a product of small matrices) is not counted. For one translation
-/// unit of a program. Sanitizers put functions of their own in these places; there nothing is counted, and `counts_allocations` is
-/// false.
+/// Counts the allocations of the program's own code: operator new, malloc, aligned_alloc and related functions.
+/// Allocations inside linked libraries, such as OpenBLAS in a product of small matrices, are not counted. Include it in
+/// one translation unit of a program. Sanitizers replace the same functions. Then nothing is counted, and
+/// `counts_allocations` is false.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define GSPMD_TEST_COUNTS_ALLOCATIONS 0
 #elif defined(__has_feature)
@@ -27,10 +27,10 @@ inline std::atomic<std::size_t> allocations{0};
 
 #if GSPMD_TEST_COUNTS_ALLOCATIONS
 extern "C" {
-// Where the code of the program itself begins and ends, by the linker.
+// The begin and the end of the program's own code, defined by the linker.
 extern const char __executable_start;  // NOLINT
 extern const char etext;
-// glibc's own names of what is replaced here.
+// glibc's own names of the functions that this file replaces.
 void* __libc_malloc(std::size_t);                 // NOLINT
 void* __libc_calloc(std::size_t, std::size_t);    // NOLINT
 void* __libc_realloc(void*, std::size_t);         // NOLINT
@@ -70,7 +70,7 @@ extern "C" {
 }
 }
 
-// The standard library's would call malloc from its own code, for whoever asks.
+// The standard library's operator new would call malloc from its own code, whichever code calls it.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* block = __libc_malloc(bytes)) return block;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Eigen where it is installed, whether or not gspmd multiplies with it: HAS_EIGEN says so.
+/// Includes Eigen if it is installed, even if gspmd does not use it. Then HAS_EIGEN is defined.
 #if __has_include(<eigen3/Eigen/Core>)
 #include <eigen3/Eigen/Core>
 #define HAS_EIGEN 1

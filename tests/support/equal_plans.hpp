@@ -8,7 +8,7 @@
 
 namespace reference {
 
-/// The first difference between two plans, instruction by instruction; empty if there is none.
+/// Returns the first difference between two plans, instruction by instruction, or "".
 inline std::string difference(const gspmd::detail::plan_view& a, const gspmd::detail::plan_view& b) {
   const auto range = [](const gspmd::detail::table_range& x, const gspmd::detail::table_range& y) {
     return x.begin == y.begin && x.count == y.count;

@@ -5,10 +5,10 @@
 
 #include "gspmd/error.hpp"
 
-/// The error text of a call that refuses.
+/// The error texts of calls that throw.
 namespace caught {
 
-/// what() of the gspmd::error that a call throws, with the place; "no error" if it throws none.
+/// Returns what() of the gspmd::error that a call throws, with the location. Returns "no error" if it throws none.
 std::string error_of(auto&& call) {
   try {
     call();
@@ -18,7 +18,7 @@ std::string error_of(auto&& call) {
   return "no error";
 }
 
-/// The same without the place; "accepted" if nothing is thrown.
+/// The same without the location. Returns "accepted" if the call does not throw.
 std::string refusal(auto&& call) {
   try {
     call();

@@ -12,11 +12,11 @@
 
 namespace reference {
 
-/// The naive evaluator for programs with loops and conditionals: every body is computed as often as it runs.
+/// The naive evaluator for programs with loops and conditionals. Every body is computed in each iteration.
 class evaluation {
  public:
-  std::vector<host_array> values;  // by node; of a body as its last run left them
-  double largest = 0;              // the largest magnitude that any floating value ever had
+  std::vector<host_array> values;  // by node; nodes of a body have the values of its last iteration
+  double largest = 0;              // the largest magnitude of all floating-point values
 
   evaluation(const graph& g, const std::vector<host_array>& inputs) : values(g.nodes.size()), graph_(g) {
     for (std::size_t k = 0; k < inputs.size(); ++k) values[static_cast<std::size_t>(g.inputs[k])] = inputs[k];

@@ -13,11 +13,11 @@
 #include "support/graph_builder.hpp"
 #include "support/random_program.hpp"
 
-/// Small random programs, and the least time that any shardings of the values that nobody annotated give.
+/// Small random programs, and the least time over all shardings of their values without annotation.
 ///
-///   program := 2 to 4 inputs, 1 to 6 operators, each on values made before it; the last one is an output, and any that nobody reads
-///   operator := negate | add | multiply | einsum of "ab,bc->ac" "ab,cb->ac" "ab,b->a" "ab,b->ab" | transpose | sum over one dim
-///   extents are of {2, 4, 8, 16, 32}; inputs are sharded at random, outputs if asked for
+///  program := 2 to 4 inputs, 1 to 6 operators, each on earlier values; the last value and all unused values are outputs
+///  operator := negate | add | multiply | einsum of "ab,bc->ac" "ab,cb->ac" "ab,b->a" "ab,b->ab" | transpose | sum over one dim
+///  extents are 2, 4, 8, 16 or 32; inputs have random shardings, and outputs too if `annotate_outputs`
 namespace layouts {
 
 struct small_program : graph_builder {
@@ -33,7 +33,7 @@ struct small_program : graph_builder {
       g.outputs.push_back(static_cast<int>(i));
       if (annotate_outputs) annotate(static_cast<int>(i), one_of(g.nodes[i].shape.count));
     }
-    if (!annotate_outputs) {  // they lie as completion has them
+    if (!annotate_outputs) {  // outputs have the shardings of completion
       const auto completed = complete();
       for (const int o : g.outputs) {
         annotation a;
@@ -42,10 +42,10 @@ struct small_program : graph_builder {
         annotate(o, a);
       }
     }
-    request.network.one_switch.per_kib = std::int64_t{1} << 50;  // each byte takes a second: every plan is worth a search
+    request.network.one_switch.per_kib = std::int64_t{1} << 50;  // each byte takes a second, so every plan is worth a search
   }
 
-  /// Every sharding of a value with so many dims.
+  /// Returns every sharding of a value with `rank` dims.
   [[nodiscard]] std::vector<sharding> all_shardings(int rank) const {
     std::vector<sharding> list{{}};
     for (int a = 0; a < mesh.axis_count(); ++a) {
@@ -72,8 +72,8 @@ struct small_program : graph_builder {
     return nodes;
   }
 
-  /// The choices of simple rules: nothing is split that need not be; everything lies as its first operand does, or as its last one, or as
-  /// what reads it first.
+  /// Returns the choices of simple rules: split only if required; use the sharding of the first operand, of the last
+  /// operand, or of the first user.
   [[nodiscard]] std::vector<std::vector<sharding>> simple_shardings() const {
     std::vector<std::vector<sharding>> list(4, complete());
     const auto free = free_nodes();
@@ -100,7 +100,7 @@ struct small_program : graph_builder {
     return list;
   }
 
-  /// The picoseconds of a plan whose values are asked to lie so.
+  /// Returns the picoseconds of a plan with these preferred shardings.
   [[nodiscard]] std::int64_t time_of(const std::vector<sharding>& preferred) const {
     constexpr int no_limit = std::numeric_limits<int>::max();
     const auto uses = uses_of(g);
@@ -122,8 +122,8 @@ struct small_program : graph_builder {
     return time_of(pass_results(g, mesh, asked).of<search_pass>().best.table);
   }
 
-  /// The least time over all shardings of up to `most` free values; of more, over those that one change after the other leads to, from
-  /// many starts.
+  /// Returns the least time over all shardings of up to `most` free values. If there are more free values, it searches
+  /// from many starts, changing one value at a time.
   [[nodiscard]] std::int64_t least_time(std::size_t most, std::vector<sharding>* found = nullptr) const {
     const auto free = free_nodes();
     auto preferred = complete();
@@ -197,7 +197,7 @@ struct small_program : graph_builder {
     return input(shape, one_of(rank));
   }
   int input_like(const std::vector<std::int64_t>& shape) { return input(shape, one_of(static_cast<int>(shape.size()))); }
-  /// A value of this shape that there is, or a new input.
+  /// Returns an existing value of this shape, or a new input.
   int value_of(const std::vector<std::int64_t>& shape) {
     std::vector<int> found;
     for (std::size_t i = 0; i < g.nodes.size(); ++i)

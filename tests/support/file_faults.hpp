@@ -15,8 +15,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/// The calls that change files, counted, of which one may kill the process, stop it or find the disk full. It replaces these calls of the
-/// system: for one translation unit of a program.
+/// Counts the system calls that change files. One call can kill the process, stop it, or fail because the disk is full.
+/// It replaces these system calls, so include it in one translation unit of a program.
 namespace faults {
 
 enum class fault { none, killed, stopped, full };
@@ -24,7 +24,8 @@ fault kind = fault::none;
 int count = 0, at = 0;
 bool has_no_locks = false;
 
-/// Whether this call is to fail. One that writes has written half of its bytes before, unless it is to go on.
+/// Returns true if this call must fail. A writing call writes half of its bytes first, except if the fault is
+/// `stopped`.
 template <class Half>
 bool is_due(Half half) {
   if (kind == fault::none || __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST) != at) return false;
@@ -37,7 +38,7 @@ bool is_due(Half half) {
 bool is_due() {
   return is_due([] {});
 }
-/// Calls `f` with a fault at its call number `n`, from 1; returns whether it had so many.
+/// Calls `f` with a fault at its call number `n`, counted from 1. Returns true if `f` made at least n calls.
 template <class F>
 bool with(fault what, int n, F f) {
   count = 0;
@@ -48,7 +49,7 @@ bool with(fault what, int n, F f) {
   return count >= n;
 }
 
-/// Ends the program by SIGALRM if this lives for too long: a test that waits for a pipe fails and does not hang.
+/// Ends the program by SIGALRM if the object lives too long. So a test that waits for a pipe fails instead of hanging.
 struct time_limit {
   explicit time_limit(unsigned seconds) { alarm(seconds); }
   ~time_limit() { alarm(0); }
@@ -56,7 +57,7 @@ struct time_limit {
   time_limit& operator=(const time_limit&) = delete;
 };
 
-/// Puts something that is no file at a path: a pipe, a link to `target`, or a directory.
+/// Creates something at a path that is not a file: a pipe, a link to `target`, or a directory.
 enum class obstacle { pipe, link, directory };
 void put(obstacle what, const std::string& path, const std::string& target) {
   const int done = what == obstacle::pipe   ? mkfifo(path.c_str(), 0666)

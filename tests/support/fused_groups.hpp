@@ -8,7 +8,7 @@
 
 #include "gspmd/detail/kernels/fused_dynamic.hpp"
 
-/// Fused groups by hand, and what runs one as a program of run time does.
+/// Hand-written fused groups, and a function that runs a group like a program that is planned at run time.
 namespace fused_groups {
 
 using namespace gspmd;

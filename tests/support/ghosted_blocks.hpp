@@ -9,10 +9,10 @@
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/strided/view.hpp"
 
-/// Blocks among ghost layers, as a code of somebody else's has them.
+/// Blocks with ghost layers, as in a user's own code.
 namespace ghosted {
 
-/// A block of a device in memory of ours: the elements it holds, layers around them, and a gap behind each row.
+/// A block of a device in the test's own memory: its elements, layers around them, and a gap after each row.
 template <class T>
 struct block_of {
   std::vector<T> memory;
@@ -37,7 +37,7 @@ struct block_of {
     memory.assign(static_cast<std::size_t>(stride), everywhere);
   }
   gspmd::strided_view<T> view() { return {memory.data(), shape, strides}; }
-  /// Calls visit(element, its place in the whole array) for what the device holds.
+  /// Calls visit(element, its position in the whole array) for the elements that the device holds.
   template <class Visit>
   void each(const gspmd::detail::extents& global, Visit visit) {
     if (gspmd::detail::elements(held) == 0) return;

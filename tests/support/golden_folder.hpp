@@ -4,6 +4,6 @@
 #include <string>
 
 namespace test {
-/// Where tests/golden lies, with a slash at the end. Defined in the library that has main().
+/// Returns the path of tests/golden, with a slash at the end. Defined in the library that has main().
 std::string golden_folder();
 }  // namespace test

@@ -15,11 +15,12 @@
 
 #include "golden_folder.hpp"
 
-/// The collectives of programs, as text in the tree: one block per program. GSPMD_WRITE_GOLDEN=1 writes the file anew: read
-/// the difference.
+/// The collectives of programs as text files under tests/golden, one block per program. GSPMD_WRITE_GOLDEN=1 rewrites
+/// the file; check the difference.
 namespace golden {
 
-/// `all_gather  over x    1024 bytes  [x, _] -> [_, _] of f32 [64,512] for einsum #2`, one line per collective, then totals.
+/// `all_gather  over x    1024 bytes  [x, _] -> [_, _] of f32 [64,512] for einsum #2`, one line per collective, then
+/// totals.
 inline std::string block_of(const gspmd::dynamic::program& p) {
   using namespace gspmd::detail;
   const auto& view = p.view();
@@ -71,7 +72,7 @@ class plan_file {
       else if (!one_line.empty()) held_[title] += one_line + '\n';
     }
   }
-  /// Compares a program with its block, and gives it back.
+  /// Compares a program with its block. Returns the program.
   gspmd::dynamic::program check(const std::string& title, const gspmd::dynamic::program& p) {
     CAPTURE(title);
     CHECK_MESSAGE(titles_.insert(title).second, "two programs have one name");
@@ -80,7 +81,7 @@ class plan_file {
     if (!is_writing()) CHECK(held_[title] == made);
     return p;
   }
-  /// Nothing stands in the file that is not planned any more.
+  /// Checks that all blocks of the file belong to a program, or writes the file.
   void finish() {
     if (is_writing()) std::ofstream(path_) << written_;
     else
@@ -96,7 +97,7 @@ class plan_file {
   std::string written_;
 };
 
-/// The kinds and axes of a program's collectives, in order: "all_gather x, all_reduce y".
+/// Returns the kinds and axes of a program's collectives, in order: "all_gather x, all_reduce y".
 inline std::string collectives_of(const gspmd::dynamic::program& p) {
   std::string out;
   for (const auto& c : p.collectives())

@@ -6,17 +6,17 @@
 
 #include "support/traced.hpp"
 
-/// Gradients against differences of the naive evaluator.
+/// Gradients, compared with finite differences of the naive evaluator.
 namespace reference {
 
-/// sum(y * w) with fixed weights of both signs, so that no two elements of y count alike.
+/// Returns sum(y * w) with fixed weights of both signs, so that all elements of y have different weights.
 inline value weighted_sum(traced& program, value y) {
   const auto shape = y.shape();
   const value w = program.input(reals({shape.begin(), shape.end()}, -1.3, 1.7, 5));
   return gspmd::sum((y.type() == dtype::f64 ? y : gspmd::convert<double>(y)) * w);
 }
 
-/// The gradients by up to four values, through the public function.
+/// Returns the gradients with respect to up to four values, through the public function.
 inline std::vector<value> gradients_of(value loss, const std::vector<value>& by) {
   std::array<value, 4> list{};
   std::copy(by.begin(), by.end(), list.begin());
@@ -24,13 +24,13 @@ inline std::vector<value> gradients_of(value loss, const std::vector<value>& by)
   return {result.begin(), result.begin() + static_cast<std::ptrdiff_t>(by.size())};
 }
 
-/// The statement of differences of a loss about its gradient by one input.
+/// Compares finite differences of a loss with its gradient by one input.
 struct difference_check {
   int checked = 0;
-  int skipped = 0;  // elements at whose side the loss bends so sharply that differences say nothing
+  int skipped = 0;  // elements at which the loss is too nonlinear for a finite difference
   std::string wrong;
 
-  /// Looks at `most` elements of input `k`; `gradient` is what the program computed for it.
+  /// Checks `most` elements of input `k`. `gradient` is the result of the program.
   void look(traced& program, value loss, std::size_t k, const host_array& gradient, double step, int most) {
     const auto at_loss = [&](std::size_t e, double x) {
       double& element = program.inputs[k].reals[e];

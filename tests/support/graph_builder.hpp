@@ -13,13 +13,13 @@ namespace layouts {
 
 using gspmd::dtype;
 
-/// The program that every device runs, all_reduces not yet joined.
+/// Returns the program of all devices, before all_reduces are joined.
 inline local_program emitted(const graph& g, const mesh_shape& mesh, const plan_request& request = {}) {
   const pass_results passes(g, mesh, request);
   return emitter(g, mesh, request.saving, passes.of<search_pass>().best.table).run(passes.of<uses_pass>());
 }
 
-/// A program under construction, in f32, on a mesh whose axes are x, y, z.
+/// A program under construction, in f32, on a mesh with the axes x, y, z.
 struct graph_builder {
   graph g;
   mesh_shape mesh;
@@ -79,7 +79,7 @@ inline std::string axes_text(axis_mask axes) {
   return t;
 }
 
-/// `all_gather x` for every collective, in order; `forced` before those that the operator cannot do without.
+/// Returns `all_gather x` for every collective, in order, with `forced` before forced gathers.
 inline std::vector<std::string> collectives(const local_program& p) {
   std::vector<std::string> result;
   for (const auto& op : p.ops)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of more elements than an int counts, for less memory than they have bytes.
+// Tensors with more elements than an int can count, in less memory than they have bytes.
 #pragma once
 
 #include <sys/mman.h>
@@ -17,25 +17,25 @@
 
 namespace large {
 
-/// A period that no power of two is a multiple of: an index that wrapped around would meet another number.
+/// Not a divisor of any power of two, so an index that wrapped around would read a different number.
 constexpr std::int64_t period = std::int64_t{61} << 20;
-/// The fewest elements that an int does not count, and some.
+/// More elements than an int can count.
 constexpr std::int64_t elems = (std::int64_t{1} << 31) + 3 * 4096;
 
-/// Element i of the tensor with this seed.
+/// Returns element i of the tensor with this seed.
 inline std::int8_t element(int seed, std::int64_t i) {
   const auto n =
       static_cast<std::uint64_t>(i % period) * 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(seed) * 0x632BE59BD9B4E019U;
   return static_cast<std::int8_t>(n >> 40);
 }
-/// Its first period.
+/// Returns the first period of the tensor.
 inline std::vector<std::int8_t> pattern(int seed) {
   std::vector<std::int8_t> v(static_cast<std::size_t>(period));
   for (std::int64_t i = 0; i < period; ++i) v[static_cast<std::size_t>(i)] = element(seed, i);
   return v;
 }
 
-/// Memory that is read only, and is the same period again and again.
+/// Read-only memory that maps the same period repeatedly.
 class repeated {
  public:
   repeated(const std::vector<std::int8_t>& once, std::int64_t count)
@@ -61,12 +61,12 @@ class repeated {
   std::int8_t* begin_ = nullptr;
 };
 
-/// Memory that takes none before it is written.
+/// Returns memory that is not committed before it is written.
 inline std::unique_ptr<std::int8_t[]> unwritten(std::int64_t count) {
   return std::unique_ptr<std::int8_t[]>(new std::int8_t[static_cast<std::size_t>(count)]);
 }
 
-/// Whether `count` elements are those of the periods, the first of which is element `first` of one.
+/// Returns true if `count` elements repeat the period. The first one is element `first` of a period.
 inline bool is_periodic(const std::int8_t* data, std::int64_t count, const std::vector<std::int8_t>& once,
                         std::int64_t first = 0) {
   for (std::int64_t i = 0; i < count;) {
@@ -77,14 +77,15 @@ inline bool is_periodic(const std::int8_t* data, std::int64_t count, const std::
   return true;
 }
 
-/// Returns why a test that needs so many bytes is not to run here; else "".
+/// Returns the reason to skip a test that needs this number of bytes, or "".
 inline std::string why_not(std::int64_t bytes) {
   std::int64_t available = 0;
   std::ifstream info("/proc/meminfo");
   for (std::string word; info >> word;)
     if (word == "MemAvailable:" && info >> available) break;
   available *= 1024;
-  for (const char* name : {"/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/memory"}) {  // a container's share, of either version
+  for (const char* name : {"/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/memory"}) {  // the limit of a container, in
+                                                                                        // either version of cgroups
     std::int64_t limit = 0, used = 0;
     const std::string prefix = name;
     const bool is_first = prefix.ends_with("memory/memory");
@@ -92,7 +93,7 @@ inline std::string why_not(std::int64_t bytes) {
         now(prefix + (is_first ? ".usage_in_bytes" : ".current"));
     if (most >> limit && now >> used) available = std::min(available, limit - used);
   }
-  constexpr std::int64_t left = std::int64_t{2} << 30;  // for others
+  constexpr std::int64_t left = std::int64_t{2} << 30;  // reserved for other processes
   if (available >= bytes + left) return "";
   return "skipped: it needs " + std::to_string(bytes >> 20) + " MiB, and " + std::to_string(available >> 20) +
          " MiB are available";

@@ -9,7 +9,7 @@
 #include "gspmd/detail/ir/annotation.hpp"
 #include "gspmd/detail/passes/choose/reshard.hpp"
 
-/// All meshes and all shardings, and a sharding written as the paper writes it.
+/// All meshes and all shardings, and shardings in the notation of the paper.
 namespace layouts {
 
 using namespace gspmd::detail;
@@ -46,7 +46,7 @@ inline annotation open(annotation s, dim_mask dims) {
   return s;
 }
 
-/// Every way to write a number up to `max_devices` as a product of up to `max_axes` sizes in order, sizes of 1 included.
+/// Returns all products of up to `max_axes` ordered sizes that are at most `max_devices`. Sizes of 1 are included.
 inline std::vector<std::vector<int>> all_meshes(int max_devices, int max_axes) {
   std::vector<std::vector<int>> result{{}};
   for (std::size_t i = 0; i < result.size(); ++i) {
@@ -77,14 +77,14 @@ inline void extend(const mesh_shape& mesh, int rank, int dim, const sharding& s,
 }
 }  // namespace each
 
-/// Every way to split `rank` dims by axes of the mesh, in every order of the axes; the replicated sharding is the first.
+/// Returns all ways to split `rank` dims by axes of the mesh, in every order of the axes. The first one is replicated.
 inline std::vector<sharding> all_shardings(const mesh_shape& mesh, int rank) {
   std::vector<sharding> result;
   each::extend(mesh, rank, 0, sharding{}, result);
   return result;
 }
 
-/// `{xy,-}`
+/// Returns a sharding as text: `{xy,-}`.
 inline std::string text_of(const sharding& s, int rank) {
   std::string t = "{";
   for (int d = 0; d < rank; ++d) {
@@ -98,7 +98,7 @@ inline std::string text_of(const sharding& s, int rank) {
   return t;
 }
 
-/// The bytes that one device sends on the way that the planner takes.
+/// Returns the bytes that one device sends on the planner's path.
 inline std::int64_t reshard_bytes(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
                                   std::int64_t bytes_per_elem) {
   return price_of_reshard(mesh, {}, global, from, to, bytes_per_elem).bytes;

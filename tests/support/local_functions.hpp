@@ -3,7 +3,7 @@
 
 #include "gspmd/ops/local_op.hpp"
 
-/// Operators of the user's own for random programs; reference.hpp knows what they give.
+/// Custom operators for random programs. reference.hpp computes their expected results.
 namespace reference::local_functions {
 
 using gspmd::detail::local_function;

@@ -12,7 +12,7 @@
 
 #include "support/naive_machine.hpp"
 
-/// Programs of operators and collectives by number, for manual regions and for the naive machine.
+/// Programs that consist of numbered operators and collectives, for manual regions and for the naive machine.
 namespace manual_law {
 
 using namespace gspmd;
@@ -61,13 +61,13 @@ inline value apply(const op& o, value a, value b) {
   return o.axis == 0 ? apply_along<"x">(o, a) : o.axis == 1 ? apply_along<"y">(o, a) : apply_along<"x,y">(o, a);
 }
 
-/// Three inputs [size,size] enter in different states; the sum of the last values is the loss.
+/// Three inputs [size,size] enter in different states. The loss is the sum of the last values.
 struct program_of_devices {
   machine on;
   std::int64_t size = 6;
   int entry = 0;
   std::vector<op> ops;
-  std::vector<int> outs;  // their ways out are ops already: all are invariant
+  std::vector<int> outs;  // indices of the values that leave the region; earlier ops made them invariant
 
   template <class Spec>
   value with(value a, value b, value c) const {
@@ -109,7 +109,7 @@ struct program_of_devices {
   }
 };
 
-/// Whether the program is accepted, so far.
+/// Returns the error text of a program, or "" if the program is accepted.
 inline std::string refusal(const program_of_devices& p, bool differentiates) {
   dynamic::builder b(dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}}));
   std::vector<value> in;

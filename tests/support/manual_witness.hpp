@@ -10,27 +10,29 @@
 
 #include "support/manual_programs.hpp"
 
-/// Whether numbers on two devices show that a manual program goes wrong: of one that is refused they must, of one that is accepted never.
+/// Searches for numbers on two devices that show a mistake in a manual program. They must exist for every refused
+/// program, and must not exist for an accepted program.
 namespace manual_law {
 
-/// An operator on one number of each operand, by its name in messages: tanh is any function that is not linear, a product any bilinear one.
+/// Computes an operator on one number per operand, by the operator's name in messages. tanh represents any nonlinear
+/// function, a product any bilinear function.
 using numbers = std::array<std::int64_t, 3>;
 inline std::int64_t computed(const std::string& name, const numbers& x) {
   if (name == "add") return x[0] + x[1];
   if (name == "multiply" || name == "einsum") return x[0] * x[1];
   if (name == "select") return x[0] != 0 ? x[1] : x[2];
-  if (name == "concatenate") return x[0] + 1000 * x[1];  // both are there
+  if (name == "concatenate") return x[0] + 1000 * x[1];  // both operands are visible in the result
   return name == "tanh" ? x[0] * x[0] : x[0];
 }
-/// The derivative, exact for squares.
+/// Returns the derivative, exact for squares.
 inline std::int64_t slope(const std::string& name, numbers x, std::size_t by) {
   numbers less = x;
   ++x[by];
   --less[by];
   return (computed(name, x) - computed(name, less)) / 2;
 }
-/// Whether on two devices that hold operands in these states, whatever the numbers, an operator that sends nothing gives a result in state
-/// `to`, and each operand a gradient in the dual of its state.
+/// Returns true if an operator without communication is sound on two devices for these states, for random numbers. Its
+/// result must be in state `to`, and the gradient of each operand in the dual of its state.
 inline bool is_sound(const std::string& name, const std::vector<state>& in, state to, std::mt19937& random) {
   const auto some = [&] { return static_cast<std::int64_t>(random() % 19) - 9; };
   const std::size_t first = name == "select" ? 1 : 0;  // with a gradient
@@ -54,7 +56,7 @@ inline bool is_sound(const std::string& name, const std::vector<state>& in, stat
       const std::int64_t found[] = {dy[0] * slope(name, held[0], k), dy[1] * slope(name, held[1], k)};
       std::int64_t expected = (to == state::replica ? dy[0] + dy[1] : dy[0]) * slope(name, means[0], k);
       if (in[k] == state::varying) {
-        if (to != state::varying) return false;  // it is asked for by each device itself
+        if (to != state::varying) return false;  // the user of a varying gradient is the device itself
         continue;
       }
       if (to == state::varying) expected = dy[0] * slope(name, means[0], k) + dy[1] * slope(name, means[1], k);
@@ -63,13 +65,14 @@ inline bool is_sound(const std::string& name, const std::vector<state>& in, stat
   }
   return true;
 }
-/// Of a program that is refused for its states: whether numbers show that the untyped one goes wrong. On no axis of what was refused is
-/// there a state of the result that holds; a collective, and the border, takes a value for what it is not.
+/// The evidence about a program that is refused because of its states. `found`: on the axis of the mistake no state of
+/// the result is sound, or a collective or the border of the region names a state that the value does not have. Then
+/// the untyped program is wrong.
 enum class witness : std::uint8_t {
   found,
-  unnamed,  // a replica is named as what varies: wrong on no mesh, but to_varying, which is free, is to be written
+  unnamed,  // a replica is used as varying: not wrong on any mesh, but the program must contain to_varying, which is free
   missing,
-  others_mistake,  // not of states: an extent that is not divided
+  others_mistake,  // not a mistake in states: an extent that is not divisible
 };
 struct typed_again {
   dynamic::builder b;
@@ -98,10 +101,11 @@ struct typed_again {
     return p.build(a, c, d);
   }
 };
-/// Of a dim that axes of two devices each cut in this order: whether what devices along `moved` hold lies side by side on it.
+/// For a dim that axes of two devices each split in this order: returns true if the parts of the devices along `moved`
+/// are adjacent.
 inline bool is_side_by_side(const std::vector<int>& order, detail::axis_mask moved) {
   int next = 0, begin = -1;
-  for (int device = 0; device < 4; ++device) {  // row-major over the axes of the mesh, two of them
+  for (int device = 0; device < 4; ++device) {  // row-major over the two axes of the mesh
     const auto place = [&](int axis) { return axis == 0 ? device / 2 : device % 2; };
     bool is_first = true;  // of the other axes
     for (int a = 0; a < 2; ++a) is_first = is_first && ((moved & detail::axis_bit(a)) != 0 || place(a) == 0);
@@ -136,7 +140,7 @@ inline witness witness_of(const program_of_devices& p, unsigned seed) {
     if (is_sound(detail::name_of(n.op), states, to, random)) return witness::missing;
   return witness::found;
 }
-/// The same numbers show nothing of what is accepted.
+/// Returns true if the same numbers show a mistake in an accepted program.
 inline bool is_shown_wrong(const program_of_devices& p, unsigned seed) {
   std::mt19937 random(seed);
   typed_again t(p);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program with every kind of collective, in loops too, for far more devices than there are cores.
+// A program with every kind of collective, also in loops, for many more devices than cores.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace many_devices {
 
 using namespace gspmd;
 
-/// On devices / 8 by 8 devices, or on one. Extents are even along no axis; sums wrap around.
+/// Builds the program on devices / 8 by 8 devices, or on one device. No extent is divisible by an axis. Sums wrap
+/// around.
 inline dynamic::program program(int devices, bool on_one) {
   dynamic::builder b(on_one ? dynamic::mesh({{"x", 1}, {"y", 1}}) : dynamic::mesh({{"x", devices / 8}, {"y", 8}}));
   const value x = b.input(dynamic::in<std::uint32_t>({devices + 3, 2 * devices + 1}, {"x", "y"}));
@@ -34,7 +35,7 @@ inline std::vector<std::uint32_t> input(int devices) {
   for (auto& e : x) e = state = state * 1664525U + 1013904223U;
   return x;
 }
-/// Returns what differs on `backend` from one device; "" if nothing does.
+/// Returns the difference between `backend` and one device, or "".
 template <class Backend>
 std::string wrong_on(const Backend& backend, int devices, int times) {
   const auto x = input(devices);

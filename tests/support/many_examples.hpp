@@ -12,10 +12,10 @@
 #include "support/evaluate_program.hpp"
 #include "support/traced.hpp"
 
-/// A program for several examples at once, and for each of them alone.
+/// A program for several examples together, and the same program for each example alone.
 namespace reference {
 
-/// Row `i` of an array along its dim 0.
+/// Returns row `i` of an array along its dim 0.
 inline host_array row_of(const host_array& x, std::size_t i) {
   host_array row(x.type, std::vector<std::int64_t>(x.shape.begin() + 1, x.shape.end()));
   for (std::size_t e = 0; e < row.reals.size(); ++e) row.reals[e] = x.reals[i * row.reals.size() + e];
@@ -37,7 +37,7 @@ inline host_array stacked(const std::vector<host_array>& rows) {
   }
   return all;
 }
-/// The same elements in another order: those of another example.
+/// Returns the same elements in another order, as another example.
 inline host_array turned(const host_array& x, std::size_t by) {
   host_array t = x;
   const auto turn = [by](auto& list) {
@@ -49,7 +49,7 @@ inline host_array turned(const host_array& x, std::size_t by) {
   return t;
 }
 
-/// The outputs of a program, by the naive evaluator.
+/// Returns the outputs of a program by the naive evaluator.
 inline std::vector<host_array> outputs_of(const graph& traced, const std::vector<host_array>& inputs) {
   const graph g = ir::canonical_order(traced);
   const evaluation e(g, inputs);
@@ -58,7 +58,8 @@ inline std::vector<host_array> outputs_of(const graph& traced, const std::vector
   return found;
 }
 
-/// The first element by which two arrays differ by more than a part of what they hold; empty if there is none. NaN equals NaN.
+/// Returns the first difference between two arrays that is larger than `part` of their magnitude, or "". NaN equals
+/// NaN.
 inline std::string unlike(const host_array& got, const host_array& want, double part) {
   if (got.type != want.type || got.shape != want.shape) return "types or shapes differ";
   double largest = 0;
@@ -79,7 +80,8 @@ inline std::string unlike(const host_array& got, const host_array& want, double 
   return {};
 }
 
-/// A program for one example, of graph `one`, for `n` of them: those inputs are mapped for which `is_mapped` holds.
+/// The program of graph `one`, which is for one example, for `n` examples. Inputs with `is_mapped` have one value per
+/// example.
 class mapped_program {
  public:
   traced program;
@@ -129,7 +131,7 @@ class mapped_program {
   }
 };
 
-/// The same for each example alone.
+/// Returns the results of the program for each example alone.
 inline std::vector<host_array> one_by_one(const graph& one, const std::vector<bool>& mapped, std::size_t n,
                                           const std::vector<host_array>& inputs) {
   std::vector<std::vector<host_array>> rows(one.outputs.size());

@@ -10,7 +10,8 @@
 
 #include "collective_oracle.hpp"
 
-/// Movements with a map against the definition, index by index; nothing here knows how the library writes a map.
+/// Movements with a map, compared with the definition index by index. This code does not use the library's
+/// representation of maps.
 namespace oracle {
 
 /// Element i of the result along `dim` is element (a * i + b) / c of the operand.
@@ -20,7 +21,8 @@ struct naive_dim {
   continuation beyond = continuation::none;
 };
 
-/// The index inside that stands at index i, by walking back in; outside where nothing does.
+/// Returns the index inside the dim that index i corresponds to, by moving back step by step. Stays outside if no
+/// element exists.
 inline std::int64_t inside(continuation beyond, std::int64_t i, std::int64_t extent) {
   while (beyond != continuation::none && (i < 0 || i >= extent)) {
     const bool low = i < 0;
@@ -31,7 +33,8 @@ inline std::int64_t inside(continuation beyond, std::int64_t i, std::int64_t ext
   }
   return i;
 }
-/// Which messages index i comes with: how often the operand has been gone round or mirrored there, or how far beyond an edge it is.
+/// Returns the number of the repetition or mirror image of index i, or its distance from an edge. Each number has its
+/// own messages.
 inline std::int64_t round_of(continuation beyond, std::int64_t i, std::int64_t extent) {
   if (beyond == continuation::none) return 0;
   if (beyond == continuation::edge) return i < 0 ? i : i >= extent ? i - extent + 1 : 0;
@@ -58,7 +61,7 @@ struct mapped_movement {
     result.fill = fill;
     return result;
   }
-  /// The flat index of the operand's element that becomes the one of the result with this flat index; -1: none does.
+  /// Returns the flat index of the operand's element that becomes this element of the result, or -1.
   [[nodiscard]] std::int64_t source_of(std::int64_t flat) const {
     std::int64_t i[max_rank];
     for (int d = to.count - 1; d >= 0; --d) {
@@ -92,7 +95,7 @@ struct mapped_movement {
     return t + (outside == outside_rule::keep ? ", keep" : ", fill");
   }
 
-  /// How many elements are wrong after the movement.
+  /// Returns the number of wrong elements after the movement.
   template <class T, class Comm>
   [[nodiscard]] int wrong(Comm& comm) const {
     const int n = comm.local_count();
@@ -119,13 +122,14 @@ struct mapped_movement {
     return wrong;
   }
 
-  /// The elements that must be exchanged, counted element by element; a message is a pair of devices, and of rounds of the operand.
+  /// Counts the elements that must be exchanged, one by one. A message is a pair of devices and a repetition of the
+  /// operand.
   [[nodiscard]] map_traffic counted() const {
     std::vector<int> owner(static_cast<std::size_t>(elements(from)), -1);
     const auto devices = static_cast<std::size_t>(mesh.device_count());
     std::vector<std::int64_t> sent(devices), received(devices);
     std::vector<std::set<std::vector<std::int64_t>>> messages(devices), arrivals(devices);
-    axis_mask idle = 0;  // axes that split nothing: the devices at 0 of them count, the others do the same
+    axis_mask idle = 0;  // axes that split nothing: only the devices at coordinate 0 count
     for (int a = 0; a < mesh.axis_count(); ++a)
       if ((s.split_axes() & axis_bit(a)) == 0) idle |= axis_bit(a);
     const auto for_each = [&](const extents& shape, auto visit) {
@@ -161,7 +165,7 @@ struct mapped_movement {
     }
     return t;
   }
-  /// Empty, or how the library's count differs.
+  /// Returns the difference from the library's count, or "".
   [[nodiscard]] std::string wrong_traffic() const {
     const auto want = counted(), got = traffic_of(mesh, from, to, s, map());
     if (got.sent == want.sent && got.received == want.received && got.messages == want.messages &&
@@ -175,7 +179,7 @@ struct mapped_movement {
   }
 };
 
-/// A random one on a mesh: up to three dims, any splits by its axes, up to three maps.
+/// Returns a random movement on a mesh: up to three dims, any splits by its axes, up to three maps.
 template <class Random>
 mapped_movement random_mapped_movement(Random& random, const mesh_shape& mesh, std::int64_t largest = 9) {
   const auto any = [&](std::int64_t from, std::int64_t to) {

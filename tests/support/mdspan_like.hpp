@@ -9,10 +9,10 @@
 #include <mdspan>
 #endif
 
-/// Views with the interfaces that other libraries' have, as far as a reader of elements sees them.
+/// Views with the interfaces of other libraries, reduced to the functions that gspmd uses.
 namespace views {
 
-/// std::mdspan of so many dims, all dynamic; `Strided`: whether its layout has strides.
+/// std::mdspan with `Rank` dynamic dims. `Strided` selects whether the layout has strides.
 template <class T, std::size_t Rank, class Reference = T&>
 class mdspan_like {
  public:
@@ -43,7 +43,7 @@ class mdspan_like {
   bool has_strides_;
 };
 
-/// Kokkos::View of two dims: `rank` is a constant that can be called too.
+/// Kokkos::View of two dims: `rank` is a constant that can also be called.
 template <class T>
 class kokkos_like {
  public:
@@ -67,7 +67,7 @@ class kokkos_like {
   std::array<std::size_t, 2> extents_, strides_;
 };
 
-/// Boost.MultiArray: `first` is the element of indices 0, wherever the indices begin.
+/// Boost.MultiArray: `first` is the element with indices 0, even if the indices begin elsewhere.
 template <class T>
 struct multi_array_like {
   T* first;
@@ -82,7 +82,7 @@ struct multi_array_like {
   [[nodiscard]] const std::ptrdiff_t* index_bases() const { return base_list.data(); }
 };
 
-/// xtensor's containers: lists, and an offset; dims of extent 1 have a stride of 0.
+/// xtensor's containers: lists and an offset. Dims of extent 1 have the stride 0.
 template <class T>
 struct xtensor_like {
   T* first;

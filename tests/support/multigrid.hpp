@@ -5,13 +5,14 @@
 
 #include <utility>
 
-/// The multigrid of NPB's MG, class S: V-cycles for Poisson's equation on a periodic cube, with its stencils of 27 points, each written
-/// as sums of two neighbours along one dim after the other.
+/// The multigrid of NPB's MG, class S: V-cycles for Poisson's equation on a periodic cube. Each stencil of 27 points is
+/// written as sums of two neighbours along one dim after the other.
 namespace multigrid {
 
 using gspmd::value;
 
-/// The factors of a stencil of 27 points: of an element, and the sums of those that differ from it along one, two and three dims.
+/// The factors of a stencil of 27 points: for the centre, and for the neighbours that differ along one, two and three
+/// dims.
 struct weights {
   double centre, faces, edges, corners;
 };
@@ -42,7 +43,7 @@ constexpr value prolonged(value coarse) {
   for (int dim = 0; dim < 3; ++dim) x = x + 0.5 * neighbours(x, dim);
   return x;
 }
-/// An approximate solution of A u = r.
+/// Returns an approximate solution of A u = r.
 constexpr value v_cycle(value r) {
   if (r.shape()[0] == 2) return stencil_27(r, smoother);
   const value u = prolonged(v_cycle(restricted(r)));

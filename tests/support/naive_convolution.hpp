@@ -5,11 +5,12 @@
 #include <string>
 #include <vector>
 
-/// Convolution as StableHLO defines it, by loops over indices: nothing here knows how the library writes a window.
+/// Convolution as defined by StableHLO, with loops over indices. This code does not use the library's representation of
+/// windows.
 namespace reference {
 
 struct convolution_case {
-  std::string lhs, rhs, result;  // capital letters: N, C, I, O and spatial ones
+  std::string lhs, rhs, result;  // capital letters: N, C, I, O and spatial letters
   std::int64_t batch = 1, in_features = 1, out_features = 1, feature_groups = 1, batch_groups = 1;
   std::string spatial;  // in the order of the result
   std::vector<std::int64_t> extent, window, stride, low, high, lhs_dilation, rhs_dilation, reverse;

@@ -13,7 +13,7 @@
 #include "support/all_operators.hpp"
 #include "support/reference.hpp"
 
-/// Gather and scatter element by element, as StableHLO's specification writes them down.
+/// Gather and scatter element by element, as specified by StableHLO.
 namespace reference {
 
 struct index_numbers {
@@ -27,7 +27,8 @@ inline bool holds(const std::vector<std::int64_t>& list, std::int64_t d) {
   return std::find(list.begin(), list.end(), d) != list.end();
 }
 
-/// Where the element `at` of the slices lies in the table; nothing where its slice does not lie inside and is not moved.
+/// Returns the position in the table of element `at` of the slices. Returns nothing if its slice is out of range and
+/// not clamped.
 inline std::optional<index> place_in_table(const index_numbers& n, const std::vector<std::int64_t>& table,
                                            const host_array& indices, const index& at) {
   index batch, offset;
@@ -66,11 +67,11 @@ inline void naive_gather(const index_numbers& n, const host_array& x, const host
     ++to;
   });
 }
-/// `put(element of the result, element of the updates)`, slice by slice in row-major order of the indices.
+/// Calls `put(element of the result, element of the updates)`, slice by slice in row-major order of the indices.
 template <class Put>
 void naive_scatter(const index_numbers& n, const host_array& indices, const host_array& updates, const host_array& result,
                    Put put) {
-  std::vector<std::int64_t> dims, shape;  // of the updates: those of the indices, then those of a slice
+  std::vector<std::int64_t> dims, shape;  // of the updates: the dims of the indices, then the dims of a slice
   for (const bool inside : {false, true})
     for (std::size_t d = 0; d < updates.shape.size(); ++d)
       if (holds(n.window, static_cast<std::int64_t>(d)) == inside)
@@ -83,7 +84,7 @@ void naive_scatter(const index_numbers& n, const host_array& indices, const host
   });
 }
 
-/// The numbers that a node keeps.
+/// Returns the dimension numbers that a node stores.
 inline index_numbers numbers_of(const node& node, const std::vector<std::int64_t>& indices,
                                 const std::vector<std::int64_t>& slices) {
   const auto ix = gspmd::detail::indexing::of(node, static_cast<int>(slices.size()));
@@ -131,7 +132,7 @@ inline void scan_node(const node& n, const host_array& x, host_array& result) {
     else result.ints[to] = way.is_exclusive ? integer : combine(n.reduced_by, n.type, integer, x.ints[to]);
   });
 }
-/// Result `which` of tensors in the order of the first ones; of one tensor alone -0 stands before 0.
+/// Computes result `which` of a sort by the first tensors. In a sort of a single tensor, -0 precedes 0.
 inline void sort_node(const node& n, const std::vector<const host_array*>& x, host_array& result, std::size_t which) {
   const auto way = gspmd::detail::sort_way::of(n);
   const auto dim = static_cast<std::size_t>(way.dim);
@@ -174,7 +175,7 @@ inline void sort_node(const node& n, const std::vector<const host_array*>& x, ho
 inline void top_k_node(const host_array& x, host_array& result, bool wants_indices) {
   const auto last = x.shape.size() - 1;
   std::size_t to = 0;
-  for_each_index(result.shape, [&](const index& at) {  // the element that at[last] others of its line stand before
+  for_each_index(result.shape, [&](const index& at) {  // the element that at[last] other elements of its line precede
     index from = at;
     for (from[last] = 0; from[last] < x.shape[last]; ++from[last]) {
       const auto e = offset_of(from, x.shape);
@@ -207,7 +208,7 @@ inline void scatter_set_node(const node& n, const host_array& x, const host_arra
   });
 }
 
-/// Every line of the dim by itself, one element after the other; the monoid's function is the program's own.
+/// Computes each line along the dim separately, element by element, with the program's own monoid function.
 inline void fold_node(const node& n, const std::vector<const host_array*>& x, host_array& result, std::size_t which) {
   const auto way = gspmd::detail::fold_operator::spec_of(n);
   const auto dim = static_cast<std::size_t>(way.dim);

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-/// Devices that hold matrices, and what operators and collectives make of them, written as directly as can be.
+/// Devices that hold matrices, and a direct implementation of operators and collectives on them.
 namespace manual_law {
 
 /// The matrix on one device.
@@ -63,7 +63,8 @@ struct op {
   std::int64_t by = 1;
 };
 
-/// A permutation by number, some of whose devices get nothing: the device that sends to k of n, or -1.
+/// A permutation given by a number. Some devices receive nothing. Returns the device that sends to device k of n, or
+/// -1.
 inline std::int64_t source_of(std::int64_t number, std::int64_t k, std::int64_t n) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) order[static_cast<std::size_t>(i)] = i;
@@ -147,7 +148,7 @@ struct machine {
         case kind::to_replica:
         case kind::to_varying:
         case kind::to_partial: result.push_back(own); break;
-        case kind::halo: {  // an index from the device before, and perhaps one from that behind
+        case kind::halo: {  // an index from the device before, and maybe an index from the device after
           const auto wide = [&](std::int64_t p, std::int64_t from_index) {
             const bool is_there = p >= 0 && p < n;
             const matrix neighbour = is_there || o.by == 2 ? from((p + n) % n) : matrix::zeros(own.rows, own.cols);

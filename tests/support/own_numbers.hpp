@@ -8,10 +8,11 @@
 
 #include <gspmd/dtype.hpp>
 
-/// Element types as users write them, a program of each with operators of every kind, and what it gives, by loops over elements.
+/// Element types as users write them. For each type, a program with operators of every kind, and its expected results
+/// by loops.
 namespace own_numbers {
 
-/// Residues modulo a prime: sums and products are exact in whatever order.
+/// Residues modulo a prime. Sums and products are exact in any order.
 struct residue {
   std::uint64_t value;
   static constexpr std::uint64_t modulus = 4294967291;
@@ -68,7 +69,7 @@ constexpr auto all_operators = [](auto x, auto w, auto rows, auto updates) {
                     convert<double>(x)};
 };
 
-/// A matrix of T by its rows.
+/// A matrix of T, stored by rows.
 template <class T>
 struct matrix {
   int64_t rows, columns;
@@ -109,7 +110,7 @@ struct residue_case {
     for (auto* m : {&x, &w, &updates})
       for (auto& r : m->of) r = r + residue{};  // reduced
   }
-  /// The number of wrong elements in the results of all_operators.
+  /// Returns the number of wrong elements in the results of all_operators.
   template <class Results>
   int wrong(const Results& got) const {
     int count = 0;
@@ -160,7 +161,7 @@ constexpr auto dual_operators = [](auto x, auto w) {
 template <class Mesh, class SplitX, class SplitW>
 using dual_step = compile<dual_operators, Mesh, in<dual, dims<3, 7, 2>, SplitX>, in<dual, dims<7, 5>, SplitW>>;
 
-/// Small integers: exact.
+/// Small integers, which are exact.
 struct dual_case {
   matrix<dual> x{21, 2, [](int64_t i, int64_t j) {
                    return dual{static_cast<double>(i % 5 - j), static_cast<double>(j + i % 3)};

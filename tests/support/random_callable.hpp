@@ -12,9 +12,10 @@
 #include "gspmd/mesh.hpp"
 #include "gspmd/ops.hpp"
 
-/// Random programs that the compiler can trace: a function of a seed, of which a callable whose type has the seed is made.
-/// A draw and an added node are two statements: C++ gives arguments no order, and two traces must give one graph.
-/// Only the callable is a template, so that a hundred of them cost a hundred plans and not the text of the generator a hundred times.
+/// Random programs that the compiler can trace: a function of a seed, and a callable whose type contains the seed. A
+/// random draw and an added node are separate statements: C++ does not order arguments, and two traces must give the
+/// same graph. Only the callable is a template, so a hundred programs cost a hundred plans, and the generator is
+/// compiled once.
 namespace random_callables {
 
 using namespace gspmd;
@@ -23,7 +24,8 @@ class generator {
  public:
   constexpr explicit generator(unsigned seed) : state_(seed * 2654435761u + 12345u) {}
 
-  /// `operators` values of rank 2, each made of those before it; one of them by a loop or a conditional, if wanted.
+  /// Returns `operators` values of rank 2, each computed from earlier values. If `regions`, a loop or conditional
+  /// computes one value.
   constexpr std::vector<value> make(value x, value y, value z, unsigned operators, bool regions) {
     pool_ = {x, y, z};
     const unsigned region = regions ? next(operators) : operators;
@@ -84,7 +86,7 @@ class generator {
     }
   }
 
-  /// Of the shape of `v`: what a body may do with what it carries.
+  /// Returns a value with the shape of `v`, as the body of a loop does with a carried value.
   constexpr value make_step(value v) {
     const value other = pick();
     switch (next(7)) {
@@ -138,10 +140,10 @@ class generator {
   std::vector<value> pool_;
 };
 
-/// The program of a seed: its last value, a loss, and, where it has gradients, those of the loss by `x` and `y`.
+/// The program of a seed. Its results are the last value and a loss. With gradients, also the gradients by `x` and `y`.
 constexpr bool has_gradients(unsigned seed) { return seed % 3 == 0; }
 constexpr bool has_regions(unsigned seed) { return seed % 4 == 0 || seed % 5 == 0; }
-/// Gradients and loops make many operators of few, and compilers take a second for forty.
+/// Gradients and loops multiply the number of operators, and compilers take a second for forty operators.
 constexpr unsigned operators_of(unsigned seed) { return 6 - (has_regions(seed) ? 2 : 0) - (has_gradients(seed) ? 2 : 0); }
 
 template <bool Gradients>
@@ -159,7 +161,7 @@ constexpr std::array<value, Gradients ? 4 : 2> results(unsigned seed, value x, v
 template <unsigned Seed>
 constexpr auto callable = [](value x, value y, value z) { return results<has_gradients(Seed)>(Seed, x, y, z); };
 
-/// The same program traced at run time.
+/// Returns the results of the same program, traced at run time.
 inline std::vector<value> traced_results(unsigned seed, value x, value y, value z) {
   const auto list = [](const auto& array) { return std::vector<value>(array.begin(), array.end()); };
   return has_gradients(seed) ? list(results<true>(seed, x, y, z)) : list(results<false>(seed, x, y, z));

@@ -16,16 +16,16 @@
 #include "support/all_operators.hpp"
 #include "support/reference.hpp"
 
-/// Random programs on random meshes with random annotations, and what they must compute.
+/// Random programs on random meshes with random annotations, and their expected results.
 namespace reference {
 
 namespace ir = gspmd::detail;
 
-/// The same numbers from the same seed everywhere (splitmix64).
+/// Random numbers that are equal on all platforms for the same seed (splitmix64).
 class random_numbers {
  public:
   explicit random_numbers(std::uint64_t seed) : state_(seed ^ 0x5DEECE66Du) {
-    state_ = bits() * 0xD1342543DE82EF95u;  // neighbouring seeds must not give one stream shifted
+    state_ = bits() * 0xD1342543DE82EF95u;  // otherwise adjacent seeds would give shifted copies of one stream
   }
   std::uint64_t bits() {
     std::uint64_t z = state_ += 0x9E3779B97F4A7C15u;
@@ -33,7 +33,7 @@ class random_numbers {
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
   }
-  /// A number of [low, high].
+  /// Returns a number in [low, high].
   int between(int low, int high) { return low + static_cast<int>(bits() % static_cast<std::uint64_t>(high - low + 1)); }
   bool chance(int percent) { return between(0, 99) < percent; }
   double unit() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
@@ -46,9 +46,10 @@ class random_numbers {
   std::uint64_t state_;
 };
 
-/// The callables that random `map`s use: polynomials and clamps, whose integers wrap.
+/// The callables of random `map`s: polynomials and clamps. Their integers wrap around.
 namespace maps {
-inline std::atomic<bool> met_padding = false;  // no data is a NaN, or as large as what lies in the padding of inputs
+inline std::atomic<bool> met_padding = false;  // set if a map reads padding: data has no NaN and no number as large as the
+                                               // padding of inputs
 
 template <class T>
 void look_at(const T* x, int count) {
@@ -92,7 +93,7 @@ inline constexpr ir::map_function exclusive = {2, {nullptr, nullptr, nullptr, nu
 /// The properties of random programs.
 struct random_options {
   int max_devices = 16;
-  int devices = 0;  // exactly so many, if not 0
+  int devices = 0;  // exact number, if not 0
   int min_operators = 3;
   int max_operators = 14;
   bool annotate = true;  // any annotations
@@ -100,28 +101,28 @@ struct random_options {
   bool permute_devices = true;
   bool regions = true;  // loops and conditionals
   bool local_ops = false;
-  int einsums = 0;             // of 100 operators, more of them
-  bool lookups = false;        // many gathers, scatters, scans and largest elements
-  bool shifts = false;         // many of them
-  bool stencils = false;       // many loops over several shifts and rolls of one value, in loops too
-  bool maps = false;           // many of pad, slice, reverse, roll and concatenate
+  int einsums = 0;             // percentage of additional einsums
+  bool lookups = false;        // many gathers, scatters, scans and top_k
+  bool shifts = false;         // many shifts
+  bool stencils = false;       // many loops over several shifts and rolls of one value, also inside loops
+  bool maps = false;           // many pad, slice, reverse, roll and concatenate
   bool windows = false;        // many reductions of windows
-  bool limit_gathers = false;  // einsums may not gather operands beyond some bytes
+  bool limit_gathers = false;  // einsums must not gather operands above some size
 };
 
-/// One random program, its inputs and its reference.
+/// A random program, its inputs and its expected outputs.
 ///
-/// A runner plans `g` on `mesh`, asks for the buffers of every device under the sharding that the plan gives the input,
-/// runs, and has every device's output buffers checked:
+/// A runner plans `g` on `mesh`. It requests the buffers of every device, for the input shardings of the plan. It runs
+/// the plan and then has the output buffers of every device checked:
 ///
-///   random_program p(seed);
-///   local_program q = pass_results(p.g, p.mesh).take<emit_pass>();
-///   buffer = p.local_input(i, device, q.value(q.inputs[i]).layout);               for all devices and inputs
-///   message = p.check_output(k, device, q.value(q.outputs[k]).layout, buffer);    empty if right
+///  random_program p(seed);
+///  local_program q = pass_results(p.g, p.mesh).take<emit_pass>();
+///  buffer = p.local_input(i, device, q.value(q.inputs[i]).layout);               for all devices and inputs
+///  message = p.check_output(k, device, q.value(q.outputs[k]).layout, buffer);    empty if right
 ///
-/// An input whose annotation is partial is given in parts: the devices along the partial axes (numbered by group_index) get
-/// different arrays, whose combination is the global array `inputs[i]`. Padding holds NaN, huge numbers or 0, or only 0: then
-/// nothing may raise a floating-point exception.
+/// An input with a partial annotation consists of partial values. The devices along the partial axes (numbered by
+/// group_index) have different arrays, whose combination is the global array `inputs[i]`. Padding holds NaN, huge
+/// numbers or 0, or only 0. If it holds only 0, no floating-point exception may be raised.
 class random_program {
  public:
   std::uint64_t seed = 0;
@@ -142,23 +143,23 @@ class random_program {
     annotate_results();
     if (options.limit_gathers) limit_gathers();
   }
-  random_program(random_program&&) = default;  // the mesh points into vectors that move along
+  random_program(random_program&&) = default;  // the mesh points into vectors that move with it
   random_program(const random_program&) = delete;
 
   [[nodiscard]] bool has_clean_padding() const { return seed % 4 == 0; }
   [[nodiscard]] int device_count() const { return static_cast<int>(mesh.device_count()); }
-  /// The global array of every node.
+  /// Returns the global arrays of all nodes.
   [[nodiscard]] const std::vector<host_array>& values() const { return values_; }
   [[nodiscard]] std::vector<host_array> expected_outputs() const {
     std::vector<host_array> result;
     for (const int o : g.outputs) result.push_back(values_[static_cast<std::size_t>(o)]);
     return result;
   }
-  /// By how much an element of node `i` may differ from the reference; 0: not at all.
+  /// Returns the permitted difference from the reference for elements of node `i`. 0: the elements must be equal.
   [[nodiscard]] double tolerance(int i) const { return 2 * facts_[static_cast<std::size_t>(i)].error; }
 
-  /// The padded shard of input `i` that `device` holds under `layout`, which must be partial as the input's annotation is
-  /// (axes of size 1 aside).
+  /// Returns the padded shard of input `i` on `device` under `layout`. The layout must be partial over the same axes as
+  /// the input's annotation, apart from axes of size 1.
   [[nodiscard]] std::vector<std::byte> local_input(int i, int device, const ir::sharding& layout) const {
     const auto id = static_cast<std::size_t>(g.inputs[static_cast<std::size_t>(i)]);
     const auto at = mesh.coordinates_of(device);
@@ -177,7 +178,7 @@ class random_program {
     return buffer;
   }
 
-  /// The mistake in the padded shard of output `k` on `device`; empty if every element that is really there is right.
+  /// Returns the mistake in the padded shard of output `k` on `device`, or "" if all valid elements are right.
   [[nodiscard]] std::string check_output(int k, int device, const ir::sharding& layout, std::span<const std::byte> buffer) const {
     const int id = g.outputs[static_cast<std::size_t>(k)];
     const host_array& wanted = values_[static_cast<std::size_t>(id)];
@@ -229,7 +230,7 @@ class random_program {
     return t;
   }
 
-  /// The program as text; mesh axes are x, y, z.
+  /// Returns the program as text. Mesh axes are x, y, z.
   [[nodiscard]] std::string describe() const {
     std::string t = "seed " + std::to_string(seed) + ", mesh";
     for (int a = 0; a < mesh.axis_count(); ++a)
@@ -283,12 +284,13 @@ class random_program {
  private:
   using shape_list = std::vector<std::int64_t>;
 
-  /// The facts that are known of a value: how far the library's may lie from the reference, and why.
+  /// Bounds for a value: the permitted difference between the library and the reference, and the quantities that
+  /// determine it.
   struct facts {
-    double error = 0;      // 0: the same whatever the order of computation
+    double error = 0;      // 0: equal for any order of computation
     double magnitude = 0;  // of the elements, and of the sums of the absolute values of their parts
-    int grid = 0;          // elements are multiples of 2^-grid; `no_grid`: of nothing useful
-    bool usable = true;    // finite and tame: operators may use it
+    int grid = 0;          // elements are multiples of 2^-grid; `no_grid`: no useful grid
+    bool usable = true;    // finite and moderate: operators may use it
   };
   static constexpr int no_grid = 200;
 
@@ -298,18 +300,19 @@ class random_program {
     return type == dtype::f32 || type == dtype::c64 ? 0x1p-23 : 0x1p-52;
   }
   static bool fits(dtype type, double magnitude, int grid) { return std::ldexp(magnitude, grid) < 2 / epsilon(type); }
-  /// Tame enough that the check says something.
+  /// Returns true if the values are moderate enough for a meaningful check.
   static bool is_tame(dtype type, const facts& f) {
     return f.magnitude <= 1e4 && f.error <= (type == dtype::bf16 ? 0.25 : type == dtype::f16 ? 0.03 : 1e-3);
   }
-  /// A sum or product of `terms` roundings whose operands are off by `error` altogether.
+  /// Returns the facts of a sum or product with `terms` roundings, whose operands have the total error `error`.
   static facts rounded(dtype type, double error, double magnitude, int grid, double terms = 12) {
     if (error == 0 && (magnitude == 0 || fits(type, magnitude, grid))) return {0, magnitude, grid, true};
     return {error + terms * epsilon(type) * magnitude, magnitude, no_grid, true};
   }
 
   // ---- shapes, types, meshes ----
-  /// Around those at which kernels change, of all widths of vectors: one program in so many has one, of the seed alone.
+  /// Extents at which kernels change, for all widths of vectors. Some programs have one of these extents; this depends
+  /// on the seed only.
   static constexpr std::int64_t long_extents[] = {31, 32, 33, 63, 64, 65, 70, 127, 128, 129, 225, 255, 256, 257, 289, 300};
   static std::size_t size_of(const shape_list& shape) {
     std::size_t n = 1;
@@ -331,15 +334,15 @@ class random_program {
       if (size_of(shape) <= max_elements) return shape;
     }
   }
-  /// Mostly one type per program, so that its values meet.
+  /// Mostly one type per program, so that values can be combined.
   dtype random_type() {
     if (random_.chance(50)) return main_type_;
     const auto type = random_.one_of(std::vector<dtype>{dtype::f32, dtype::f32, dtype::f32, dtype::f32, dtype::f64, dtype::f64,
                                                         dtype::s32, dtype::s64, dtype::pred});
-    // In a third of all programs a narrow or unsigned type, of the seed alone.
+    // In a third of all programs, a narrow or unsigned type. This depends on the seed only.
     constexpr dtype others[] = {dtype::s8, dtype::u8, dtype::s16, dtype::u32};
     constexpr dtype doubles[] = {dtype::bf16, dtype::f16, dtype::c64, dtype::c128, dtype::bf16, dtype::c64, dtype::f16};
-    if (type == dtype::f64 && seed % 3 == 2) return doubles[seed / 3 % 7];  // and likewise of the others
+    if (type == dtype::f64 && seed % 3 == 2) return doubles[seed / 3 % 7];  // likewise for the other types
     if (type == dtype::s64 && seed % 6 == 5) return dtype::u64;
     return type == dtype::s32 && seed % 3 == 1 ? others[seed / 3 % 4] : type;
   }
@@ -391,7 +394,7 @@ class random_program {
       }
   }
 
-  /// Numbers of its own, so that the program is the one without limits.
+  /// Uses its own random numbers, so that the program is the same as without limits.
   void limit_gathers() {
     random_numbers limits(seed + 77);
     for (auto& n : g.nodes)
@@ -444,7 +447,7 @@ class random_program {
     parts.assign(count, x);
     double magnitude = 0;
     for (std::size_t e = 0; e < x.size(); ++e) {
-      const auto last = static_cast<std::size_t>(random_.between(0, static_cast<int>(count) - 1));  // has what the others lack
+      const auto last = static_cast<std::size_t>(random_.between(0, static_cast<int>(count) - 1));  // this part has the remainder
       double sum = 0;
       for (std::size_t p = 0; p < count; ++p) {
         if (p == last) continue;
@@ -452,7 +455,7 @@ class random_program {
           const double delta = f.grid == no_grid ? 2 * random_.unit() : 0.25 * random_.between(0, 8);
           double& own = parts[p].reals[e];
           double& rest = parts[last].reals[e];
-          if (x.complex()) parts[p].imags[e] = 0;  // the last one has it whole
+          if (x.complex()) parts[p].imags[e] = 0;  // the last part has all of the imaginary part
           if (s.reduced_by == monoid::add) own = round_to(x.type, delta - 1), rest -= own;
           else if (s.reduced_by == monoid::multiply) own = random_.chance(50) ? -1 : 1, rest *= own;
           else own = round_to(x.type, s.reduced_by == monoid::maximum ? own - delta : own + delta);
@@ -512,14 +515,14 @@ class random_program {
     for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i)
       if (facts_[static_cast<std::size_t>(i)].usable && g.is_visible(i) && accept(g.nodes[static_cast<std::size_t>(i)])) {
         found.push_back(i);
-        if (2 * i >= static_cast<int>(g.nodes.size())) found.push_back(i);  // later ones rather, so that programs get deep
+        if (2 * i >= static_cast<int>(g.nodes.size())) found.push_back(i);  // prefers later values, so that programs get deep
       }
     return found.empty() ? -1 : random_.one_of(found);
   }
   int pick() {
     return pick_if([](const node&) { return true; });
   }
-  /// A value of this type and shape, an old one or a new one.
+  /// Returns an existing or a new value of this type and shape.
   int pick_like(dtype type, const shape_list& shape) {
     const auto wanted = extents_of(shape);
     const int old = pick_if([&](const node& n) { return n.type == type && n.shape == wanted; });
@@ -608,7 +611,9 @@ class random_program {
       }
       case 8: {
         const bool floats = type == dtype::f32 || type == dtype::f64;
-        if (!floats && type != dtype::s32 && type != dtype::s64 && type != dtype::pred) break;  // the reference has no others
+        if (!floats && type != dtype::s32 && type != dtype::s64 && type != dtype::pred)
+          break;  // the reference has no other
+                  // types
         const ir::map_function* f = type == dtype::pred ? &maps::exclusive : &maps::fused;
         if (random_.chance(40)) f = &maps::clamped;
         else if (floats && random_.chance(50)) f = &maps::averaged;
@@ -675,14 +680,15 @@ class random_program {
     const int most = random_.chance(60) ? std::min(2, size) : size + 1;
     shift_somehow(x, dim, random_.between(-most, most));
   }
-  /// Half of them have zeros outside.
+  /// Half of the shifts have zeros outside.
   int shift_somehow(int x, int dim, int offset) {
     const auto here = ir::location::current();
     if (random_.chance(50)) return commit(ir::add_shift(g, x, dim, offset, here));
     const auto beyond = static_cast<ir::continuation>(random_.between(0, 4));
     return commit(ir::add_shift(g, x, dim, offset, here, beyond, beyond == ir::continuation::none ? random_.between(0, 1) : 0));
   }
-  /// Neighbours of a value along some dims, and now and then the value itself: -1 if a value goes wild.
+  /// Combines neighbours of a value along some dims, and sometimes the value itself. Returns -1 if values get too
+  /// large.
   int make_stencil(int x) {
     const auto here = ir::location::current();
     const int rank = at(x).shape.count;
@@ -708,7 +714,7 @@ class random_program {
     }
     return sum;
   }
-  /// Runs of them too, which are one movement where nobody else reads what lies between.
+  /// Adds runs of movements too. A run becomes one movement if its intermediate values have no other users.
   void make_mapped(int x) {
     do x = mapped_somehow(x);
     while (x >= 0 && random_.chance(40));
@@ -717,7 +723,7 @@ class random_program {
     const auto here = ir::location::current();
     const ir::extents shape = at(x).shape;
     const int rank = shape.count;
-    if (rank == 0 || rank > ir::max_mapped_dims) return -1;  // of more dims they are several operators
+    if (rank == 0 || rank > ir::max_mapped_dims) return -1;  // with more dims it is several operators
     std::vector<std::int64_t> low, high, between, start, limit, stride;
     std::vector<int> dims;
     switch (random_.between(0, 4)) {
@@ -765,12 +771,12 @@ class random_program {
     const ir::extents shape = at(x).shape;
     const dtype type = at(x).type;
     if (shape.count == 0 || shape.count > ir::max_mapped_dims || ir::is_complex(type))
-      return;  // of more dims they are several operators
+      return;  // with more dims it is several operators
     const auto kind =
         type == dtype::pred
             ? random_.one_of(std::vector<monoid>{monoid::and_, monoid::or_, monoid::maximum})
             : random_.one_of(std::vector<monoid>{monoid::add, monoid::add, monoid::maximum, monoid::minimum, monoid::multiply});
-    // A window of a maximum holds something, or it is infinite.
+    // A window of a maximum must have an element, otherwise the result is infinite.
     const bool may_be_empty = type == dtype::pred || kind == monoid::add || kind == monoid::multiply;
     std::vector<std::int64_t> size, stride, low, high, base, dilation;
     for (int d = 0; d < shape.count; ++d) {
@@ -787,7 +793,7 @@ class random_program {
     }
     commit(ir::add_reduce_window(g, x, {size, stride, low, high, base, dilation}, kind, ir::location::current()));
   }
-  /// An einsum through windows along some dims of x: forward ones, their gradients, and others of the family.
+  /// Adds an einsum through windows along some dims of x: forward convolutions, their gradients, and related einsums.
   void make_convolution(int x) {
     const dtype type = at(x).type;
     const ir::extents shape = at(x).shape;
@@ -812,7 +818,7 @@ class random_program {
                                random_.between(-3, 3) - (dilation < 0 ? dilation * (size - 1) : 0),
                                random_.chance(70) ? 1 : random_.between(2, 3)};
         e.windows.push_back({letter, inner, w});
-        const bool is_forward = random_.chance(75);  // else the gradient by the window
+        const bool is_forward = random_.chance(75);  // otherwise the gradient by the window
         note(is_forward ? 2 : 1, letter, outputs);
         note(is_forward ? 1 : 2, inner, size);
         work *= static_cast<double>(outputs * size);
@@ -834,7 +840,7 @@ class random_program {
     const int w = pick_like(type, other);
     if (w >= 0) commit(ir::add_windowed_einsum(g, e, x, w, extents_of(result), ir::location::current()));
   }
-  /// The gradient of a maximum or minimum over windows of x.
+  /// Adds the gradient of a maximum or minimum over windows of x.
   void make_scatter(int x) {
     const ir::extents shape = at(x).shape;
     const dtype type = at(x).type;
@@ -893,7 +899,7 @@ class random_program {
     }
   }
 
-  /// An operator, `id`, and its further results, which stand behind it.
+  /// Accepts operator `id` and its further results, which are the nodes after it.
   void commit_all(int id) {
     if (id < 0) return;
     std::vector<node> further(g.nodes.begin() + id + 1, g.nodes.end());
@@ -904,20 +910,20 @@ class random_program {
       commit(++id);
     }
   }
-  /// One tensor alone, or with its indices, or with these and another one.
+  /// Sorts one tensor alone, or together with its indices, or together with these and another tensor.
   void make_sort(int x, int dim) {
     const auto here = ir::location::current();
     std::vector<int> operands{x};
     const int more = random_.between(0, 2);
     if (more > 0) operands.push_back(commit(ir::add_iota(g, dtype::s32, at(x).shape, dim, here)));
-    const bool has_other = more > 1 && !ir::is_floating(at(x).type);  // whose rounding a further result would have
+    const bool has_other = more > 1 && !ir::is_floating(at(x).type);  // a further result has no rounding of its own
     if (const int other = has_other ? pick_like(at(x).type, shape_of(x)) : -1; other >= 0) operands.push_back(other);
     const auto direction = static_cast<std::uint8_t>(random_.between(0, 1));
     if (operands.back() >= 0)
       commit_all(ir::add_sort(g, operands, dim, {static_cast<std::int8_t>(more > 0 ? 2 : 1), direction}, here));
   }
 
-  /// Rows by their numbers, sums of rows, what runs along a dim.
+  /// Adds operators on rows by number, sums of rows, and operators along a dim.
   void make_lookup(int x) {
     namespace own = gspmd::detail;
     const auto here = ir::location::current();
@@ -967,7 +973,7 @@ class random_program {
     --depth_;
     g.open_region = before;
     if (made) return;
-    g.nodes.resize(nodes);  // as if nothing had happened
+    g.nodes.resize(nodes);  // undo all changes
     values_.resize(nodes);
     facts_.resize(nodes);
     inputs.resize(input_count);
@@ -1052,7 +1058,7 @@ class random_program {
   }
   int note_marker(int id) { return note(id, host_array(dtype::pred, {}), {0, 0, 0, false}); }
 
-  /// Computes nodes [begin, end) again, loops and conditionals by what they mean. False where a value goes wild.
+  /// Recomputes nodes [begin, end) by the definition of loops and conditionals. Returns false if values get too large.
   bool replay(int begin, int end) {
     for (int i = begin; i < end;) {
       const node& n = at(i);
@@ -1186,14 +1192,14 @@ class random_program {
           shape.insert(shape.begin() + d + 1, inner);
         }
         break;
-      case 2:  // dims of one element come and go
+      case 2:  // adds and removes dims of one element
         for (std::size_t d = 0; d < shape.size();) {
           if (shape[d] == 1 && random_.chance(50)) shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(d));
           else ++d;
         }
         if (shape.size() < 4) shape.insert(shape.begin() + random_.between(0, static_cast<int>(shape.size())), 1);
         break;
-      default:  // any shape of so many elements
+      default:  // any shape with this number of elements
         if (rest == 0) {
           for (std::size_t d = shape.size(); d > 1; --d)
             std::swap(shape[d - 1], shape[static_cast<std::size_t>(random_.between(0, static_cast<int>(d) - 1))]);
@@ -1213,8 +1219,8 @@ class random_program {
   }
 
   // ---- accepting a node ----
-  /// Evaluates the node that was just added. One whose values would be wild or whose result would hang on rounding is
-  /// taken back; its number or -1.
+  /// Evaluates the node that was just added. Removes it if its values are too large or its result depends on rounding.
+  /// Returns its number, or -1.
   int commit(int id) {
     if (id < 0) return -1;
     const node n = g.nodes.back();
@@ -1227,7 +1233,7 @@ class random_program {
       bool finite = true;
       for (const auto* part : {&v.reals, &v.imags})
         for (const double r : *part) finite = finite && std::isfinite(r);
-      if (!finite) {  // the maximum of nothing: may be returned, but nobody computes with it
+      if (!finite) {  // the maximum of no elements: it may be returned, but no operator uses it
         accepted = n.op == gspmd::detail::code_of<gspmd::detail::reduce_op> &&
                    (n.reduced_by == monoid::maximum || n.reduced_by == monoid::minimum);
         f = {0, 0, 0, false};
@@ -1250,7 +1256,7 @@ class random_program {
       if (!holds(x)) return false;
     return true;
   }
-  /// Whether the operator is defined and smooth on these operands.
+  /// Returns true if the operator is defined and smooth on these operands.
   [[nodiscard]] bool inputs_allow(const node& n) const {
     if (n.operands.empty()) return true;
     const int a = n.operands[0];
@@ -1300,7 +1306,7 @@ class random_program {
       for (const double r : values_[static_cast<std::size_t>(n.operands[k])].reals) low = std::min(low, std::fabs(r));
       return std::max(low - x[static_cast<std::size_t>(k)].error, 1e-3);
     };
-    const auto function = [&](double slope) {  // of a library's accuracy
+    const auto function = [&](double slope) {  // with the accuracy of a math library
       return facts{slope * worst + 16 * epsilon(n.type) * std::max(1.0, std::max(own, slope)), std::max(own, 1.0), no_grid, true};
     };
     const auto product = [&](double terms) {
@@ -1384,11 +1390,11 @@ class random_program {
       default: return {worst, largest, finest, true};  // moves, chooses or changes signs
     }
   }
-  /// How many elements make one element of a reduction or einsum.
+  /// Returns the number of elements that a reduction or einsum combines to one element.
   [[nodiscard]] double terms_of(const node& n, const host_array& v) const {
     if (v.size() == 0) return 0;
     double all_terms = 1;
-    if (n.op == ir::code_of<ir::convolution_op>) {  // of the letters of both operands, those that the result lacks
+    if (n.op == ir::code_of<ir::convolution_op>) {  // the letters of both operands that the result lacks
       const auto e = ir::windowed_einsum_of(g, n);
       const auto extent = ir::global_extents(g, n, e);
       std::vector<int> summed;
@@ -1429,17 +1435,17 @@ class random_program {
     if (!sinks.empty()) g.outputs.push_back(sinks.back());
     for (const int s : sinks)
       if (s != sinks.back() && random_.chance(60)) g.outputs.push_back(s);
-    while (g.outputs.empty() || (random_.chance(30) && g.outputs.size() < 4))  // any value, perhaps an input, perhaps again
+    while (g.outputs.empty() || (random_.chance(30) && g.outputs.size() < 4))  // any value, maybe an input, maybe repeated
       if (const int i = random_.between(0, static_cast<int>(g.nodes.size()) - 1); is_value(i)) g.outputs.push_back(i);
   }
-  /// True for a node that is a value of the program, not of a body or a mark.
+  /// Returns true for a node that is a value of the program, not of a body or a mark.
   [[nodiscard]] bool is_value(int i) const {
     const opcode op = g.nodes[static_cast<std::size_t>(i)].op;
     return g.is_visible(i) && op != opcode::branch && op != opcode::otherwise && op != opcode::loop;
   }
 
   // ---- buffers ----
-  /// Calls `visit(global offset, local offset)` for every element that a device really holds.
+  /// Calls `visit(global offset, local offset)` for every valid element of a device.
   template <class Visit>
   void for_each_valid(const ir::extents& global, const ir::sharding& layout, const ir::coordinates& where, Visit visit) const {
     const auto local = ir::local_extents(mesh, global, layout);
@@ -1489,7 +1495,7 @@ class random_program {
         for (std::int64_t b = 0; b < ir::bytes_of(x.type); ++b) to[b] = static_cast<std::byte>(x.ints[e] >> (8 * b));
     }
   }
-  /// A value that padding may hold. A bool other than 0 and 1 is no bool in C++, so that one is random.
+  /// Writes a value that padding can hold. A bool other than 0 and 1 is not valid in C++, so a bool is random.
   static void put_garbage(dtype type, random_numbers& random, std::byte* to) {
     const int kind = random.between(0, 3);
     if (type == dtype::pred) {
@@ -1530,13 +1536,13 @@ class random_program {
   random_numbers random_;
   random_options options_;
   int operators_ = 0;
-  int depth_ = 0;                      // of open bodies
+  int depth_ = 0;                      // number of open bodies
   std::vector<std::int64_t> palette_;  // the extents of the program
   dtype main_type_ = dtype::f32;
   std::vector<std::int32_t> order_, position_;
   std::vector<host_array> values_;              // by node
   std::vector<facts> facts_;                    // by node
-  std::vector<std::vector<host_array>> parts_;  // by input; empty: the input is whole
+  std::vector<std::vector<host_array>> parts_;  // by input; empty: the input is not partial
 };
 
 }  // namespace reference

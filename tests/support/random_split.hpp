@@ -9,7 +9,7 @@
 
 #include "gspmd/dynamic/mesh.hpp"
 
-/// Random choices of tests that name axes as a user does.
+/// Random choices for tests that name axes as a user does.
 namespace reference {
 
 struct draws {

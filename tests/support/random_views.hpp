@@ -9,13 +9,13 @@
 #include "gspmd/dynamic.hpp"
 #include "support/random_program.hpp"
 
-/// Random programs whose values are annotated by the axes of several meshes over the same devices.
+/// Random programs whose values are annotated with the axes of several meshes over the same devices.
 namespace reference {
 
 using namespace gspmd;
 
-/// Meshes of the same devices: the prime factors of their number in one order, for each mesh exchanged or not and put together
-/// to axes.
+/// Returns meshes over the same devices. They use the prime factors of the number of devices in one order. Each mesh
+/// exchanges some factors and combines adjacent factors to axes.
 inline std::vector<dynamic::mesh> random_meshes(random_numbers& random, int devices) {
   std::vector<std::int64_t> digits;  // major to minor
   for (int rest = devices, p = 2; rest > 1; ++p)
@@ -50,7 +50,7 @@ inline std::vector<dynamic::mesh> random_meshes(random_numbers& random, int devi
   return meshes;
 }
 
-/// Some sharding by the axes of one mesh, as `dynamic::in` takes it.
+/// Returns a random sharding by the axes of one mesh, in the format of `dynamic::in`.
 inline std::vector<dim_spec> random_names(random_numbers& random, const detail::mesh_info& mesh, int rank) {
   std::vector<std::string> dims(static_cast<std::size_t>(rank));
   std::vector<int> axes;
@@ -72,7 +72,7 @@ struct annotated {
   std::string wrong;
 };
 
-/// The program of a seed, its annotations by the axes of two or three meshes.
+/// Returns the program of a seed, annotated with the axes of two or three meshes.
 inline annotated with_views(std::uint64_t seed, random_options options = {}) {
   options.partial_inputs = false;
   options.permute_devices = false;
@@ -94,7 +94,7 @@ inline annotated with_views(std::uint64_t seed, random_options options = {}) {
         if (detail::part_index(info.shape, r.value.layout, dim, info.shape.coordinates_of(d)) !=
             detail::part_index(own.shape, alone.value.layout, dim, own.shape.coordinates_of(d)))
           result.wrong = "seed " + std::to_string(seed) + ": another part under " + std::string(specs[0].view());
-    // what is written is read again as the same
+    // Check that the written sharding is read as the same sharding.
     std::vector<dim_spec> written;
     for (int dim = 0; dim < n.shape.count; ++dim) written.push_back(detail::spec_of(info, r.value.layout, dim));
     if (detail::resolve(info, written.data(), n.shape.count, n.shape.count).value.layout != r.value.layout)

@@ -15,8 +15,8 @@
 #include "support/all_operators.hpp"
 #include "support/local_functions.hpp"
 
-/// A graph evaluated on one giant device, straight from the StableHLO definitions of its operators. Nothing of the
-/// library computes here: of gspmd only the structs of the graph are read.
+/// Evaluates a graph on one device, directly by the StableHLO definitions of its operators. It uses only the structs of
+/// gspmd's graph and none of its computations.
 namespace reference {
 
 using gspmd::dtype;
@@ -25,8 +25,9 @@ using gspmd::detail::graph;
 using gspmd::detail::node;
 using gspmd::detail::opcode;
 
-/// A global array, row-major. Elements of floats stand in `reals`, rounded to their type, and the imaginary parts of complex ones in
-/// `imags`; integers and pred (0 or 1) in `ints`, those of u64 by their bits. The other vectors are empty.
+/// A global array, row-major. Floats are in `reals`, rounded to their type; imaginary parts of complex elements are in
+/// `imags`. Integers and pred (0 or 1) are in `ints`; u64 elements are stored by their bits. The other vectors are
+/// empty.
 struct host_array {
   dtype type = dtype::f32;
   std::vector<std::int64_t> shape;
@@ -49,7 +50,7 @@ struct host_array {
   }
 };
 
-/// To so many digits, of two equally near numbers to the even one; what is no longer normal has fewer.
+/// Rounds to `digits` binary digits, to the nearest even number. Subnormal numbers have fewer digits.
 inline double round_to_digits(double x, int digits, int least_exponent, double most) {
   if (x == 0 || !std::isfinite(x)) return x;
   int exponent = 0;
@@ -84,7 +85,7 @@ inline std::size_t offset_of(const index& at, const std::vector<std::int64_t>& s
   return offset;
 }
 
-/// Calls `visit` with every index of `shape` in row-major order; once for rank 0, never if an extent is 0.
+/// Calls `visit` with every index of `shape` in row-major order: once for rank 0, never if an extent is 0.
 template <class Visit>
 void for_each_index(const std::vector<std::int64_t>& shape, Visit visit) {
   for (const auto e : shape)
@@ -231,7 +232,8 @@ inline void convert(const host_array& x, host_array& result) {
                                                     : round_to(result.type, static_cast<double>(x.ints[i]));
     } else if (x.floating()) {
       const auto& ends = gspmd::detail::facts_of(result.type);
-      const double most = result.type == dtype::s64 ? 9.2e18 : static_cast<double>(ends.most);  // beyond: implementation-defined
+      const double most = result.type == dtype::s64 ? 9.2e18 : static_cast<double>(ends.most);  // values beyond are
+                                                                                                // implementation-defined
       const double least = result.type == dtype::s64 ? -most - 1 : static_cast<double>(ends.least);
       if (result.type == dtype::u64) {
         const double r = x.reals[i];
@@ -292,9 +294,9 @@ inline void elementwise(const node& n, const std::vector<const host_array*>& x, 
   }
 }
 
-/// Loops over all letters, those of the result outermost. Floats are summed in double and rounded once.
+/// Loops over all letters, the letters of the result outermost. Floats are summed in double and rounded once.
 inline void einsum(const node& n, const std::vector<const host_array*>& x, host_array& result) {
-  std::vector<int> letters;                              // each once; the first ones are the result's
+  std::vector<int> letters;                              // each once; first the letters of the result
   std::vector<std::int64_t> extents;                     // of each letter
   std::vector<std::vector<std::size_t>> dims(x.size());  // by operand: the number of the letter of each dim
   int at = 0;
@@ -393,7 +395,7 @@ inline void reduce(const node& n, const host_array& x, host_array& result) {
   for (auto& r : result.reals) r = round_to(n.type, r);
 }
 
-/// The result with element `source(index)` of x at every index.
+/// Computes the result whose element at each index is element `source(index)` of x.
 template <class Source>
 void gather(const host_array& x, host_array& result, Source source) {
   std::size_t to = 0;
@@ -405,7 +407,7 @@ void gather(const host_array& x, host_array& result, Source source) {
   });
 }
 
-/// One row taken, put, or added to, where the index says; it is moved to the nearest row.
+/// Takes, sets or adds one row at the index, which is clamped to the nearest row.
 inline void rows(const node& n, const std::vector<const host_array*>& x, host_array& result) {
   const bool adds = n.op == gspmd::detail::code_of<gspmd::detail::add_row_op>;
   const bool put = adds || n.op == gspmd::detail::code_of<gspmd::detail::set_row_op>;
@@ -434,8 +436,9 @@ inline void same(const host_array& x, host_array& result) {
   result.ints = x.ints;
 }
 
-/// An einsum whose first operand is read through windows: its attributes are the letters of the operands and the result, then for each
-/// windowed dim the outer and the inner letter, and the size, stride, dilation, offset and base of the window.
+/// An einsum whose first operand is read through windows. Its attributes are the letters of the operands and the
+/// result. Then each windowed dim has the outer letter, the inner letter, and the size, stride, dilation, offset and
+/// base of the window.
 inline void convolution(const node& n, const host_array& x, const host_array& w, host_array& result) {
   const std::vector<std::int64_t> a(n.attributes.begin(), n.attributes.end());
   const std::size_t ranks[] = {x.shape.size(), w.shape.size(), result.shape.size()};
@@ -489,7 +492,7 @@ inline void convolution(const node& n, const host_array& x, const host_array& w,
   for (std::size_t i = 0; i < ints.size(); ++i) result.ints[i] = wrap_to(n.type, ints[i]);
 }
 
-/// A user's own operator, one of local_functions.hpp.
+/// A custom operator of local_functions.hpp.
 inline void local(const node& n, const host_array& x, host_array& result) {
   namespace own = local_functions;
   if (n.local == own::minima || n.local == own::sums) {
@@ -505,14 +508,15 @@ inline void local(const node& n, const host_array& x, host_array& result) {
   });
 }
 
-/// Of pad, slice, reverse, roll, and several of them as one.
+/// Returns true for pad, slice, reverse, roll, and several movements combined.
 inline bool is_mapped(const node& n) {
   namespace ir = gspmd::detail;
   return n.op == ir::code_of<ir::pad_op> || n.op == ir::code_of<ir::slice_op> || n.op == ir::code_of<ir::reverse_op> ||
          n.op == ir::code_of<ir::roll_op> || n.op == ir::code_of<ir::composed_op>;
 }
 
-/// The index of what stands at index i of a dim that goes on beyond its ends; outside where nothing does.
+/// Returns the index of the element at index i of a dim that continues beyond its ends. The result is outside if no
+/// element exists.
 inline std::int64_t mirrored(gspmd::detail::continuation how, std::int64_t i, std::int64_t size) {
   using gspmd::detail::continuation;
   while (how != continuation::none && (i < 0 || i >= size)) {
@@ -525,7 +529,8 @@ inline std::int64_t mirrored(gspmd::detail::continuation how, std::int64_t i, st
   return i;
 }
 
-/// Calls `visit(place in the window, element of x that lies there, whether there is one)` for every place of the window of an output.
+/// Calls `visit(position in the window, element of x at this position, true if it exists)` for each position in the
+/// window of an output.
 template <class Visit>
 void for_each_in_window(const node& n, const index& shape, const index& output, Visit visit) {
   struct along {
@@ -566,7 +571,7 @@ inline void reduce_window(const node& n, const host_array& x, host_array& result
     ++to;
   });
 }
-/// The value of each window goes to the first of its elements that is the largest, or smallest.
+/// Adds the value of each window to the first element of the window that is the largest, or smallest.
 inline void select_and_scatter(const node& n, const host_array& x, const host_array& brought, host_array& result) {
   std::size_t from = 0;
   for_each_index(brought.shape, [&](const index& at) {
@@ -586,7 +591,7 @@ inline void select_and_scatter(const node& n, const host_array& x, const host_ar
   for (auto& r : result.reals) r = round_to(n.type, r);
 }
 
-// naive_indexing.hpp
+// Defined in naive_indexing.hpp.
 void gather_node(const node& n, const host_array& x, const host_array& indices, host_array& result);
 void scan_node(const node& n, const host_array& x, host_array& result);
 void top_k_node(const host_array& x, host_array& result, bool wants_indices);
@@ -596,7 +601,7 @@ void scatter_node(const node& n, const host_array& indices, const host_array& up
 void scatter_set_node(const node& n, const host_array& x, const host_array& indices, const host_array& updates,
                       host_array& result);
 
-/// The operators that are listed and not enumerated.
+/// Evaluates the operators that are listed and not enumerated.
 inline void listed(const node& n, const std::vector<const host_array*>& x, host_array& result) {
   namespace ir = gspmd::detail;
   const auto is = [&](auto... code) { return ((n.op == code) || ...); };
@@ -691,7 +696,7 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
   }
 }
 
-/// The real or the imaginary part of an array; of one that is not complex the array itself, or zeros.
+/// Returns the real or imaginary part of an array. For a real array this is the array itself, or zeros.
 inline host_array part_of(const host_array& x, bool imaginary) {
   if (!x.floating()) return x;
   host_array part(dtype::f64, x.shape);
@@ -699,13 +704,13 @@ inline host_array part_of(const host_array& x, bool imaginary) {
   else if (x.complex()) part.reals = x.imags;
   return part;
 }
-/// Operators on complex operands or results. Of one that moves, chooses, or adds up, each part of the result is made of those parts;
-/// a product has four.
+/// Evaluates operators on complex operands or results. If the operator moves, chooses or adds, each part of the result
+/// is computed from the same parts of the operands. A product has four terms.
 inline host_array evaluate_parts(const node& n, const std::vector<const host_array*>& x, host_array result) {
   const auto of = [&](const std::vector<host_array>& operands, bool imaginary) {
     node real = n;
     real.type = dtype::f64;
-    if (imaginary) real.real = 0;  // a number that pads has no such part
+    if (imaginary) real.real = 0;  // a padding number has no imaginary part
     host_array part(dtype::f64, result.shape);
     std::vector<const host_array*> all;
     for (const auto& o : operands) all.push_back(&o);
@@ -756,7 +761,7 @@ inline host_array evaluate_parts(const node& n, const std::vector<const host_arr
   return result;
 }
 
-/// The value of node `i`, given the values of the nodes before it. Parameters must be in `values` already.
+/// Returns the value of node `i` from the values of earlier nodes. `values` must already have the parameters.
 inline host_array evaluate_node(const graph& g, int i, const std::vector<host_array>& values) {
   const node& n = g.nodes[static_cast<std::size_t>(i)];
   if (n.op == opcode::parameter) return values[static_cast<std::size_t>(i)];
@@ -797,7 +802,7 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
         fold_node(maker, all, result, which);
         break;
       }
-      node as_reduce = g.nodes[static_cast<std::size_t>(n.operands[0])];  // copy_and_minima's
+      node as_reduce = g.nodes[static_cast<std::size_t>(n.operands[0])];  // of copy_and_minima
       as_reduce.shape = n.shape;
       as_reduce.attributes.push_back(0);
       reduce(as_reduce, values[static_cast<std::size_t>(as_reduce.operands[0])], result);
@@ -810,7 +815,7 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
   return result;
 }
 
-/// The values of all nodes; `inputs` are those of g.inputs.
+/// Returns the values of all nodes. `inputs` are in the order of g.inputs.
 inline std::vector<host_array> evaluate(const graph& g, const std::vector<host_array>& inputs) {
   std::vector<host_array> values(g.nodes.size());
   for (std::size_t k = 0; k < g.inputs.size(); ++k) values[static_cast<std::size_t>(g.inputs[k])] = inputs[k];
@@ -820,4 +825,4 @@ inline std::vector<host_array> evaluate(const graph& g, const std::vector<host_a
 
 }  // namespace reference
 
-#include "support/naive_indexing.hpp"  // what is declared above
+#include "support/naive_indexing.hpp"  // defines the functions declared above

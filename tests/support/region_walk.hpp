@@ -8,11 +8,11 @@
 
 namespace reference {
 
-/// Computes the nodes of a program in their order, those of a body as often as it runs. `Values` has
-///   compute(i)       a node that is no part of a loop or conditional as such
-///   copy(to, from)   what a node is becomes what another one was
-///   count(loop, t)   the counter of a loop
-///   holds(i)         whether a predicate holds
+/// Visits the nodes of a program in order, and the nodes of a body in each iteration. `Values` has
+///  compute(i)       computes a node that is not part of the structure of a loop or conditional
+///  copy(to, from)   copies the value of node `from` to node `to`
+///  count(loop, t)   sets the counter of a loop
+///  holds(i)         returns true if a predicate is true
 template <class Values>
 class region_walk {
  public:
@@ -23,7 +23,8 @@ class region_walk {
       : graph_(g), values_(values), left_(most_nodes) {
     run(-1);
   }
-  /// False where it would compute more than `most_nodes` nodes: a `while` need not end. What the values are then says nothing.
+  /// Returns false if it stopped after `most_nodes` nodes, because a `while` may not end. Then the values are
+  /// meaningless.
   [[nodiscard]] bool is_finished() const { return left_ >= 0; }
 
  private:
@@ -50,7 +51,7 @@ class region_walk {
   }
   void run_loop(int loop) {
     std::vector<int> results;
-    int last_branch = -1;  // of a while: its body is one conditional, after what the condition is computed by
+    int last_branch = -1;  // of a while: its body is one conditional, after the nodes of the condition
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
       if (at(i).op == opcode::loop_result && at(at(i).operands[0]).region == loop) results.push_back(i);
       if (at(i).op == opcode::branch && at(i).region == loop) last_branch = i;

@@ -10,7 +10,8 @@
 
 #include "collective_oracle.hpp"
 
-/// Movements that reshape against the definition: the element with the same row-major number. Nothing here knows of digits.
+/// Movements that reshape, compared with the definition: elements have equal row-major numbers. This code does not use
+/// digits.
 namespace oracle {
 
 struct reshaped_movement {
@@ -31,7 +32,7 @@ struct reshaped_movement {
     return result;
   }
 
-  /// How many elements are wrong after the movement.
+  /// Returns the number of wrong elements after the movement.
   template <class T, class Comm>
   [[nodiscard]] int wrong(Comm& comm) const {
     const int n = comm.local_count();
@@ -54,8 +55,9 @@ struct reshaped_movement {
     return wrong;
   }
 
-  /// The counts of the library that are wrong, element by element: a device receives what it lacks, and sends what the others of its group
-  /// lack. Where a value is held more than once, or is to be, the library may count more as sent.
+  /// Compares the library's counts with a count by elements. A device receives the elements that it lacks, and sends
+  /// the elements that other devices of its group lack. If several devices hold or need a value, the library may count
+  /// more sent elements.
   [[nodiscard]] std::string wrong_traffic() const {
     const auto got = reshape_exchange(mesh, from, s, to, t).traffic();
     const auto devices = static_cast<std::size_t>(mesh.device_count());
@@ -93,7 +95,8 @@ struct reshaped_movement {
   }
 };
 
-/// All shapes of so many elements without extents of 1; with one of them at some place, if asked for.
+/// Returns all shapes with this number of elements, without extents of 1. If `with_units`, also with one extent of 1 at
+/// any position.
 inline std::vector<extents> all_shapes(std::int64_t count, bool with_units) {
   std::vector<extents> done, open{{}};
   while (!open.empty()) {
@@ -118,7 +121,7 @@ inline std::vector<extents> all_shapes(std::int64_t count, bool with_units) {
   return done;
 }
 
-/// Calls `visit` with every reshape of so many elements, between all shardings of the source and the result.
+/// Calls `visit` with every reshape of `count` elements, between all shardings of the source and the result.
 template <class Visit>
 void for_each_reshape(const mesh_shape& mesh, std::int64_t count, bool with_units, Visit visit) {
   const auto shapes = all_shapes(count, with_units);

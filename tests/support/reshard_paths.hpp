@@ -16,19 +16,21 @@
 #include "support/graph_builder.hpp"
 #include "support/layouts.hpp"
 
-/// All shardings of a shape on a mesh, and between each two of them the cheapest path by exhaustive search: what the ways that
-/// the planner takes are compared with.
+/// All shardings of a shape on a mesh, and the cheapest path between each pair of them by exhaustive search. The
+/// planner's paths are compared with these.
 namespace reshards {
 
 using namespace layouts;
 
 inline bool is_complete_run() { return std::getenv("GSPMD_ALL_RESHARDS") != nullptr; }
 
-// ---- a reference that knows only which device holds which elements ----------------------------------------------------------
+// ---- a reference that only uses which device holds which elements
+// ----------------------------------------------------------
 
 using element_set = std::vector<std::uint64_t>;
 
-/// By the definition: axes of a dim as digits, major to minor, of the number of a step of the extent rounded up.
+/// Follows the definition: the axes of a dim are digits, major to minor, of the number of a part of the rounded-up
+/// extent.
 inline std::vector<element_set> held_by_devices(const mesh_shape& mesh, const extents& global, const sharding& s) {
   const auto count = static_cast<std::size_t>(elements(global));
   std::vector<element_set> result;
@@ -62,7 +64,7 @@ inline std::int64_t size_of(const element_set& a) {
   for (const auto word : a) n += std::popcount(word);
   return n;
 }
-/// How many elements are in `a` and not in `b`.
+/// Returns the number of elements in `a` that are not in `b`.
 inline std::int64_t lacks(const element_set& a, const element_set& b) {
   std::int64_t n = 0;
   for (std::size_t i = 0; i < a.size(); ++i) n += std::popcount(a[i] & ~b[i]);
@@ -76,21 +78,22 @@ struct state {
   std::int64_t largest = 0;
 };
 
-/// Elements in the high digits, messages in the low ones: fewer elements first, then fewer messages.
+/// Elements are in the high digits, messages in the low digits: fewer elements first, then fewer messages.
 using price = std::int64_t;
 constexpr price impossible = std::int64_t{1} << 40;
 constexpr price message = 1, one_elem = 64;
 
 inline price price_of(std::int64_t elems) { return elems == 0 ? 0 : elems * one_elem + message; }
 
-/// Any movement in one step: what the device receives that lacks most.
+/// Returns the price of any movement in one step: the elements received by the device that lacks the most.
 inline price price_of_move(const state& from, const state& to) {
   std::int64_t most = 0;
   for (std::size_t d = 0; d < from.held.size(); ++d) most = std::max(most, lacks(to.held[d], from.held[d]));
   return price_of(most);
 }
 
-/// A reduction over `axes`: each device gets its elements of `to` from n - 1 peers, or, where everybody keeps all, by the ring.
+/// Returns the price of a reduction over `axes`. Each device gets its elements of `to` from n - 1 peers. If all devices
+/// keep everything, a ring is used.
 inline price price_of_reduction(const mesh_shape& mesh, const state& from, const state& to, axis_mask axes) {
   bool is_all_reduce = true;
   std::int64_t most = 0;
@@ -111,7 +114,7 @@ inline price price_of_step(const mesh_shape& mesh, const state& from, const stat
   return price_of_reduction(mesh, from, to, from.s.partial & ~to.s.partial);
 }
 
-/// The same as the plan states it: whole shards travel, with their padding.
+/// The same price as the plan states it: whole shards are sent, with their padding.
 inline price stated_price_of_step(const mesh_shape& mesh, const extents& global, const state& from, const state& to) {
   const auto axes = movement_axes(mesh, global, from.s, to.s);
   if (from.s.partial == to.s.partial) return price_of(axes == 0 ? 0 : bytes_sent(mesh, movement{global, from.s, to.s, axes}, 1));
@@ -146,8 +149,9 @@ struct lattice {
         for (std::size_t j = 0; j < n; ++j) cheapest[i * n + j] = std::min(cheapest[i * n + j], first + cheapest[k * n + j]);
       }
   }
-  /// By source: what the plan states of the cheapest path to `to` on which something is reduced and which never holds more
-  /// than `most` elements. The last step may be one movement, as everywhere else.
+  /// Returns, by source, the price that the plan states for the cheapest path to `to`. Only paths count on which a
+  /// reduction happens and no device holds more than `most` elements. The last step may be a movement, as everywhere
+  /// else.
   [[nodiscard]] std::vector<price> stated_to(std::size_t to, std::int64_t most) const {
     const auto n = states.size();
     const auto& target = states[to];
@@ -177,7 +181,8 @@ struct lattice {
   }
 };
 
-/// The bytes that the busiest device sends when every device gets what it lacks from the members of its group over `axes`.
+/// Returns the bytes that the busiest device sends, if every device gets its missing elements from its group over
+/// `axes`.
 inline std::int64_t most_sent(const mesh_shape& mesh, const state& from, const state& to, axis_mask axes) {
   std::vector<std::int64_t> sent(from.held.size(), 0);
   for (int d = 0; d < mesh.device_count(); ++d) {
@@ -218,12 +223,13 @@ inline std::string steps_of(const path& p, int rank) {
 
 // ---- execution --------------------------------------------------------------------------------------------------------------
 
-/// The value of an element on a device: devices that differ in no partial axis agree.
+/// Returns the value of an element on a device. Devices with the same coordinates on all partial axes have equal
+/// values.
 inline std::int32_t value_at(const mesh_shape& mesh, std::int64_t index, axis_mask partial_axes, const coordinates& at) {
   return oracle::element_at<std::int32_t>(index, group_index(mesh, partial_axes, at));
 }
 
-/// How many elements are wrong after a path was executed.
+/// Returns the number of wrong elements after executing a path.
 inline int wrong_after(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to, const path& p,
                        monoid kind) {
   const auto source = from.partial;
@@ -266,16 +272,16 @@ struct tally {
   std::int64_t pairs = 0, executed = 0;
   std::int64_t dearer = 0, more_messages = 0;  // than the cheapest path
   std::int64_t beyond = 0;                     // holds more on the way than at both ends
-  std::int64_t understated = 0;                // a device receives more than bytes_sent says
-  std::int64_t hot = 0;                        // a device sends more than bytes_sent says
+  std::int64_t understated = 0;                // a device receives more than bytes_sent states
+  std::int64_t hot = 0;                        // a device sends more than bytes_sent states
   std::int64_t wrong = 0;
-  double worst = 1, sum = 0;  // sent, divided by what the cheapest path sends
+  double worst = 1, sum = 0;  // sent elements, divided by those of the cheapest path
   std::string first_dearer, first_wrong;
 };
 
 enum class reductions { without, with };
 
-/// Checks all pairs with or without something to reduce; executes one in `every`.
+/// Checks all pairs with or without a reduction. Executes one pair in `every`.
 inline void check_all_pairs(const lattice& all, reductions which, int every, tally& t) {
   const auto& mesh = all.mesh;
   const auto& global = all.global;
@@ -339,14 +345,14 @@ inline void check_all_pairs(const lattice& all, reductions which, int every, tal
 inline const std::vector<std::vector<int>> meshes{{2}, {3}, {4}, {8}, {2, 2}, {4, 2}, {2, 4}, {3, 2}, {2, 3}, {2, 2, 2}};
 using shapes = std::vector<std::vector<std::int64_t>>;
 
-/// Extents that everything divides.
+/// Returns extents that all axes divide.
 inline shapes even_shapes(const std::vector<int>& sizes) {
   const bool has_three = std::find(sizes.begin(), sizes.end(), 3) != sizes.end();
   shapes result{{24}, {24, 24}, has_three ? std::vector<std::int64_t>{6, 6, 6} : std::vector<std::int64_t>{8, 8, 8}};
   if (is_complete_run()) result.insert(result.end(), {{48}, {24, 48}, {48, 24, 24}});
   return result;
 }
-/// Extents that hardly anything divides, and fewer elements than devices.
+/// Returns extents that hardly any axis divides, and shapes with fewer elements than devices.
 inline shapes uneven_shapes() {
   shapes result{{9}, {5}, {1}, {0}, {100}, {9, 5}, {3, 1}, {2, 7}, {17, 33}, {5, 3, 2}, {1, 4, 3}, {9, 7, 5}};
   if (is_complete_run()) result.insert(result.end(), {{7}, {13}, {5, 6}, {10, 12}, {7, 0}, {2, 2, 2}, {6, 10, 14}, {11, 13, 17}});
@@ -370,7 +376,8 @@ inline tally check_all(bool even, reductions which) {
 
 using texts = std::vector<std::string>;
 
-/// The steps of a path, `all_to_all xy 14` with the elements that a device sends, and its data on simulated devices.
+/// Returns the steps of a path as `all_to_all xy 14`, with the elements that a device sends. Runs it on simulated
+/// devices.
 inline texts steps_between(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to) {
   const auto p = path_of(mesh, global, from, to);
   CHECK(p.wrong == "");

@@ -13,12 +13,13 @@
 
 namespace reference {
 
-/// How far the elements of a program may be from the naive evaluator's when another order of sums and other roundings computed
-/// them: a radius for each element of each value, infinite where nothing can be said (a comparison of numbers that are closer
-/// than their radii, a sum that may overflow on the way). Integers and booleans have the radius 0 or infinity.
+/// Bounds the difference between a program's elements and those of the naive evaluator, for other orders of sums and
+/// other roundings. Each element of each value has a radius. The radius is infinite if no bound exists. Examples are a
+/// comparison of numbers that are closer than their radii, and a sum that may overflow. Integers and booleans have the
+/// radius 0 or infinity.
 ///
-/// A radius is propagated by the operator's own sensitivity, and grows by a few roundings of the element type. What moves elements
-/// moves their radii: the naive evaluator itself computes those.
+/// A radius is propagated by the operator's own sensitivity, and grows by a few roundings of the element type. An
+/// operator that moves elements moves their radii in the same way; the naive evaluator computes these.
 class rounding {
  public:
   std::vector<host_array> values;  // by node
@@ -31,7 +32,8 @@ class rounding {
     }
     is_known_ = region_walk<rounding>(g, *this, most_nodes).is_finished() && is_known_;
   }
-  /// Whether there is anything to compare: false where loops run too long, or a predicate that decides what runs is not known.
+  /// Returns true if values can be compared. Returns false if loops run too long, or if a predicate that selects a
+  /// branch is unknown.
   [[nodiscard]] bool is_known() const { return is_known_; }
 
  private:
@@ -59,7 +61,7 @@ class rounding {
 
   static constexpr double unknown = std::numeric_limits<double>::infinity();
 
-  /// Twice the unit roundoff of the type, and what a number that is no longer normal may lose.
+  /// Returns twice the unit roundoff of the type; smallest() returns the possible loss of a subnormal number.
   static double epsilon(dtype type) {
     return type == dtype::bf16 ? 0x1p-7 : type == dtype::f16 ? 0x1p-10 : type == dtype::f32 ? 0x1p-23 : 0x1p-52;
   }
@@ -70,8 +72,8 @@ class rounding {
     return type == dtype::f16 ? 65504 : type == dtype::f32 || type == dtype::bf16 ? 3.38e38 : 1.79e308;
   }
 
-  /// The radius of a number that was computed with `error` before it was rounded `roundings` times on the way; `weight` is the
-  /// largest magnitude that stood on the way.
+  /// Returns the radius of a number that was computed with `error` and rounded `roundings` times. `weight` is the
+  /// largest magnitude among its intermediate values.
   static double rounded(dtype type, double error, double weight, double roundings) {
     const double r = error + roundings * (epsilon(type) * weight + smallest(type));
     return std::isnan(r) || !(weight < largest(type) / 2) ? unknown : r;
@@ -81,7 +83,7 @@ class rounding {
   [[nodiscard]] host_array& value(int i) { return values[static_cast<std::size_t>(i)]; }
   [[nodiscard]] host_array& radius(int i) { return radii[static_cast<std::size_t>(i)]; }
 
-  /// The naive evaluator's result of node `i` computed in f64 on other numbers in the place of its operands'.
+  /// Returns the naive evaluator's result of node `i`, computed in f64 on other operands.
   [[nodiscard]] host_array on(int i, std::vector<host_array> operands) {
     graph one;
     node n = at(i);
@@ -94,7 +96,8 @@ class rounding {
     one.nodes.push_back(n);
     return evaluate_node(one, static_cast<int>(operands.size()), operands);
   }
-  /// The magnitudes of operand k, enlarged by its radii if `with_radius`; of integers the zeros, so that radii stand alone.
+  /// Returns the magnitudes of operand k, plus its radii if `with_radius`. The magnitudes of integers are 0, so only
+  /// radii remain.
   [[nodiscard]] host_array magnitudes(int node, bool with_radius) {
     host_array m(dtype::f64, value(node).shape);
     for (std::size_t e = 0; e < m.size(); ++e)
@@ -102,7 +105,8 @@ class rounding {
     return m;
   }
 
-  /// Whether all elements are known to the bit and multiples of 1 / parts: their sums are exact in any order up to 2^20.
+  /// Returns true if all elements are known exactly and are multiples of 1 / parts. Sums up to 2^20 are then exact in
+  /// any order.
   [[nodiscard]] bool are_multiples(int node, double parts) {
     for (const double x : radius(node).reals)
       if (x != 0) return false;
@@ -144,8 +148,8 @@ class rounding {
     return on(i, std::move(operands));
   }
 
-  /// Of whose elements the operands' numbers decide which ones they are; a small change of one may change all. What follows an operator
-  /// as a further result of it is looked at likewise.
+  /// Returns true if the values of the operands determine which elements the result has. A small change of one operand
+  /// may change all elements. A further result of an operator is treated in the same way.
   [[nodiscard]] static bool looks_up_or_orders(const node& n) {
     namespace ir = gspmd::detail;
     return n.op == opcode::result || n.op == ir::code_of<ir::gather_op> || n.op == ir::code_of<ir::scatter_set_op> ||
@@ -177,7 +181,7 @@ class rounding {
       return exact || std::trunc(real(0) - r(0)) == std::trunc(real(0) + r(0)) ? 0 : unknown;
     }
     const double result = value(i).reals[e];
-    // The same operands give the same kind of result everywhere: an infinity, or no number.
+    // Equal operands give the same kind of result everywhere: an infinity or NaN.
     if (exact && !std::isfinite(result)) return 0;
     double error = 0;
     if (!exact)
@@ -191,7 +195,7 @@ class rounding {
     return op == opcode::abs || op == opcode::negate || op == opcode::sign || op == opcode::relu || op == opcode::floor ||
            op == opcode::ceil;
   }
-  /// Whether nothing is lost, so that even a fused multiply-add gives these bits.
+  /// Returns true if nothing is rounded, so that even a fused multiply-add gives these bits.
   static bool has_exact_result(opcode op, dtype type, double a, double b) {
     const long double wide_a = a, wide_b = b;
     switch (op) {
@@ -201,7 +205,7 @@ class rounding {
       default: return op == opcode::maximum || op == opcode::minimum;
     }
   }
-  /// Either side, where it is not known which.
+  /// Considers both sides if the predicate is unknown.
   double select_radius(int i, std::size_t e) {
     const node& n = at(i);
     const auto r = [&](int k) { return radius(n.operands[k]).reals[e]; };
@@ -216,7 +220,7 @@ class rounding {
     if (op == opcode::abs || op == opcode::negate || op == opcode::sine || op == opcode::cosine || op == opcode::relu ||
         op == opcode::convert)
       return r;
-    // The others rise or fall throughout: what lies between lies between the ends. 1 / sqrt(x) is not there below 0.
+    // The other functions are monotone, so values in between are bounded by the ends. 1 / sqrt(x) is undefined below 0.
     if (op == opcode::rsqrt && x <= r) return unknown;
     const double middle = unary(op, x);
     return std::max(std::fabs(unary(op, x + r) - middle), std::fabs(unary(op, x - r) - middle));
@@ -231,7 +235,7 @@ class rounding {
       case opcode::minimum: return std::max(ra, rb);
       case opcode::power: {
         if (a <= ra) return unknown;
-        double most = 0;  // monotone in each argument: the corners are the ends
+        double most = 0;  // monotone in each argument, so the extreme values are at the corners
         for (const double base : {a - ra, a + ra})
           for (const double exponent : {b - rb, b + rb})
             most = std::max(most, std::fabs(std::pow(base, exponent) - std::pow(a, b)));
@@ -253,7 +257,7 @@ class rounding {
       for (auto& x : ones.back().reals) x = 1;
       least.push_back(magnitudes(o, false));
       most.push_back(magnitudes(o, true));
-      if (!value(o).floating())  // 1 and infinity, that a product with a 0 does not hide what is unknown
+      if (!value(o).floating())  // 1 and infinity, so that a product with 0 does not hide unknown values
         for (auto& x : most.back().reals) x = x > 0 ? unknown : 1;
     }
     const bool floating = value(i).floating();
@@ -292,7 +296,7 @@ class rounding {
                          : rounded(n.type, above.reals[e] - below.reals[e], above.reals[e], 2 + terms);
       return;
     }
-    // A product may leave the range of the type in one order and stay in it in another.
+    // A product may leave the range of the type in one order and stay inside in another.
     auto large = magnitudes(x, true);
     auto small = large;
     for (auto& m : large.reals) m = std::max(m, 1.0);
@@ -312,12 +316,12 @@ class rounding {
   bool is_known_ = true;
 };
 
-/// How many elements there were, of how many something can be said, and how many of those were rounded on the way.
+/// The number of elements, of elements with a finite radius, and of these the number with a radius above 0.
 struct compared_elements {
   std::uint64_t all = 0, compared = 0, inexact = 0;
 };
 
-/// The first element of `actual` that neither its value nor rounding explains, or -1.
+/// Returns the first element of `actual` that neither its expected value nor rounding explains, or -1.
 template <class T>
 std::int64_t first_unexplained(const T* actual, const host_array& expected, const host_array& radius, compared_elements& count) {
   count.all += expected.size();

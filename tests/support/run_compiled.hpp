@@ -16,7 +16,8 @@
 #include "support/random_callable.hpp"
 #include "support/traced.hpp"
 
-/// Random programs that the compiler plans and whose compiled kernels run, against the naive evaluation of the same program.
+/// Random programs that the compiler plans and whose compiled kernels run, compared with the naive evaluation of the
+/// same program.
 namespace random_callables {
 
 using meshes = std::tuple<mesh<axis<"x", 2>, axis<"y", 2>>, mesh<axis<"x", 4>, axis<"y", 1>>, mesh<axis<"x", 2>, axis<"y", 3>>,
@@ -25,7 +26,7 @@ using meshes = std::tuple<mesh<axis<"x", 2>, axis<"y", 2>>, mesh<axis<"x", 4>, a
 using splits = std::tuple<split<"x", _>, split<_, "y">, split<"x", "y">, split<"x,y", _>, split<"?", "x">, split<"y", "?">,
                           split<_, _>, unannotated>;
 
-/// The inputs and mesh that the program of a seed is compiled for, on number `Mesh` of the list.
+/// The inputs and mesh for which the program of a seed is compiled. `Mesh` is an index into the list.
 template <unsigned Seed, unsigned Mesh>
 struct program {
   static constexpr unsigned seed = Seed;
@@ -39,7 +40,7 @@ struct program {
                                in<number, dims<7, 7>, split_of<Seed / 3 + Seed>>>;
   using step = compile<callable<Seed>, pod, x, y, z>;
 
-  /// The first difference between the plan that the compiler made and the one made at run time; empty if they are equal.
+  /// Returns the first difference between the plans made by the compiler and at run time, or "".
   static std::string plan_difference() {
     using planned_on = typename step::mesh_type;
     const auto planned = detail::make_plan(detail::trace_program<callable<Seed>, planned_on, x, y, z>(), planned_on::info.shape,
@@ -48,7 +49,7 @@ struct program {
   }
 };
 
-/// The counts of many plans in all: a test of them says little if this is little.
+/// The total counts of many plans. A test that reaches only small counts checks little.
 struct tally {
   int loops = 0;
   int conditionals = 0;
@@ -65,7 +66,7 @@ struct tally {
   }
 };
 
-/// The inputs of a program and what its outputs must be.
+/// The inputs of a program and its expected outputs.
 class expectation {
  public:
   expectation(unsigned seed, dtype type, const detail::mesh_info& mesh) : seed_(seed), mesh_(mesh) {
@@ -74,11 +75,11 @@ class expectation {
       inputs_.push_back(reference::reals(shape, -1.1, 1.3, k += 7, type));
     double largest = 0;
     outputs_ = evaluate(inputs_, &largest);
-    // what another order of the sums may change; a wrong element is off by much more
+    // The possible effect of another order of sums. A wrong element differs by much more.
     tolerance_ = (type == dtype::f64 ? 1e-12 : 1e-4) * (1 + largest);
   }
 
-  /// Runs `step` on the devices that `comm` holds, and returns what is wrong with their outputs; empty if nothing is.
+  /// Runs `step` on the devices of `comm`. Returns the mistake in their outputs, or "".
   template <class Comm>
   std::string wrong_run(Comm& comm, const detail::plan_view& plan,
                         void (*step)(Comm& comm, const void* const* inputs, void* const* outputs)) const {
@@ -104,7 +105,8 @@ class expectation {
     return {};
   }
 
-  /// The mistake in the gradients: along a direction, differences of the loss of the same program in f64 say what they are.
+  /// Returns the mistake in the gradients, or "". The reference is a finite difference of the same loss in f64 along a
+  /// direction.
   [[nodiscard]] std::string wrong_gradients() const {
     if (!has_gradients(seed_)) return {};
     auto at = inputs_;
@@ -146,7 +148,7 @@ class expectation {
   }
   static std::int64_t bytes_of(const detail::planned_value& v) { return detail::elements(v.local) * detail::bytes_of(v.type); }
 
-  /// Padding holds NaN. An input that is partial is given in parts whose sum it is.
+  /// Returns a shard whose padding is NaN. A partial input is split into parts whose sum is the input.
   [[nodiscard]] detail::aligned_bytes input_shard(const detail::plan_view& plan, std::size_t k, int device) const {
     const auto& v = plan.value(plan.inputs[k]);
     detail::aligned_bytes buffer(bytes_of(v));
@@ -167,7 +169,7 @@ class expectation {
     shards::for_each_valid(*plan.mesh, v, static_cast<std::size_t>(device), [&](std::size_t global, std::size_t local) {
       host_array got(v.type, {1});
       shards::get(got, static_cast<const std::byte*>(shard), local);
-      if (std::fabs(got.reals[0] - wanted.reals[global]) <= tolerance_) return;  // never for NaN
+      if (std::fabs(got.reals[0] - wanted.reals[global]) <= tolerance_) return;  // false for NaN
       wrong = "output " + std::to_string(k) + " on device " + std::to_string(device) + ": element " + std::to_string(global) +
               " is " + reference::number_text(got.reals[0]) + ", not " + reference::number_text(wanted.reals[global]) + " +- " +
               reference::number_text(tolerance_);
@@ -182,7 +184,7 @@ class expectation {
   double tolerance_ = 0;
 };
 
-/// Runs a program twice, the second time with a used arena, on the devices of `comm`.
+/// Runs a program twice on the devices of `comm`, the second time with a used arena.
 template <class Program, class Comm>
 std::string wrong_run_on(Comm& comm, const expectation& e) {
   using step = typename Program::step;
@@ -197,8 +199,8 @@ expectation expectation_of() {
   return {Program::seed, detail::dtype_of<typename Program::number>(), Program::pod::info};
 }
 
-/// The same on simulated devices and then on a thread for each. GCC 12 plans a program again for every function template that
-/// names it, so that all that is asked of one is asked here.
+/// Runs a program on simulated devices and then on one thread per device. GCC 12 plans a program again for every
+/// function template that names it, so this function does all checks of a program.
 template <class Program>
 std::string wrong_run_here(tally& all) {
   using step = typename Program::step;

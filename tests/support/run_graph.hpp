@@ -8,8 +8,8 @@
 
 namespace layouts {
 
-/// Runs a program on simulated devices, on small whole numbers so that every sum is exact in any order; what is wrong with its
-/// outputs, empty if nothing is.
+/// Runs a program on simulated devices. Its inputs are small whole numbers, so that every sum is exact in any order.
+/// Returns the mistake in the outputs, or "".
 inline std::string wrong_run(const graph_builder& b) {
   std::vector<int> sizes(b.mesh.sizes.begin(), b.mesh.sizes.end());
   reference::traced program(sizes);

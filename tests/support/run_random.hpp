@@ -18,7 +18,7 @@
 
 namespace reference {
 
-/// By output: an input over which it may be written, another one for each; -1 where there is none.
+/// Returns, for each output, an input that it may overwrite, or -1. Different outputs have different inputs.
 inline std::vector<int> overwritten_inputs(const ir::plan_view& plan) {
   std::vector<int> over;
   std::vector<bool> is_taken(plan.inputs.size());
@@ -26,7 +26,7 @@ inline std::vector<int> overwritten_inputs(const ir::plan_view& plan) {
   for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
     over.push_back(-1);
     for (std::size_t n = 0; n < plan.inputs.size() && over[k] < 0; ++n) {
-      const std::size_t i = (n + k + plan.steps.size()) % plan.inputs.size();  // not always the first one
+      const std::size_t i = (n + k + plan.steps.size()) % plan.inputs.size();  // not always the first input
       if (is_taken[i] || bytes(plan.inputs[i]) != bytes(plan.outputs[k]) || !ir::may_overwrite(plan, k, i)) continue;
       is_taken[i] = true;
       over[k] = static_cast<int>(i);
@@ -35,8 +35,9 @@ inline std::vector<int> overwritten_inputs(const ir::plan_view& plan) {
   return over;
 }
 
-/// A planned program on the devices of `comm`, as a step object holds it: arenas are the communicator's where it gives some, inputs
-/// and outputs lie in the caller's memory. `program` outlives it, and what `plan` looks at.
+/// A planned program on the devices of `comm`, as in a step object. Arenas are the communicator's if it provides them.
+/// Inputs and outputs are in the caller's memory. `program` and the data that `plan` refers to must outlive this
+/// object.
 class bound_program {
  public:
   template <class Comm>
@@ -64,7 +65,7 @@ class bound_program {
     steps_.run(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
   }
 
-  /// The mistake in the outputs; empty if there is none.
+  /// Returns the mistake in the outputs, or "".
   [[nodiscard]] std::string wrong() const {
     const auto count = plan_.outputs.size();
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
@@ -78,7 +79,7 @@ class bound_program {
 
   [[nodiscard]] const std::vector<std::vector<std::byte>>& outputs() const { return outputs_; }
 
-  /// Runs with the outputs over inputs wherever that is allowed. The inputs are lost.
+  /// Runs with outputs that overwrite inputs, if that is allowed. The inputs are lost.
   template <class Comm>
   void run_over_inputs(Comm& comm) {
     const auto over = overwritten_inputs(plan_);
@@ -103,8 +104,8 @@ class bound_program {
   std::vector<void*> results_;
 };
 
-/// Runs a planned program on the devices of `comm` and returns what is wrong with their outputs; empty if nothing is.
-/// They lie in memory of their own first, then over inputs wherever that is allowed.
+/// Runs a planned program on the devices of `comm` and returns the mistake in their outputs, or "". First the outputs
+/// have separate memory; then they overwrite inputs, if that is allowed.
 template <class Comm>
 std::string run_and_check(Comm& comm, const random_program& program, const ir::plan_view& plan) {
   bound_program bound(comm, program, plan);
@@ -119,12 +120,13 @@ std::string run_and_check(Comm& comm, const random_program& program, const ir::p
   return {};
 }
 
-/// A number from the environment, for longer runs than the usual one.
+/// Returns a number from the environment, for longer runs than usual.
 inline std::uint64_t setting(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
-/// How many random programs a test tries: GSPMD_PROGRAMS, or `usual`, a fourth of it under a sanitizer, which takes ten times as long.
+/// Returns the number of random programs of a test: GSPMD_PROGRAMS, or `usual`. A sanitizer takes ten times as long, so
+/// it is a fourth then.
 inline std::uint64_t programs(std::uint64_t usual) { return setting("GSPMD_PROGRAMS", is_sanitized ? usual / 4 : usual); }
 
 }  // namespace reference

@@ -9,7 +9,7 @@
 
 namespace reference {
 
-/// run_and_check on a thread for each device: what is wrong on the first of them where something is.
+/// run_and_check on one thread per device. Returns the mistake of the first device that has one.
 inline std::string run_and_check_on_threads(const random_program& program, const ir::plan_view& plan) {
   std::vector<std::string> wrong(static_cast<std::size_t>(program.device_count()));
   launch(gspmd::threads{}, program.device_count(),

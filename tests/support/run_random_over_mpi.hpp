@@ -15,22 +15,23 @@
 
 namespace reference {
 
-/// How many random programs a test tries on so many ranks: on 8 a fourth of those on fewer, since each rank makes and plans all of them.
+/// Returns the number of random programs on this number of ranks. On 8 ranks it is a fourth, since each rank generates
+/// and plans all programs.
 inline std::uint64_t programs_on(int ranks, std::uint64_t usual) { return programs(ranks < 8 ? usual : usual / 4); }
 
-/// Runs planned programs over MPI as users do: several on one communicator, in turns and with nothing between them that would
-/// bring the ranks together again. A program is planned once and runs in each of the ways. Every third lot runs with delays at the
-/// meetings.
+/// Runs planned programs over MPI as users do: several programs on one communicator, interleaved, without
+/// synchronisation between them. A program is planned once and runs with each of the options. Every third lot runs with
+/// delays at the points where ranks synchronise.
 class mpi_lots {
  public:
   explicit mpi_lots(std::vector<gspmd::mpi_options> ways) : ways_(std::move(ways)) {}
 
-  /// Takes a program into the lot, and runs the lot if it is full; returns what is wrong with its outputs.
+  /// Adds a program to the lot, and runs the lot if it is full. Returns the mistake in its outputs, or "".
   std::string add(random_program program) {
     lot_.push_back(std::make_unique<planned>(std::move(program), lot_.size() % 2 == 0));
     return lot_.size() == programs_of_lot ? run() : std::string();
   }
-  /// Runs what is left.
+  /// Runs the remaining programs.
   std::string run() {
     std::optional<ir::delayed_meetings> delays;
     if (++lots_ % 3 == 0) delays.emplace();

@@ -3,7 +3,7 @@
 
 namespace reference {
 
-/// Whether a sanitizer watches, under which programs take about ten times as long: tests that try everything try less then.
+/// True under a sanitizer. Programs take about ten times as long then, so exhaustive tests try fewer cases.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool is_sanitized = true;
 #elif defined(__has_feature)

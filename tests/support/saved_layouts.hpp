@@ -6,7 +6,8 @@
 #include "support/layouts.hpp"
 #include "support/stored_states.hpp"
 
-/// How the arrays lie that tests of faults save, on four devices, and load, on three: one split in two dims, one the same everywhere.
+/// The layouts of the arrays in tests of faults, saved on four devices and loaded on three. One array is split in two
+/// dims, one is replicated.
 namespace saved_layouts {
 
 using stored_states::laid_out;

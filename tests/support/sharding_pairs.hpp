@@ -16,7 +16,8 @@ struct mesh_layout {
   sharding layout;
 };
 
-/// Calls `f(from, to, shape, round)` with every sharding of shapes of rank 0 to 3 on meshes to 6 devices, and another one of the shape.
+/// Calls `f(from, to, shape, round)` with all shardings `from` of shapes of rank 0 to 3 on meshes of up to 6 devices.
+/// `to` is another sharding of the same shape.
 template <class F>
 void for_all_pairs(F f) {
   std::uint64_t round = 0;

@@ -13,7 +13,7 @@
 
 #include "gspmd/detail/kernels/fused_dynamic.hpp"
 
-/// The meaning of the elementwise operators, said once more and slowly: one value at a time, of any type.
+/// A second definition of the elementwise operators, simple and slow: one value at a time, of any type.
 namespace slow_operators {
 
 using namespace gspmd;
@@ -25,10 +25,11 @@ __extension__ typedef __int128 wide;
 struct value {
   dtype type = dtype::f32;
   double real = 0;           // of floats
-  std::int64_t integer = 0;  // of the rest
+  std::int64_t integer = 0;  // of other types
 };
 
-/// The nearest number of so many bits of fraction and such exponents, of two the even one: by scaling, for this is no fast path.
+/// Rounds to the nearest number with `fraction` bits and these exponents, ties to even. It scales, because speed does
+/// not matter here.
 inline double rounded(double x, int fraction, int least_exponent, double beyond) {
   if (!std::isfinite(x) || x == 0) return x;
   const int exponent = std::max(std::ilogb(x), least_exponent);
@@ -40,7 +41,7 @@ inline double as_type(dtype type, double x) {
   if (type == dtype::f16) return rounded(x, 10, -14, 65536);
   return type == dtype::f32 ? static_cast<double>(static_cast<float>(x)) : x;
 }
-/// Of integers: how many bits, and whether the first one is the sign.
+/// Facts of integer types: the number of bits, and whether the first bit is the sign.
 inline int width_of(dtype type) { return static_cast<int>(8 * bytes_of(type)); }
 inline bool is_signed_type(dtype type) {
   return type == dtype::s8 || type == dtype::s16 || type == dtype::s32 || type == dtype::s64;
@@ -51,7 +52,7 @@ inline value wrapped(dtype type, wide x) {
   const auto low = static_cast<std::uint64_t>(x) << unused;
   return {type, 0, is_signed_type(type) ? static_cast<std::int64_t>(low) >> unused : static_cast<std::int64_t>(low >> unused)};
 }
-/// The integer itself: those of u64 are kept as their bits.
+/// Returns the integer itself. u64 integers are stored as their bits.
 inline wide integer_of(const value& x) {
   return x.type == dtype::u64 ? static_cast<wide>(static_cast<std::uint64_t>(x.integer)) : static_cast<wide>(x.integer);
 }
@@ -72,7 +73,7 @@ inline value naive_convert(dtype to, const value& x) {
   return wrapped(to, std::max(std::min(static_cast<wide>(x.real), most_of(to)), least_of(to)));
 }
 
-/// By halving.
+/// Computes the inverse by bisection.
 inline double naive_erf_inv(double y) {
   if (!(std::fabs(y) < 1)) return std::fabs(y) == 1 ? std::copysign(std::numeric_limits<double>::infinity(), y) : std::nan("");
   const double size = std::fabs(y);
@@ -140,7 +141,7 @@ inline value naive_binary(opcode code, const value& a, const value& b) {
     case opcode::compare_le: return truth(less || equal);
     case opcode::compare_gt: return truth(!nan && !less && !equal);
     case opcode::compare_ge: return truth(!nan && !less);
-    case opcode::maximum: return nan ? floating(t, std::nan("")) : less || equal ? b : a;  // 0.0 and -0.0: the second one
+    case opcode::maximum: return nan ? floating(t, std::nan("")) : less || equal ? b : a;  // for 0.0 and -0.0 the second operand
     case opcode::minimum: return nan ? floating(t, std::nan("")) : less ? a : b;
     case opcode::and_: return t == dtype::pred ? truth(i != 0 && j != 0) : value{t, 0, a.integer & b.integer};
     case opcode::or_: return t == dtype::pred ? truth(i != 0 || j != 0) : value{t, 0, a.integer | b.integer};
@@ -175,7 +176,7 @@ inline value naive_binary(opcode code, const value& a, const value& b) {
   }
   if (is_real) return floating(t, std::pow(a.real, b.real));
   if (j < 0) return wrapped(t, i == 1 ? 1 : i == -1 ? (j % 2 == 0 ? 1 : -1) : 0);
-  // x^j mod 2^64, by its square root of a power: recursion over the exponent
+  // Computes x^j mod 2^64 by recursion over the exponent.
   struct power {
     static std::uint64_t of(std::uint64_t x, std::uint64_t n) {
       return n == 0 ? 1 : n % 2 != 0 ? x * of(x, n - 1) : of(x * x, n / 2);
@@ -185,7 +186,7 @@ inline value naive_binary(opcode code, const value& a, const value& b) {
 }
 
 // ---- memory of any type ------------------------------------------------------------------------------------------------
-/// A pred is read as its byte: memory that nobody wrote holds any, and loading it as a bool would be undefined.
+/// Reads a pred as a byte: unwritten memory can hold any byte, and loading such a byte as a bool would be undefined.
 inline value read(dtype type, const std::byte* from, std::int64_t i) {
   value v{type, 0, 0};
   if (type == dtype::pred) {
@@ -277,7 +278,7 @@ inline std::vector<value> samples(dtype type, std::mt19937& random) {
   return v;
 }
 
-/// Those that kernels compute with.
+/// The types on which kernels compute.
 constexpr dtype all_types[] = {dtype::f32, dtype::f64, dtype::s32, dtype::s64, dtype::pred, dtype::u32, dtype::u64};
 
 inline std::vector<std::byte> pack(const std::vector<value>& values) {

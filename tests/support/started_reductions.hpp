@@ -13,7 +13,7 @@
 
 namespace oracle {
 
-/// Carries out each reduction by start and finish.
+/// Executes each reduction by start and finish.
 template <class Comm>
 struct by_starting {
   Comm& comm;
@@ -32,7 +32,7 @@ struct by_starting {
   }
 };
 
-/// Buffers of a test: from `memory`, one after the other, while there is room, else of their own.
+/// Buffers of a test. They are allocated consecutively from `memory` while there is room, otherwise on the heap.
 class started_memory {
  public:
   started_memory(std::byte* memory, std::size_t room) : next_(memory), end_(memory + room) {}
@@ -49,9 +49,9 @@ class started_memory {
   std::vector<std::vector<std::byte>> own_;
 };
 
-/// Several reductions of random kinds, axes and sizes, uneven and in place too, are started; between and after that others, and
-/// movements, are carried out; then they are finished in any order, those along other axes between them. All devices draw the
-/// same. How many elements are wrong: sums are those in the order of the members, to the bit.
+/// Starts several reductions of random kinds, axes and sizes, also uneven and in place. Executes other reductions and
+/// movements before the started ones are finished, in any order. All devices draw the same random numbers. Returns the
+/// number of wrong elements: sums must be equal to the bit to sums in the order of the members.
 template <class T, class Comm>
 int wrong_of_several(Comm& comm, const mesh_shape& mesh, unsigned seed, started_memory memory) {
   std::mt19937 random(seed);

@@ -15,16 +15,16 @@
 
 #include "gspmd/sharded_array.hpp"
 
-/// Arrays whose elements say where they are, laid out without a program, and directories to save them to.
+/// Arrays whose elements encode their position, laid out without a program, and directories to save them to.
 namespace stored_states {
 
 using namespace gspmd;
 
-/// A directory for one test case, gone at its end: in memory where there is such a place, since every save waits for the disk.
+/// A directory for one test case, removed at the end. It is in memory if possible, since every save waits for the disk.
 struct test_directory {
   std::string path;
 
-  /// `process`: what all processes of a test have in common.
+  /// `process` is a number that all processes of a test share.
   explicit test_directory(const std::string& name, long process = static_cast<long>(::getpid())) {
     const auto memory = std::filesystem::path("/dev/shm");
     const auto parent = ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
@@ -39,7 +39,7 @@ struct test_directory {
   test_directory& operator=(const test_directory&) = delete;
 };
 
-/// One that is there, for files with names of their own.
+/// A directory that exists, for files with their own names.
 struct test_files : test_directory {
   explicit test_files(const std::string& name) : test_directory(name) { std::filesystem::create_directories(path); }
   [[nodiscard]] std::string file(const std::string& name) const { return path + '/' + name; }
@@ -52,7 +52,7 @@ inline std::string text_of_file(const std::filesystem::path& file) {
 inline void write_file(const std::filesystem::path& file, const std::string& text) {
   std::ofstream(file, std::ios::binary) << text;
 }
-/// The files of a checkpoint, in order.
+/// Returns the files of a checkpoint, in order.
 inline std::vector<std::string> files_of(const std::string& directory) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) names.push_back(entry.path().filename().string());
@@ -60,7 +60,8 @@ inline std::vector<std::string> files_of(const std::string& directory) {
   return names;
 }
 
-/// The bytes of element `index` of an array: no two are alike, and those of a bool are 0 or 1.
+/// Returns element `index` of an array. Its bytes differ from those of all other elements; the bytes of a bool are 0 or
+/// 1.
 template <class T>
 T element_at(std::int64_t index, std::uint64_t seed = 0) {
   unsigned char bytes[sizeof(T)];
@@ -75,7 +76,7 @@ T element_at(std::int64_t index, std::uint64_t seed = 0) {
   return element;
 }
 
-/// Layouts live as long as the arrays that lie in them.
+/// A layout must outlive the arrays that use it.
 template <class T>
 struct laid_out {
   detail::mesh_shape mesh;
@@ -112,7 +113,7 @@ struct laid_out {
     for (int i = 0; i < comm.local_count(); ++i)
       for_each(a, i, comm.device(i), [&](T& x, std::int64_t index) { x = element_at<T>(index < 0 ? 1000003 : index, seed); });
   }
-  /// The elements that are not what fill() makes them; padding is to be zero.
+  /// Returns the number of elements that differ from the values of fill(). Padding must be zero.
   template <class Comm>
   int wrong(const Comm& comm, const sharded_array<T>& a, std::uint64_t seed = 0) const {
     int count = 0;

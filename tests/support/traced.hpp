@@ -40,7 +40,7 @@ class traced {
   }
   void output(value x) { g.outputs.push_back(x.id()); }
 
-  /// The nodes up to `last`, by the naive evaluator.
+  /// Evaluates the nodes up to `last` with the naive evaluator.
   [[nodiscard]] std::vector<host_array> evaluate(int last) const {
     std::vector<host_array> values(g.nodes.size());
     for (std::size_t k = 0; k < inputs.size(); ++k) values[static_cast<std::size_t>(g.inputs[k])] = inputs[k];
@@ -56,7 +56,7 @@ class traced {
   }
 };
 
-/// Numbers of (low, high), no two alike and none of them round.
+/// Returns different numbers in (low, high) that are not round.
 inline host_array reals(const std::vector<std::int64_t>& shape, double low, double high, int seed = 1, dtype type = dtype::f64) {
   host_array x(type, shape);
   double at = 0.1234567 * seed;
@@ -84,7 +84,7 @@ inline std::string number_text(double x) {
   return digits;
 }
 
-/// The first difference; empty if there is none. NaN never equals anything.
+/// Returns the first difference, or "". NaN never equals anything.
 inline std::string difference(const host_array& got, const host_array& want, double tolerance) {
   if (got.type != want.type) return "the types differ";
   if (got.shape != want.shape) return "the shapes differ";
@@ -97,9 +97,9 @@ inline std::string difference(const host_array& got, const host_array& want, dou
   return {};
 }
 
-/// The outputs of a program that was planned for its mesh and run on simulated devices, put together again; `wrong` says
-/// where two devices disagree about an element. Padding of the inputs holds NaN, or large
-/// numbers; the devices' own memory NaN.
+/// The outputs of a program that was planned for its mesh and run on simulated devices, assembled from the shards.
+/// `wrong` reports an element that differs between two devices. Padding of the inputs holds NaN or large numbers. The
+/// devices' own memory holds NaN.
 struct partitioned_run {
   std::vector<host_array> outputs;
   std::string wrong;
@@ -206,7 +206,7 @@ struct partitioned_run {
   }
 };
 
-/// A sharding of `rank` dims by some of the axes of the mesh, in any order.
+/// Returns a sharding of `rank` dims by some axes of the mesh, in any order.
 inline ir::annotation random_sharding(const ir::mesh_shape& mesh, int rank, random_numbers& random) {
   ir::annotation s;
   std::vector<int> axes;
@@ -219,7 +219,7 @@ inline ir::annotation random_sharding(const ir::mesh_shape& mesh, int rank, rand
   return s;
 }
 
-/// Annotates inputs (often) and results (at times) that carry no annotation yet.
+/// Annotates inputs (often) and results (sometimes) that have no annotation yet.
 inline void annotate(traced& program, random_numbers& random) {
   for (auto& n : program.g.nodes) {
     const int percent = n.op == opcode::parameter ? 75 : 20;

@@ -10,14 +10,14 @@
 
 #include "gspmd/detail/ir/axis_state.hpp"
 
-/// The classes that an operator may have for operands in given states along one axis, by exact integers: each device computes f of what it
-/// holds, forward and backward, nothing is sent, and what comes out is looked at.
+/// Finds the valid classes of an operator for operands in given states along one axis, by exact integers. Each device
+/// computes f on its own data, forward and backward, without communication. Then the results are checked.
 namespace typed_law {
 
 using gspmd::axis_state;
 using gspmd::state;
 
-/// A tensor of rank up to 2; a vector has one row and `rank` 1.
+/// A tensor of rank up to 2. A vector has one row and `rank` 1.
 struct matrix {
   int rows = 0, columns = 0, rank = 2;
   std::vector<std::int64_t> of{};
@@ -48,14 +48,14 @@ inline matrix chunk(const matrix& m, int dim, int k, int n) {
   return part;
 }
 
-/// An operator with its derivative. Neither is asked where `fits` says no.
+/// An operator with its derivative. Neither is called if `fits` returns false.
 struct law_operator {
   std::function<bool(const std::vector<matrix>&)> fits;
   std::function<matrix(const std::vector<matrix>&)> apply;
   std::function<std::vector<matrix>(const std::vector<matrix>&, const matrix&)> pull;
 };
 
-/// The values on devices of a value in a state; of its gradient in the state that is dual to it.
+/// The data of the devices for a value in a state, or for its gradient in the dual state.
 using on_devices = std::vector<matrix>;
 inline on_devices held(const matrix& whole, const axis_state& is, int n, std::mt19937& random) {
   on_devices all;
@@ -89,7 +89,8 @@ inline bool stands_for(const on_devices& all, const axis_state& is, const matrix
   return is.is != state::partial || sum == whole;
 }
 
-/// Whether the result is in state `to` whatever the numbers are, and each operand's gradient in the dual of the operand's state.
+/// Returns true if the result is in state `to` for any numbers, and each operand's gradient in the dual of the
+/// operand's state.
 inline bool is_sound(const law_operator& f, const std::vector<axis_state>& in, const axis_state& to, int n,
                      std::mt19937& random) {
   for (int trial = 0; trial < 4; ++trial) {
@@ -128,11 +129,11 @@ inline const std::vector<axis_state>& all_states() {
   return all;
 }
 
-/// Whether there is a state of the result that is sound, constants being cut where that helps.
+/// Returns true if some state of the result is sound. Constants may be cut if that helps.
 inline bool is_possible(const law_operator& f, const std::vector<axis_state>& in, int n, std::mt19937& random) {
   for (std::size_t k = 0; k < in.size(); ++k) {
     if (in[k].is != state::constant) continue;
-    for (int dim = 0; dim < 2; ++dim) {  // what the others are, it becomes: its gradient is asked for by nobody
+    for (int dim = 0; dim < 2; ++dim) {  // a constant takes the form of the other operands, since its gradient has no users
       bool any = false;
       for (const auto& o : in) any = any || o.is == state::shard;
       if (!any) break;
@@ -197,7 +198,7 @@ inline law_operator product() {
             return std::vector{product_of(g, transposed(x[1])), product_of(transposed(x[0]), g)};
           }};
 }
-/// The sums of the columns.
+/// Returns the operator that sums the columns.
 inline law_operator column_sum() {
   return {[](const auto&) { return true; },
           [](const auto& x) {

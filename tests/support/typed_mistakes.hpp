@@ -5,8 +5,9 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/tensor.hpp>
 
-/// A program of the explicit mode for each kind of mistake that can be made there, and the bugs that other systems had: what compilers
-/// say of them (compile_fail/typed_mistakes.cpp) is what a program that is built at run time throws (unit/typed_mistakes.cpp).
+/// One program of the explicit mode for each kind of mistake, and for bugs of other systems. The compilers' messages
+/// (compile_fail/typed_mistakes.cpp) are equal to the exceptions of programs that are built at run time
+/// (unit/typed_mistakes.cpp).
 namespace typed_mistakes {
 
 using namespace gspmd;
@@ -17,7 +18,7 @@ using at = tensor<float, dims<6, 4>, place<pod, Parts...>>;
 template <class... Parts>
 using square = tensor<float, dims<4, 4>, place<pod, Parts...>>;
 
-/// A program, as compilers see it.
+/// A program in the form that compilers see.
 template <auto Callable, class... Inputs>
 struct program {
   using step = compile<Callable, pod, Inputs...>;
@@ -29,7 +30,7 @@ using rows = at<split<"x", _>>;
 using columns = at<split<_, "x">>;
 using terms = at<split<_, _>, partial<"x">>;
 
-// The mistake of each program, by the name of its kind; where a system had the bug, how it came about there.
+// The mistake of each program, named by its kind. If another system had the bug, the comment describes its cause there.
 constexpr auto add = [](auto a, auto b) { return a + b; };
 constexpr auto multiply = [](auto a, auto b) { return a * b; };
 constexpr auto divide = [](auto a, auto b) { return a / b; };
@@ -54,11 +55,11 @@ constexpr auto either = [](auto p, auto a, auto b) {
 constexpr auto gradient = [](auto a) { return grad(sum(a * a), a); };
 constexpr auto on_no_axis = [](auto a) { return reshard<invariant<"z">>(a); };
 
-using state_conflict = program<multiply, rows, invariant_one>;  // a norm's weight beside a sharded sequence: Megatron
-using partial_varying_mix = program<add, terms, columns>;       // one expert's output, and a pending sum
+using state_conflict = program<multiply, rows, invariant_one>;  // a norm's weight with a sharded sequence: Megatron
+using partial_varying_mix = program<add, terms, columns>;       // one expert's output and a partial sum
 using partial_nonlinear = program<rectify, terms>;
-using partial_rounded = program<rounded, terms>;               // terms that f16 cannot hold, though it can hold their sum
-using partial_affine = program<plus_one, terms>;               // a constant counted on every device: DTensor
+using partial_rounded = program<rounded, terms>;  // partial values that f16 cannot hold, although it can hold their sum
+using partial_affine = program<plus_one, terms>;  // a constant counted on every device: DTensor
 using partial_affine_bias = program<add, terms, replica_one>;  // a bias before the sum
 using partial_product = program<squares, terms>;
 using partial_denominator = program<divide, replica_one, terms>;  // a mean of local means: counts are partial: Megatron

@@ -45,7 +45,7 @@ std::string dictionary(const std::string& type, bool is_fortran_order, const std
   for (const auto n : shape) text += std::to_string(n) + ',';
   return text + "), }\n";
 }
-/// The elements of laid_out::fill, in the order of a file: index by index of one order, found by that of the other.
+/// Returns the elements of laid_out::fill in the order of a file. Converts each index from one order to the other.
 template <class T>
 std::string elements_of(const std::vector<std::int64_t>& shape, bool is_fortran_order, std::uint64_t seed = 0) {
   std::int64_t count = 1;

@@ -19,7 +19,8 @@
 #include "support/layouts.hpp"
 #include "support/traced.hpp"
 
-// Attention by blocks equals the einsum, softmax and einsum that it stands for, with gradients, however its operands are split.
+// Attention by blocks equals the einsum, softmax and einsum that it replaces, with gradients, for any split of its
+// operands.
 
 namespace {
 
@@ -69,7 +70,7 @@ value in_operators(const setting& s, const std::vector<value>& x) {
   return reshape(einsum<"bgrts,bgsv->bgrtv">(shares, v), integers(s.shape(s.heads * s.per_shared, s.rows, s.width)));
 }
 
-/// The result and, if `has_gradients`, the gradients of a weighted sum of it.
+/// Returns the result and, if `has_gradients`, the gradients of a weighted sum of the result.
 std::vector<value> outputs(traced& p, value y, const std::vector<value>& x, bool has_gradients) {
   std::vector<value> all{y};
   if (!has_gradients) return all;

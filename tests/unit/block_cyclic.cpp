@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// One matrix over a grid of devices: dealt as ScaLAPACK deals it, factored as a loop by hand factors it, and never gathered.
+// A matrix over a grid of devices: distributed like ScaLAPACK, factored like a hand-written loop, and never gathered.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ namespace dealt {
 using namespace gspmd;
 using std::int64_t;
 
-/// The type that code by hand computes elements with.
+/// The type in which hand-written code computes each element.
 template <class T>
 struct exact_of {
   using type = long double;
@@ -57,7 +57,8 @@ T random_element(reference::random_numbers& random) {
   }
 }
 
-/// Hermitian and positive definite in its lower triangle; what is above the diagonal is a mirror image.
+/// Returns a matrix with a Hermitian, positive definite lower triangle. The elements above the diagonal are its mirror
+/// image.
 template <class T>
 std::vector<T> matrix_of(int64_t n, reference::random_numbers& random) {
   std::vector<T> a(static_cast<std::size_t>(n * n));
@@ -193,7 +194,7 @@ TEST_CASE("block_cyclic: where elements lie is ScaLAPACK's rule, and collecting 
     CHECK(r[0].shape == std::vector<int64_t>{rows, columns, m / rows, n / columns});
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j) {
-        // Blackford et al. 1997, 4.3.1: the process, and the place in its matrix.
+        // Blackford et al. 1997, 4.3.1: the process, and the position in its matrix.
         const int64_t part = i / block % rows * columns + j / block % columns;
         const int64_t row = i / (block * rows) * block + i % block, column = j / (block * columns) * block + j % block;
         CHECK(r[0].data<double>()[(part * (m / rows) + row) * (n / columns) + column] == a[static_cast<std::size_t>(i * n + j)]);
@@ -210,8 +211,8 @@ TEST_CASE("block_cyclic: what is sent and held falls with the devices, and flops
     const auto p = dynamic::compile([&](value t) { return dealt_cholesky(t, {.rows = "x", .cols = "y", .block = block}); },
                                     dynamic::mesh({{"x", static_cast<int>(rows)}, {"y", static_cast<int>(columns)}}),
                                     dynamic::in<double>({rows, columns, n / rows, n / columns}, {"x", "y", "", ""}));
-    // Broadcasts of panels send, for each block column, what is below it along the rows and across the columns of the grid; here squares of strips
-    // are gathered too, and rows are dealt and collected.
+    // For each block column, broadcasts of panels send the part below it along the rows and columns of the grid. Here
+    // squares of strips are gathered too, and rows are distributed and collected.
     const auto elements = static_cast<double>(n * n), share = elements / static_cast<double>(devices);
     const double square = elements / 64;  // of one of 8 strips
     const double by_broadcasts = 0.5 * share * static_cast<double>(columns + rows - 2);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// General and complex matrices over a grid of devices: solutions satisfy their equations whatever rows the pivots are in, and nothing is gathered.
+// General and complex matrices over a grid of devices. Solutions satisfy their equations for pivots in any rows, and
+// nothing is gathered.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -41,7 +42,7 @@ std::vector<const void*> pointers(const auto&... x) { return {static_cast<const 
 
 enum class kind : int { random, few_in_a_row, first_columns_below, tiny_diagonal, count };
 
-/// Far from singular, with pivots where the diagonal is not.
+/// Returns a matrix far from singular, with pivots outside of the diagonal.
 template <class T>
 std::vector<T> matrix_of(kind is, int64_t n, reference::random_numbers& random) {
   std::vector<T> a(static_cast<std::size_t>(n * n));
@@ -49,15 +50,15 @@ std::vector<T> matrix_of(kind is, int64_t n, reference::random_numbers& random) 
   for (auto& e : a) e = is == kind::few_in_a_row ? T(0) : drawn<T>(random);
   for (int64_t i = 0; i < n; ++i) {
     if (is == kind::few_in_a_row)
-      at(i, (i * 7 + 3) % n) += T(2);  // an order of the rows where 7 does not divide n, and a little more
+      at(i, (i * 7 + 3) % n) += T(2);  // a permutation of the rows if 7 does not divide n, and small numbers
     if (is == kind::few_in_a_row) at(i, (i + n / 2) % n) += drawn<T>(random) * T(0.25) + (n % 7 == 0 ? T(4) : T(0));
     if (is == kind::tiny_diagonal) at(i, i) = at(i, i) * T(1e-6);
     if (is == kind::first_columns_below)
-      for (int64_t j = 0; i < n / 2 && j < n / 2; ++j) at(i, j) = T(0);  // all pivots of the first half are in the second
+      for (int64_t j = 0; i < n / 2 && j < n / 2; ++j) at(i, j) = T(0);  // all pivots of the first half are in the second half
   }
   return a;
 }
-/// How far a x is from b, over the size of a x, at most; infinite for a NaN.
+/// Returns the largest difference between a x and b, divided by the size of a x. Returns infinity for NaN.
 template <class T>
 double residual(int64_t n, int64_t k, const std::vector<T>& a, const std::vector<T>& b, const T* x) {
   using exact = std::conditional_t<std::is_floating_point_v<T>, double, std::complex<double>>;
@@ -120,7 +121,7 @@ std::string mistake_of_positive(const setting& s, reference::random_numbers& ran
     }
   std::vector<T> b(static_cast<std::size_t>(s.n * s.k));
   for (auto& e : b) e = drawn<T>(random);
-  auto lower = a;  // what is above the diagonal is not read
+  auto lower = a;  // elements above the diagonal are not read
   for (int64_t i = 0; i < s.n; ++i)
     for (int64_t j = i + 1; j < s.n; ++j) lower[static_cast<std::size_t>(i * s.n + j)] = T(NAN, 1);
   const auto p = dynamic::compile(
@@ -183,11 +184,11 @@ TEST_CASE("block_cyclic: what elimination sends and holds falls with the devices
         dynamic::mesh({{"x", static_cast<int>(rows)}, {"y", static_cast<int>(columns)}}), dynamic::in<double>({n, n}, {"x", "y"}),
         dynamic::in<double>({n, 1}));
     const double all = static_cast<double>(n * n * element), share = all / static_cast<double>(devices);
-    // Bytes that panels send along rows, and their rows of u along columns, when they are broadcast.
+    // The bytes that panels send along rows, and their rows of u along columns, if they are broadcast.
     const double by_broadcasts = 0.5 * share * static_cast<double>(columns - 1 + rows - 1);
     CAPTURE(devices);
     CHECK(static_cast<double>(p.traffic().bytes) <= 4.6 * by_broadcasts);
-    // The matrix and what is left of it, a strip's rows on each row of the grid, and the squares.
+    // The matrix and its remainder, the rows of a strip on each row of the grid, and the squares.
     CHECK(static_cast<double>(p.peak_bytes_per_device()) <=
           3.2 * share + all / static_cast<double>(strips * columns) + 1.1 * all / strips);
     CHECK(static_cast<double>(p.flops_per_device()) * static_cast<double>(devices) <=
@@ -249,7 +250,7 @@ TEST_CASE("block_cyclic: solve compiled on threads; a singular matrix gives no n
   const array<double> x = run<general_on_grid>(threads{}, matrix, sides);
   CHECK(residual(30, 2, a, b, x.data()) < 1e-13);
 
-  // Equal rows, and zeros: whatever is eliminated first, the last pivot is 0, and x no number.
+  // Equal rows, and zeros: for any order of elimination the last pivot is 0, and x is NaN.
   const auto p = dynamic::compile(general, dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({30, 30}, {"x", "y"}),
                                   dynamic::in<double>({30, 2}));
   std::vector<double> ones(900, 1.0), zeros(900, 0.0);
@@ -259,7 +260,7 @@ TEST_CASE("block_cyclic: solve compiled on threads; a singular matrix gives no n
     for (std::size_t i = 0; i < 60; ++i) numbers += std::isfinite(r[0].data<double>()[i]) ? 1 : 0;
     CHECK(numbers < 60);
   }
-  // A row, or a column, of zeros: where the last rows have no pivot, none of those that are done stands for it.
+  // A row or a column of zeros: if the last rows have no pivot, no finished row replaces the pivot.
   for (const std::int64_t n : {2, 7, 12}) {
     const auto q =
         dynamic::compile([](value m, value s) { return solve(m, s, {.rows = "x", .cols = "y", .block = 2, .strips = 2}); },

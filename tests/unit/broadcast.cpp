@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// broadcast_in_dim with its dims in any order: what a naive loop gives, on random meshes and shardings.
+// broadcast_in_dim with its dims in any order equals a naive loop, on random meshes and shardings.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
 // labels: planner
-// Counts, bytes, messages and flops of a plan: as constants of a step and as values of a program, against closed forms.
+// Counts, bytes, messages and flops of a plan: as constants of a step and as values of a program, compared with closed
+// forms.
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -21,7 +22,7 @@ constexpr auto mlp = [](auto x, auto w1, auto w2) {
   auto h = relu(einsum<"bd,df->bf">(x, w1));
   return einsum<"bf,fd->bd">(h, w2);
 };
-// 10 rows over 4, 6 columns of w1 over 3: 3 and 2 of them per device. `model` ends with an all_reduce of [3,5] floats.
+// 10 rows over 4 and 6 columns of w1 over 3: 3 and 2 per device. `model` ends with an all_reduce of [3,5] floats.
 using pod = mesh<axis<"data", 4>, axis<"model", 3>>;
 using step = compile<mlp, pod, in<float, dims<10, 5>, split<"data", _>>, in<float, dims<5, 6>, split<_, "model">>,
                      in<float, dims<6, 5>, split<"model", _>>>;
@@ -168,14 +169,15 @@ TEST_CASE("check_budget: the text of the compile error, at run time") {
 
 namespace {
 
-// 8 devices on x; a is [8,6], so a device has a row of 6, and w is [6,6], so a device has 1 of its 6 rows, if any.
+// 8 devices on x. a is [8,6], so a device has a row of 6. w is [6,6], so a device has at most 1 of its 6 rows.
 dynamic::program looped(auto body, std::vector<std::string> w = {"", ""}) {
   return dynamic::compile(body, dynamic::mesh({{"x", 8}}), dynamic::in<float>({8, 6}, {"x", ""}),
                           dynamic::in<float>({6, 6}, std::move(w)));
 }
 constexpr std::int64_t product = 2 * 6 * 6;  // of a row and w
 
-// Five trips of a conditional, whose first body is dearer; compiled, the same numbers are constants.
+// Five iterations of a conditional whose first body is more expensive. In a compiled program the same numbers are
+// constants.
 constexpr auto choosing = [](auto a, auto w) {
   return fori_loop(
       5,
@@ -187,19 +189,19 @@ constexpr auto choosing = [](auto a, auto w) {
 };
 using choosing_step =
     compile<choosing, mesh<axis<"x", 8>>, in<float, dims<8, 6>, split<"x", _>>, in<float, dims<6, 6>, split<_, _>>>;
-static_assert(choosing_step::flops_per_device == 5 * (1 + 72));  // the condition, once a trip
+static_assert(choosing_step::flops_per_device == 5 * (1 + 72));  // the condition, once per iteration
 static_assert(is_within_budget<choosing_step, max_flops<365>> && !is_within_budget<choosing_step, max_flops<364>>);
 
 }  // namespace
 
 TEST_CASE("budget: loops count for each trip, conditionals as their dearer body") {
   CHECK(looped(choosing).flops_per_device() == choosing_step::flops_per_device);
-  // The dearer body is the second.
+  // The more expensive body is the second.
   CHECK(looped([](auto a, auto w) {
           return cond(
               sum(w) > 0.0F, [](value v) { return -v; }, [&](value v) { return einsum<"ab,bc->ac">(v, w); }, a);
         }).flops_per_device() == 36 + 1 + product);
-  // Loops in loops; what is in front, between and behind.
+  // Nested loops with operators before, between and after them.
   CHECK(looped([](auto a, auto w) {
           const value b = -a;  // 6
           const value c = fori_loop(
@@ -299,7 +301,7 @@ TEST_CASE("budget: what is the same in every trip is computed before the loop") 
               },
               a);
         }).flops_per_device() == 36 + 2 * (6 + 5 * (product + 6)));
-  // The values of a conditional stay in it, and a value that is larger than what it is made from stays in the loop.
+  // The values of a conditional stay in it. A value that is larger than its operands stays in the loop.
   CHECK(looped([&](auto a, auto w) {
           return fori_loop(
               5,
@@ -317,7 +319,7 @@ TEST_CASE("budget: what is the same in every trip is computed before the loop") 
     if (n.op == detail::opcode::tanh) CHECK(n.region == -1);
     if (n.op == detail::code_of<detail::einsum_op>) CHECK(n.region >= 0);
   }
-  // A loop that does not run needs nothing.
+  // A loop without iterations needs nothing.
   CHECK(looped([](auto a, auto w) {
           return fori_loop(
               0, [&](value, value h) { return einsum<"ab,bc->ac">(h, w * w); }, a);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// State that goes from program to program: floats beside narrow parameters, and three programs around a loop of training.
+// State that is passed from program to program: floats next to narrow parameters, and three programs in a training
+// loop.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ constexpr std::int64_t examples = 8, rows = 7, columns = 5;
 constexpr optimizer::adamw plain{.rate = 0.03, .weight_decay = 0.1};
 constexpr optimizer::with_master_weights<optimizer::adamw> mixed{plain};
 
-/// A step whose gradients are sums of quarters, which bf16 holds exactly, whatever the weights are.
+/// A step whose gradients are sums of quarters, which bf16 represents exactly for any weights.
 template <class T, class Optimizer>
 dynamic::program step_of(const dynamic::mesh& m, const Optimizer& opt, bool by_parts) {
   dynamic::builder b(m);
@@ -114,7 +115,7 @@ TEST_CASE("updates by parts of narrow parameters gather them narrow; floats and 
   const dynamic::mesh four({{"data", 4}});
   const auto narrow = step_of<bf16>(four, mixed, true);
   const auto wide = step_of<float>(four, plain, true);
-  const std::int64_t part = 3 * 2 * columns;  // of 7 rows in 4 parts, sent to 3 others
+  const std::int64_t part = 3 * 2 * columns;  // of 7 rows in 4 parts, sent to 3 other devices
   CHECK(narrow.traffic().in(collective_kind::all_gather).bytes <= 2 * part);
   CHECK(narrow.traffic().in(collective_kind::reduce_scatter).bytes <= 2 * part);
   CHECK(2 * narrow.traffic().bytes == wide.traffic().bytes);
@@ -125,7 +126,8 @@ TEST_CASE("updates by parts of narrow parameters gather them narrow; floats and 
     CHECK(narrow.output(k).local_shape() == std::vector<std::int64_t>{2, columns});
     CHECK(narrow.may_overwrite(k, k));
   }
-  // Weights that are floats in parts between steps and are made narrow where they are read are gathered narrow, too.
+  // Weights that are split floats between steps, and are converted to a narrow type when they are read, are gathered in
+  // the narrow type.
   dynamic::builder b(four);
   const value w = b.input(dynamic::in<float>({rows, columns}, {"data", ""}));
   const auto state = optimizer::state_inputs(b, plain, w);
@@ -205,7 +207,7 @@ TEST_CASE("three programs share their state: the first one cuts it, the loop lea
     worst = std::max(worst, std::abs(static_cast<double>(got[i]) - static_cast<double>(expected[i])));
   CHECK(worst < 1e-6);
 
-  simulated_communicator comm(4);  // what lies whole is not taken for what lies in parts
+  simulated_communicator comm(4);  // a whole value is not used as a split one
   auto w = scatter(comm, first, 0, first_weights());
   auto out = make_result<float>(comm, last, 0);
   CHECK_EQ(refusal([&] { dynamic::step{last}(comm, w, out); }),

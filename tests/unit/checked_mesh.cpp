@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// On a checked mesh a run finds who does not hold what his type says. That right programs pass, manual.cpp and strict_programs.cpp try: their
-// random programs run on checked meshes.
+// A run on a checked mesh finds a device whose data contradicts a type. manual.cpp and strict_programs.cpp run random
+// programs on checked meshes, which shows that right programs pass.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -29,7 +29,7 @@ std::vector<double> some(std::size_t n, int seed) {
   return v;
 }
 
-/// A number that tells devices apart: each call of this has another number.
+/// A number that differs between devices: each call returns another number.
 std::atomic<int> calls;
 std::atomic<bool> lies;
 
@@ -42,7 +42,7 @@ TEST_CASE("on a checked mesh a kernel or an input that lies is found") {
   const auto region = [=](value x, value w) {
     return manual<"x", "y">(
         [=](value a, value v) {
-          const value own = kernel(v);  // a replica over x, and another one on each device along y
+          const value own = kernel(v);  // a replica over x, different on each device along y
           return local::all_reduce<"x,y">(einsum("bd,bd->", tanh(own), a));
         },
         takes<held<split<"x", _>, replica<"y">>, held<split<_, "y">, replica<"x">>>{}, gives<held<>>{})(x, w);
@@ -69,7 +69,7 @@ TEST_CASE("on a checked mesh a kernel or an input that lies is found") {
   CHECK(error_of([&] { plain.run(threads{}, dx, dw); }) == "no error");
   lies = false;
 
-  // In a program without regions, and of an input: one device was given another one.
+  // Tests a program without regions, and an input: one device receives a different input.
   dynamic::builder b(dynamic::mesh({{"x", 2}}).checked());
   dynamic::strict_program p(b, "");
   const value rows = b.input(dynamic::in<double>({5, 4})), scale = b.input(dynamic::in<double>({4}));

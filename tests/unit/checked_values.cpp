@@ -81,7 +81,7 @@ TEST_CASE("two devices are named that differ along one axis, with their places")
   p.input(scale, {{axis_state{state::replica}, {state::invariant}}});
   b.output(einsum("bd,d->bd", rows, p.transition(scale, transition_kind::convert, "y", {state::invariant}, {state::replica})));
   const auto scaled = p.compile();
-  // Of device d the second number is `second[d]`.
+  // The second number of device d is `second[d]`.
   const auto given = [&](const std::vector<double>& second) {
     return error_of([&] {
       launch(threads{}, 6, [&](auto& comm) {

@@ -44,7 +44,7 @@ TEST_CASE("CRC-32C is that of RFC 3720") {
   }
 }
 
-// ---- a program goes on, on another mesh ----
+// ---- a program continues on another mesh ----
 
 constexpr auto diffuse = [](auto u) { return u + 0.125 * (shift(u, 0, -1) + shift(u, 0, 1) - 2.0 * u); };
 using on_plane = compile<diffuse, mesh<axis<"x", 2>, axis<"y", 2>>, in<double, dims<7, 5>, split<"x", "y">>>;

@@ -2,7 +2,8 @@
 // labels: once
 // group: faults
 // timeout: 600
-// Saves that are killed or run out of room at each of their calls, two of them at once, and every bit of every file changed.
+// Saves that are killed or run out of disk space at each of their calls, two concurrent saves, and every bit of every
+// file changed.
 #include <doctest/doctest.h>
 
 #include <csignal>
@@ -36,7 +37,7 @@ using caught::error_of;
 using faults::fault;
 namespace fs = std::filesystem;
 
-/// Arrays of a run: one split in two dims, one the same everywhere.
+/// Arrays of a run: one is split in two dims, one is replicated.
 template <class Comm>
 void save_state(Comm& comm, const std::string& directory, std::int64_t step, const checkpoint_options& options) {
   auto x = on_plane.array(comm);
@@ -57,7 +58,8 @@ void save_on_threads(const std::string& directory, std::int64_t step) {
   launch(threads{}, 4, [&](auto& comm) { save_state(comm, directory, step, newest); });
 }
 
-/// The arrays of another mesh that a state is restored to, and which of its steps they hold: -1, none; -2, not the whole of one.
+/// The arrays of another mesh to which a state is restored, and the step that they hold. -1: none; -2: no complete
+/// step.
 struct restored_state {
   simulated_communicator three{3};
   sharded_array<double> x = on_row.array(three);
@@ -75,7 +77,7 @@ struct restored_state {
     const auto seed = static_cast<std::uint64_t>(*step);
     return on_row.wrong(three, x, seed) == 0 && on_three.wrong(three, r, seed) == 0 ? *step : -2;
   }
-  /// No element of any is another one than before the first restore.
+  /// Returns true if no element has changed since before the first restore.
   bool is_untouched() {
     auto same_x = on_row.array(three);
     auto same_r = on_three.array(three);
@@ -110,9 +112,9 @@ void try_killing(void (*save)(const std::string&, std::int64_t)) {
     REQUIRE(WTERMSIG(status) == SIGKILL);
     const auto found = restored_from(directory.path);
     REQUIRE((found == 1 || found == 2));
-    REQUIRE((found == 2 || after == 0));  // once it is there it stays
+    REQUIRE((found == 2 || after == 0));  // a new checkpoint that exists stays
     ++(found == 1 ? before : after);
-    save_simulated(directory.path, 3);  // nothing is in its way, and nothing is left
+    save_simulated(directory.path, 3);  // no file disturbs it, and no file is left
     REQUIRE(files_of(directory.path) == std::vector<std::string>{"lock", "step-000000000003"});
     REQUIRE(restored_from(directory.path) == 3);
   }
@@ -228,7 +230,7 @@ TEST_CASE("any bit that changes in any file, and any byte that is missing, is on
     fs::remove(place + name);
     write_file(place + name, whole);
   }
-  // The parts of two rows, of one size each.
+  // The parts of two rows, of equal size.
   fs::rename(place + "0.x.0.npy", place + "kept");
   fs::copy(place + "0.x.1.npy", place + "0.x.0.npy");
   refuses("0.x.0.npy");
@@ -266,7 +268,7 @@ TEST_CASE("links and pipes with names of a checkpoint are not followed, waited f
     CHECK(!fs::exists(mine));
     fs::remove(lock);
     write_file(mine, "mine");
-    if (kind == faults::obstacle::directory) continue;  // a directory is a dead saver's
+    if (kind == faults::obstacle::directory) continue;  // a directory belongs to a dead saver
     const auto partial = directory.path + "/step-000000000009.partial";
     faults::put(kind, partial, other.path);
     CHECK(error_of([&] { save_simulated(directory.path, 1); }) ==
@@ -290,7 +292,7 @@ TEST_CASE("manifests that nobody should have written") {
   const auto file = directory.path + "/step-000000000001/manifest.json";
   const auto right = text_of_file(file);
   restored_state state;
-  /// The error of a manifest with other words in it, and a checksum that is right.
+  /// Returns the error of a manifest with other words and a right checksum.
   const auto with = [&](const std::string& words, const std::string& others) {
     auto text = right.substr(0, right.find("\n\"manifest_crc32c\""));
     const auto at = text.find(words);
@@ -318,7 +320,7 @@ TEST_CASE("manifests that nobody should have written") {
   CHECK(contains(with("\"bytes\": 72", "\"bytes\": 73"), "has what does not belong there at byte "));
   CHECK(contains(with("\"crc32c\": [\"", "\"crc32c\": [\"0"), "has what does not belong there at byte "));
   CHECK(contains(with("\"x\"", "\"y\""), "has no array `x`; it has `y`, `r`"));
-  // A file of any size, which is not read whole, and no file, which is not waited for.
+  // A file of any size, which is not read whole, and a pipe, which is not waited for.
   const faults::time_limit seconds(60);
   const std::string limit = " bytes, and a manifest has at most 1073741824; gspmd did not write it";
   for (const auto& [text, size, refused] :

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner exhaustive
 // group: planner
-// How the partitioner chooses: against an enumeration of everything that one product could do.
+// The choices of the partitioner, compared with an enumeration of all ways to run one product.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 constexpr std::string_view letters_of_tensor[3] = {"bij", "bjk", "bik"};
 constexpr std::string_view all_letters = "bijk";
 
-/// Every way to run a product of one mesh and shape, and what it costs to get there from, and back to, every sharding.
+/// All ways to run a product on one mesh with one shape, and the cost to reshard from and to every sharding.
 struct naive_enumeration {
   mesh_shape mesh;
   std::vector<std::int64_t> extent;                // of b, i, j, k
@@ -35,7 +35,7 @@ struct naive_enumeration {
 
   naive_enumeration(const std::vector<int>& sizes, std::vector<std::int64_t> extents_of_letters)
       : mesh(mesh_of(sizes)), extent(std::move(extents_of_letters)), shardings(all_shardings(mesh, 3)) {
-    for (const auto& way : all_shardings(mesh, 4))  // a letter in the place of a dim
+    for (const auto& way : all_shardings(mesh, 4))  // letters instead of dims
       for (int t = 0; t < 3; ++t) {
         sharding s;
         for (const auto& use : way.splits) {
@@ -71,7 +71,7 @@ struct naive_enumeration {
   }
 };
 
-/// By sharding, what becomes of it when the axes are renamed; for meshes whose axes have one size.
+/// Returns, for each sharding, its image under each renaming of the axes. All axes of the mesh must have one size.
 std::vector<std::vector<std::size_t>> renamings(const naive_enumeration& all) {
   std::vector<int> order(static_cast<std::size_t>(all.mesh.axis_count()));
   for (std::size_t a = 0; a < order.size(); ++a) order[a] = static_cast<int>(a);
@@ -137,7 +137,7 @@ TEST_CASE("no triple with uneven extents sends more than the best of all ways") 
     for (const auto& extents_of_letters : uneven) {
       const naive_enumeration all(sizes, extents_of_letters);
       const auto count = all.shardings.size();
-      const std::size_t stride = sizes.size() == 2 ? 3 : 197;  // of all triples; no factor of their number
+      const std::size_t stride = sizes.size() == 2 ? 3 : 197;  // of all triples; coprime to their number
       std::int64_t dearer = 0, cheaper = 0;
       for (std::size_t triple = 0; triple < count * count * count; triple += stride) {
         const auto left = triple / count / count, right = triple / count % count, out = triple % count;
@@ -145,7 +145,7 @@ TEST_CASE("no triple with uneven extents sends more than the best of all ways") 
         const auto sent = bytes_sent(b.mesh, b.partition());
         const auto best = all.best(left, right, out);
         dearer += sent > best ? 1 : 0;
-        cheaper += sent < best ? 1 : 0;  // not one of all ways
+        cheaper += sent < best ? 1 : 0;  // not possible in any way
       }
       CAPTURE(std::string(shape_text(all.mesh.sizes).view()));
       CAPTURE(extents_of_letters[1]);
@@ -268,7 +268,7 @@ TEST_CASE("many axes: the search by one axis at a time is no dearer than gatheri
                             reshard_bytes(mesh, shape_of({12, 36}), right.layout, {}, 4);
       CHECK(bytes_sent(mesh, b.partition()) <= gathered);
     }
-    if (axes.size() > 4) continue;  // the harness names four axes
+    if (axes.size() > 4) continue;  // the test has names for four axes
     graph_builder b(axes);
     b.g.outputs = {b.einsum("ab,bc->ac", b.input({24, 12}, split({{0, 1}, {2}})), b.input({12, 36}, split({{3}, {0, 2}})))};
     CHECK(wrong_run(b) == "");
@@ -294,7 +294,7 @@ TEST_CASE("the table of choices says what every operator gets and how, and emit 
   CHECK(table.steps[table.paths[1].step].axes == axis_bit(0));
   CHECK(table.paths[2].steps == 0);
 
-  // Another table is another program: the operator on pieces of the contracting dim, where the table says so.
+  // Another table is another program: the operator on pieces of the contracting dim, if the table says so.
   choice_table other = table;
   other.wanted[chosen.wanted] = split({{}, {0}});
   other.wanted[chosen.wanted + 1] = split({{0}, {1}});

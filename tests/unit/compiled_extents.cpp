@@ -19,15 +19,14 @@
 #include "gspmd/compile.hpp"
 #include "gspmd/ops.hpp"
 
-// Compiled loops that reduce what they compute, and what they store beside it, over extents on both sides of every length at which
-// another loop is compiled or taken, against plain loops. All memory of the program's ends at a page that may not be touched, or
-// begins behind one.
+// Compiled loops with reductions and stores, compared with plain loops. The extents are on both sides of every length
+// at which another loop is compiled or used. All memory of the program ends at a protected page, or begins after one.
 
 namespace {
 
 using namespace gspmd;
 
-/// Elements between two pages that may not be touched: at the end of what lies between, or at its beginning. They are NaN.
+/// Elements between two protected pages, at the end or at the begin of the space between them. They are NaN.
 template <class T>
 class guarded {
  public:
@@ -60,7 +59,8 @@ T number(std::size_t i, int k) {
   return static_cast<T>(static_cast<int>((i * 37 + static_cast<std::size_t>(k) * 11) % 23) - 11);  // sums of them are exact
 }
 
-/// Runs a compiled program of whole inputs x and y on its devices, whose parts are even, twice; returns the outputs of every device.
+/// Runs a compiled program twice on its devices. The inputs x and y are whole, and the parts are even. Returns the
+/// outputs of every device.
 template <class Step, class T, class Out>
 std::vector<std::vector<Out>> run_guarded(const std::vector<T>& x, const std::vector<T>& y, bool at_end) {
   constexpr auto devices = static_cast<std::size_t>(Step::device_count);
@@ -175,7 +175,7 @@ constexpr unsigned draw(unsigned seed, unsigned k) {
   x ^= x >> 15, x *= 2246822519u, x ^= x >> 13, x *= 3266489917u;
   return x ^ x >> 16;
 }
-/// Five operators on what came before them, of tensors and of numbers: those of integers from -11 to 11 are exact.
+/// Five operators on earlier values, for tensors and numbers. The operators on integers from -11 to 11 are exact.
 template <unsigned Seed>
 constexpr auto chain(auto x, auto y) {
   auto a = x, b = y;
@@ -238,7 +238,8 @@ void check_all_drawn(std::integer_sequence<unsigned, Seed...>) {
 
 }  // namespace
 
-// 16 vectors of doubles are 128 with AVX-512, of floats 256, with AVX2 128; 256 and 1024 are constant_row_elems and fused_block_elems.
+// 16 vectors of doubles are 128 with AVX-512, of floats 256, with AVX2 128; 256 and 1024 are constant_row_elems and
+// fused_block_elems.
 TEST_CASE_TEMPLATE("a compiled sum of a computed line has any extent", T, double, float) {
   check_extents<T, 1>(
       std::integer_sequence<int, 1, 7, 33, 127, 128, 129, 225, 255, 257, 289, 300, 511, 867, 1000, 1023, 1025, 4099>{});

@@ -11,8 +11,8 @@
 #include "gspmd/ops.hpp"
 #include "support/between_guards.hpp"
 
-// The kernels of compiled programs, on extents around every length at which another loop is compiled or taken, of each vector width: all
-// memory of the program's ends at a page that may not be touched, or begins behind one, and is NaN where no input is.
+// The kernels of compiled programs, on extents around every length at which another loop is compiled or used, for each
+// vector width. All memory ends at a protected page or begins after one, and is NaN except for inputs.
 
 namespace {
 
@@ -30,7 +30,7 @@ using columns_part = in<T, dims<Rows, Columns>, split<_, "x">>;
 template <class T, int... N>
 using whole = in<T, dims<N...>>;
 
-/// One program for many inputs, each of extents of its own: that is planned in a fraction of the time of as many programs.
+/// One program for many inputs with different extents. It is planned in a fraction of the time of separate programs.
 template <auto F>
 constexpr auto each = [](auto... x) { return std::tuple_cat(F(x)...); };
 
@@ -58,8 +58,8 @@ std::string lines(std::integer_sequence<int, N...>) {
 }
 template <int... N>
 using extents_of = std::integer_sequence<int, N...>;
-// 16 vectors of doubles are 32 with SSE2, 64 with AVX2, 128 with AVX-512, and twice as many floats; 256 and 1024 are constant_row_elems
-// and fused_block_elems.
+// 16 vectors of doubles are 32 with SSE2, 64 with AVX2, 128 with AVX-512, and twice that for floats; 256 and 1024 are
+// constant_row_elems and fused_block_elems.
 using doubles = extents_of<1, 7, 17, 33, 63, 65, 127, 129, 225, 255, 257, 289, 300, 511, 1000, 1025, 4099>;
 using floats = extents_of<3, 15, 31, 70, 128, 225, 256, 432, 867, 1023>;
 using few = extents_of<9, 33, 129, 225, 257, 1023>;
@@ -87,7 +87,8 @@ constexpr auto scans_of_rows = [](value q) { return std::tuple{cumsum(q, 1), cum
 
 // ---- products, convolutions, lookups ----
 
-/// Of a tensor with a part of it, with itself and with a vector: of all sizes up to those that a library multiplies.
+/// Products of a tensor with a part of the tensor, with itself and with a vector, in all sizes up to those that a
+/// library multiplies.
 constexpr auto products = [](value q) {
   const auto rows = q.shape()[0], inner = q.shape()[1];
   const value part = slice(q, {0, 0}, {(rows + 1) / 2, inner});
@@ -109,7 +110,7 @@ constexpr auto convolved = [](value q) {  // [n, w, c]
   return std::tuple{convolution(q, window, "NWC,OWI->NWC", same),
                     convolution(q, window, "NWC,OWI->NWC", {.stride = {2}, .padding = "same"})};
 };
-/// Rows by number, numbers along rows, and rows added to others; numbers are 0 to 11, and some that lie outside.
+/// Rows by number, numbers along rows, and rows added to other rows. Numbers are 0 to 11; some are out of range.
 constexpr auto looked_up = [](value q, value i) {
   const auto rows = q.shape()[0];
   return std::tuple{take(q, i, 0), take(q, i, 1, out_of_range::fill, 5), segment_sum(take(q, i, 0), i, 7),
@@ -150,7 +151,8 @@ TEST_CASE("compiled products, convolutions and lookups") {
   CHECK(wrong_between_guards<each<convolved>, on<1>, whole<float, 3, 33, 2>, whole<double, 5, 17, 3>>() == "");
   CHECK(wrong_between_guards<looked_up, on<1>, whole<float, 13, 33>, whole<std::int32_t, 17>>() == "");
 }
-#ifndef GSPMD_TEST_NARROWER  // the loops of a device among several are those of one: of this processor's vectors alone
+#ifndef GSPMD_TEST_NARROWER  // one device of several uses the loops of a single device, so this processor's vector width is \
+                             // sufficient
 TEST_CASE("compiled loops, stencils, scans, products and lookups of parts of tensors") {
   CHECK(lines<reduced, float, 2>(split_up{}) == "");
   CHECK(lines<only_reduced, double, 4>(split_up{}) == "");

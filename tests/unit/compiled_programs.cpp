@@ -25,7 +25,8 @@ tally check(std::integer_sequence<unsigned, Seed...>) {
 }  // namespace
 
 TEST_CASE("compiled random programs on simulated devices and on threads equal the naive reference") {
-  // Of the first 44 seeds those with most in them: all conditionals and all collectives in loops. Each mesh has one or more.
+  // From the first 44 seeds, the seeds with the most content: all conditionals and all collectives in loops. Each mesh
+  // has at least one.
 #ifdef __clang__  // one compiler compiles them all
   const tally all = check(std::integer_sequence<unsigned, 3, 4, 8, 11, 15, 24, 30, 31, 36>{});
 #else

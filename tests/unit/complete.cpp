@@ -16,13 +16,13 @@ using namespace layouts;
 
 namespace {
 
-/// `{xy,-}` of node `i`.
+/// Returns the sharding of node `i` as `{xy,-}`.
 std::string shown(const graph_builder& b, gspmd::detail::span<const sharding> shardings, int i) {
   return text_of(shardings[static_cast<std::size_t>(i)], b.g.nodes[static_cast<std::size_t>(i)].shape.count);
 }
 
-/// The propagation of Fig. 4, top right: tensors are visited in topological order, all operators alike, forward and then
-/// backward.
+/// The propagation of Fig. 4, top right: visits tensors in topological order without operator priorities, forward and
+/// then backward.
 std::vector<sharding> without_priorities(const graph& g, const mesh_shape& mesh) {
   std::vector<annotation> result;
   for (const auto& n : g.nodes) result.push_back(n.annotated ? n.annotation : open({}, ~dim_mask{0}));
@@ -52,7 +52,7 @@ std::vector<sharding> without_priorities(const graph& g, const mesh_shape& mesh)
   return layouts;
 }
 
-/// How many pairs of an elementwise operator's tensors are laid out differently.
+/// Returns the number of pairs of an elementwise operator's tensors with different shardings.
 int mismatches(const graph& g, gspmd::detail::span<const sharding> shardings) {
   int count = 0;
   for (std::size_t i = 0; i < g.nodes.size(); ++i)
@@ -98,7 +98,7 @@ TEST_CASE("Fig. 4: a linear layer with a bias and a maximum") {
     CHECK(shown(b, with, fd) == "{y,x}");
 
     const auto without = without_priorities(b.g, b.mesh);
-    CHECK(shown(b, without, dot) == "{-,x}");  // chosen before the maximum was asked
+    CHECK(shown(b, without, dot) == "{-,x}");  // chosen before the maximum was visited
     CHECK(mismatches(b.g, without) == 1);
   }
 }
@@ -253,7 +253,7 @@ TEST_CASE("priorities are passed on in stages") {
   CHECK(build(0, 1) == "{-,x}");
   CHECK(build(3, 2) == "{x,-}");
 
-  // batch first, then megatron, then what is left of the parameters: one value may have dims of several stages
+  // batch first, then megatron, then the remaining dims of the parameters: one value may have dims of several stages
   graph_builder b({2, 2, 2});
   const int data = 0, model = 1, rest = 2;
   annotation weight = split({{rest}, {model}});
@@ -334,7 +334,8 @@ TEST_CASE("a group has one sharding, whatever the neighbours of its members offe
 
 namespace {
 
-/// Whether, in the end, a value refuses what a neighbour offers because it uses the axis already or splits the dim otherwise.
+/// Returns true if finally a value rejects a neighbour's sharding, because it already uses the axis or splits the dim
+/// differently.
 bool has_conflict(const graph& g, const mesh_shape& mesh, gspmd::detail::span<const sharding> s) {
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     const node& n = g.nodes[i];
@@ -374,7 +375,7 @@ bool has_conflict(const graph& g, const mesh_shape& mesh, gspmd::detail::span<co
 TEST_CASE("random programs: the order of independent lines and what is annotated besides do not matter") {
   int calm = 0;
   reference::random_options options;
-  options.regions = false;  // the lines of a body stay together
+  options.regions = false;  // the nodes of a body stay together
   for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
     reference::random_program p(seed, options);
     CAPTURE(p.describe());
@@ -387,7 +388,7 @@ TEST_CASE("random programs: the order of independent lines and what is annotated
     const graph g = canonical_order(p.g);
     const auto s = complete(g);
 
-    // Lines in another order that keeps operands before users: the same program after canonical_order.
+    // Nodes in another order that keeps operands before users: the same program after canonical_order.
     reference::random_numbers random(seed);
     graph shuffled;
     std::vector<int> number(p.g.nodes.size(), -1);
@@ -406,8 +407,8 @@ TEST_CASE("random programs: the order of independent lines and what is annotated
     for (const int o : p.g.outputs) shuffled.outputs.push_back(number[static_cast<std::size_t>(o)]);
     REQUIRE(complete(canonical_order(shuffled)) == s);
 
-    // Writing down what completion chose anyway changes nothing, unless somewhere two candidates exclude each other: then an
-    // annotation may well come before what had been first.
+    // Annotating the choices of completion changes nothing, unless two candidates exclude each other. Then an
+    // annotation may precede the former first candidate.
     if (has_conflict(g, p.mesh, s)) continue;
     ++calm;
     for (std::size_t i = 0; i < s.size(); ++i) {
@@ -456,7 +457,7 @@ TEST_CASE("random programs: laws of completion") {
       }
       kept = kept && p.mesh.size_of(s[i].partial ^ n.annotation.layout.partial) == 1 &&
              (s[i].partial == 0 || s[i].reduced_by == n.annotation.layout.reduced_by);
-      for (int d = 0; d < n.shape.count; ++d) {  // axes of size 1 aside, the annotation stays; open dims may get more axes
+      for (int d = 0; d < n.shape.count; ++d) {  // apart from axes of size 1, the annotation stays; open dims may get more axes
         std::vector<int> wanted;
         std::vector<int> got;
         for (const auto& use : n.annotation.layout.splits)
@@ -487,7 +488,7 @@ TEST_CASE("random programs: laws of completion") {
     for (std::size_t i = 0; i < s.size(); ++i) same = same && s[i] == again[i];
     REQUIRE(same);  // deterministic
 
-    graph annotated = p.g;  // what was chosen is a fixed point: written down as the user's, and left open, nothing moves
+    graph annotated = p.g;  // the choice is a fixed point: annotating it, with open dims, changes nothing
     for (std::size_t i = 0; i < s.size(); ++i) {
       annotated.nodes[i].annotated = true;
       annotated.nodes[i].annotation = s[i];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Complex matrices: factors and solutions satisfy their equations, gradients are those of differences, and devices compute what one device does.
+// Complex matrices: factors and solutions satisfy their equations, gradients equal finite differences, and every
+// sharding gives the results of a single device.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ using namespace gspmd;
 using std::int64_t;
 using number = std::complex<double>;
 
-/// One matrix with rows one after the other, as exact numbers.
+/// A matrix of exact numbers with contiguous rows.
 struct matrix {
   int64_t rows, columns;
   std::vector<number> of;
@@ -54,7 +55,7 @@ struct matrix {
         for (int64_t k = 0; k < a.columns; ++k) r(i, j) += a(i, k) * b(k, j);
     return r;
   }
-  /// The largest difference, infinite for a NaN.
+  /// Returns the largest difference, or infinity for NaN.
   [[nodiscard]] double far_from(const matrix& b) const {
     double worst = 0;
     for (std::size_t i = 0; i < of.size(); ++i) {
@@ -65,7 +66,7 @@ struct matrix {
     return worst;
   }
 };
-/// Hermitian and positive definite: (a + a^H) / 2 with a larger diagonal, as `positive` makes it.
+/// Returns a Hermitian, positive definite matrix: (a + a^H) / 2 with a larger diagonal, like `positive`.
 matrix positive_of(const matrix& a) {
   matrix p(a.rows, a.rows);
   for (int64_t i = 0; i < a.rows; ++i)
@@ -73,7 +74,7 @@ matrix positive_of(const matrix& a) {
       p(i, j) = 0.5 * (a(i, j) + std::conj(a(j, i))) + (i == j ? 2.0 * static_cast<double>(a.rows) : 0.0);
   return p;
 }
-/// By the first row.
+/// Expands along the first row.
 number determinant(const matrix& a) {
   if (a.rows == 0) return 1;
   number sum{};
@@ -87,7 +88,7 @@ number determinant(const matrix& a) {
   return sum;
 }
 
-/// a with a larger diagonal; its triangles differ, as only their mean counts.
+/// Returns a with a larger diagonal. Its triangles differ, because only their mean matters.
 value positive(value a) {
   const auto s = a.shape();
   const auto rank = static_cast<int>(s.size());
@@ -144,7 +145,7 @@ std::vector<std::complex<T>> drawn(int64_t count, reference::random_numbers& ran
 }
 std::vector<const void*> pointers(const auto&... x) { return {static_cast<const void*>(x.data())...}; }
 
-/// The words for what is wrong with the results for one matrix, which begin at `at`; empty: nothing.
+/// Returns the mistake in the results for a matrix, which begin at `at`, or "".
 template <class T>
 std::string mistake(const setting& s, const std::vector<std::complex<T>>& as, const std::vector<std::complex<T>>& bs,
                     const std::vector<dynamic::any_array>& r, int64_t m, double eps) {
@@ -154,7 +155,7 @@ std::string mistake(const setting& s, const std::vector<std::complex<T>>& as, co
     return matrix(rows, columns, r[out].template data<std::complex<T>>() + m * rows * columns);
   };
   const double near = eps * static_cast<double>(n) * 20;
-  // Solutions are as far off as the condition of a says: what is compared is a x, over the size of x.
+  // The error of a solution depends on the condition of a, so a x is compared, divided by the size of x.
   const auto solves = [&](const matrix& of, std::size_t out) {
     const matrix x = got(out, n, k);
     double size = 1;
@@ -273,7 +274,7 @@ TEST_CASE("complex matrices: gradients by both parts are those of differences, o
   constexpr int64_t count = 3, n = 4;
   reference::random_numbers random(9);
   const auto a = drawn<double>(count * n * n, random), b = drawn<double>(count * n * 2, random);
-  // Weights that make every part of every element count differently.
+  // Gives every part of every element a different weight.
   const auto weighted = [](value x) {
     const auto shape = x.shape();
     std::vector<int64_t> all(shape.begin(), shape.end());
@@ -424,7 +425,7 @@ TEST_CASE("complex matrices: equal and no eigenvalues, singular and indefinite m
   CHECK(r[5].data<number>()[0] == number(1));
   CHECK(std::isnan(r[5].data<number>()[4 * n * n].real()));
 
-  // A complex product is four real ones, and four such sums.
+  // A complex product is four real products, and four sums of this kind.
   const auto flops = [&](auto f, const dynamic::input& in) { return dynamic::compile(f, one, in).flops_per_device(); };
   const auto by = [](value x) { return std::tuple{lu(x).first, det(x)}; };
   CHECK(flops(by, dynamic::in<number>({4, 30, 30})) == 4 * flops(by, dynamic::in<double>({4, 30, 30})));

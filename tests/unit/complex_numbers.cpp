@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Complex tensors: operators of every kind on random shapes and shardings against loops over std::complex<double>, and gradients by their
-// convention. The numbers are small integers, of which sums and products are exact.
+// Complex tensors: operators of every kind on random shapes and shardings, compared with loops over
+// std::complex<double>, and gradients by their convention. The numbers are small integers, so sums and products are
+// exact.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -29,7 +30,7 @@ using reference::random_split;
 using std::int64_t;
 using exact = std::complex<double>;
 
-/// A matrix of exact numbers; `at` is the one of a row and a column.
+/// A matrix of exact numbers. `at` returns the number in a row and a column.
 struct matrix {
   int64_t rows = 0, columns = 0;
   std::vector<exact> of;
@@ -301,7 +302,7 @@ TEST_CASE("complex tensors: loops carry and stack them, conditionals choose them
     exact h = z[j] + z[j + 3] + z[j + 6] + z[j + 9];
     for (std::size_t k = 0; k < 5; ++k) {
       is(2, k * 3 + j, h * rows[k * 3 + j]);
-      exact slope = h;  // of all terms by this row: its own, and those of the rows behind it
+      exact slope = h;  // of all terms with this row: its own and those of later rows
       for (std::size_t l = k + 1; l < 5; ++l) slope += rows[l * 3 + j];
       is(5, k * 3 + j, std::conj(slope));
       h += rows[k * 3 + j];
@@ -314,7 +315,8 @@ namespace {
 
 constexpr auto of_pairs = [](auto x, auto y) { return std::tuple{x * y, conj(x) * y + x, -x - y}; };
 
-/// How many parts of x * y, conj(x) * y + x and -x - y differ in any bit from the textbook's, of n numbers of which some are infinite or NaN.
+/// Returns the number of parts of x * y, conj(x) * y + x and -x - y that differ in any bit from the textbook's, for n
+/// numbers. Some numbers are infinite or NaN.
 template <class Part, int64_t N>
 int wrong_parts() {
   using number = std::complex<Part>;

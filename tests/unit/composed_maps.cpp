@@ -13,14 +13,14 @@
 
 #include "gspmd/detail/ir/composed_map.hpp"
 
-// pad, slice, reverse and roll that follow each other are one movement.
+// Consecutive pad, slice, reverse and roll are one movement.
 
 using namespace gspmd;
 using namespace gspmd::detail;
 
 namespace {
 
-/// Which element of an operand of `from` elements element `i` of a result is; -1: none.
+/// Returns the element of an operand of `from` elements that element `i` of a result reads, or -1.
 std::int64_t source_of(const dim_map& map, std::int64_t from, std::int64_t i) {
   if (map.from_step == 0 || (i - map.to_first) % map.to_step != 0) return -1;
   auto e = map.from_first + map.from_step * ((i - map.to_first) / map.to_step);
@@ -33,7 +33,7 @@ struct step {
   dim_map map;
   std::int64_t to;
 };
-/// pad, slice, reverse and roll of so many elements.
+/// Returns pad, slice, reverse and roll on n elements.
 std::vector<step> steps_on(std::int64_t n) {
   std::vector<step> all{{dim_map::affine(0, -1, n - 1, 1), n}, {dim_map::affine(0, 1, 0, 1), n}};
   for (std::int64_t low = -2; low <= 2; ++low)
@@ -57,7 +57,7 @@ struct planned {
   std::int64_t bytes, messages;
   std::vector<double> result;
 };
-/// A program of one vector of `n` elements, element i of which is i + 1, on a ring of devices.
+/// Runs a program on a ring of devices. Its input is a vector of `n` elements, with i + 1 as element i.
 planned run(std::int64_t n, std::int64_t devices, const std::function<value(value)>& program) {
   dynamic::builder p(dynamic::mesh({{"x", devices}}));
   p.output(program(p.input(dynamic::in<double>({n}, {"x"}))));
@@ -88,7 +88,7 @@ TEST_CASE("two maps as one are the two of them, element by element") {
         }
         for (std::int64_t m = 0; m < a.to; ++m) shows_first = shows_first || source_of(a.map, from, m) < 0;
         if (both.is_possible && ((shows_first && !both.shows_first_fill) || (shows_second && !both.shows_second_fill))) ++wrong;
-        // A movement that goes straight on, and takes nothing away that comes back, is possible.
+        // A plain movement that removes no element that returns later is possible.
         const bool is_plain = a.map.beyond == continuation::none && b.map.beyond == continuation::none;
         if (is_plain && a.map.to_step == 1 && from > 0 && b.to > 0 && !shows_second && !both.is_possible) ++refused;
         possible += both.is_possible ? 1 : 0;
@@ -106,11 +106,11 @@ TEST_CASE("pad and slice are one collective_permute of what crosses the boundari
       CHECK(shifted.bytes == 8);
       CHECK(shifted.messages == 1);
       for (std::int64_t i = 0; i < n; ++i) CHECK(shifted.result[static_cast<std::size_t>(i)] == static_cast<double>(i));
-      // There and back again: nothing moves, and nothing is done.
+      // Forward and back: nothing moves, and nothing is computed.
       const auto same = run(n, devices, [&](value x) { return slice(pad(x, {2}, {3}, 9), {2}, {n + 2}); });
       CHECK(same.bytes == 0);
       CHECK(same.result[0] == 1);
-      // The places of a stencil, as one writes them with slices of a padded field: one exchange, and the same as shifts.
+      // A stencil written with slices of a padded field: one exchange, the same as with shifts.
       const auto sum = run(n, devices, [&](value x) {
         const value p = pad(x, {1}, {1});
         return slice(p, {0}, {n}) + slice(p, {1}, {n + 1}) * 2.0 + slice(p, {2}, {n + 2});
@@ -119,7 +119,7 @@ TEST_CASE("pad and slice are one collective_permute of what crosses the boundari
       CHECK(sum.bytes == (devices == 2 ? 8 : 16));
       for (std::int64_t i = 0; i < n; ++i)
         CHECK(sum.result[static_cast<std::size_t>(i)] == static_cast<double>(i + 2 * (i + 1) + (i + 1 < n ? i + 2 : 0)));
-      // Any number of them.
+      // Any number of movements.
       const auto turned = run(n, devices, [&](value x) { return roll(reverse(roll(reverse(x, {0}), 3, 0), {0}), 4, 0); });
       CHECK(turned.collectives.size() == 1);
       CHECK(turned.bytes == 8);
@@ -143,7 +143,7 @@ TEST_CASE("a tensor that is cut and put together again round its end is a roll: 
     return concatenate({slice(x, {0}, {5}), slice(x, {5}, {7}), slice(x, {7}, {12})}, 0);
   });
   CHECK(same.bytes == 0);
-  const auto other = run(12, 4, [](value x) { return concatenate({slice(x, {5}, {12}), slice(x, {1}, {6})}, 0); });  // no roll
+  const auto other = run(12, 4, [](value x) { return concatenate({slice(x, {5}, {12}), slice(x, {1}, {6})}, 0); });  // not a roll
   CHECK(other.result[7] == 2);
 }
 
@@ -167,7 +167,7 @@ TEST_CASE("what is read, written down or lost between two movements stays betwee
   CHECK(p.compile().collectives().size() == 2);
   dynamic::builder q(dynamic::mesh({{"x", 4}}));
   const value y = q.input(dynamic::in<double>({16}, {"x"}));
-  q.output(slice(q.reshard(pad(y, {1}, {0}), {""}), {0}, {16}));  // the user wants all of it
+  q.output(slice(q.reshard(pad(y, {1}, {0}), {""}), {0}, {16}));  // the user requests the whole value
   CHECK(q.compile().traffic().in(collective_kind::all_gather).collectives == 1);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: random
-// Values that are computed again, or gathered again, where a device holds too much; and the order of steps where some go through rows together.
+// Values that are recomputed, or gathered again, if a device holds too much; and the order of steps with blocks of
+// rows.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -27,7 +28,7 @@ namespace {
 using namespace gspmd;
 namespace ir = gspmd::detail;
 
-/// All elements of all outputs, one behind the other.
+/// Returns all elements of all outputs, one after the other.
 std::vector<float> outputs_of(const dynamic::program& p) {
   std::vector<std::vector<float>> inputs;
   std::vector<const void*> pointers;
@@ -50,7 +51,8 @@ int operators_called(const dynamic::program& p, std::string_view name) {
   return count;
 }
 
-/// A value that is read in the beginning and in the end; between them `peak` is made, of as many elements.
+/// A program with a value that is read at the begin and at the end. In between, `make` computes a peak with the same
+/// number of elements.
 dynamic::builder with_peak(const dynamic::mesh& m, value (*make)(value x), std::int64_t rows = 96, std::int64_t width = 64) {
   dynamic::builder b(m);
   const value x = b.input(dynamic::in<float>({rows, width}, {"x", ""})), w = b.input(dynamic::in<float>({width, width}));
@@ -166,7 +168,7 @@ TEST_CASE("gradients of weights are made where their operands are, and not behin
   CHECK(by_rows >= 6);
   const std::int64_t rows = 512 * 768 * 4;
   CHECK(as_written.view().arena_bytes > ordered.view().arena_bytes + 3 * rows);
-  // Each layer keeps what it made, and the gradients of one layer at a time are there.
+  // Each layer keeps its result, and gradients exist for one layer at a time.
   CHECK(ordered.view().arena_bytes < (6 + 4) * rows);
   CHECK(outputs_of(ordered) == outputs_of(as_written));
 }
@@ -205,15 +207,15 @@ TEST_CASE("random programs that compute values again equal the naive reference")
 }
 
 namespace {
-/// The program in which an input that nobody annotates and an output of its type and shape are a state and its next value, as often as there are
-/// such; nothing if there are none.
+/// Returns the program with states: each input without annotation and an output of its type and shape become a state
+/// and its next value. Returns nothing if no such pair exists.
 std::optional<ir::graph> with_states(const reference::random_program& program, bool are_marked = true) {
   ir::graph g = program.g;
   std::vector<bool> is_taken(g.outputs.size());
   bool any = false;
   for (std::size_t k = 0; k < g.inputs.size(); ++k) {
     ir::node& input = g.nodes[static_cast<std::size_t>(g.inputs[k])];
-    if (input.annotated && input.annotation.layout.partial != 0) continue;  // given as terms
+    if (input.annotated && input.annotation.layout.partial != 0) continue;  // given as partial values
     for (std::size_t o = 0; o < g.outputs.size(); ++o) {
       const ir::node& n = g.nodes[static_cast<std::size_t>(g.outputs[o])];
       if (is_taken[o] || n.type != input.type || !(n.shape == input.shape)) continue;
@@ -228,7 +230,7 @@ std::optional<ir::graph> with_states(const reference::random_program& program, b
   if (are_marked) ir::place_next_values(g, ir::complete_graph(g, program.mesh, {}));
   return g;
 }
-/// The plan as a run-time program has it.
+/// Returns the plan of a run-time program.
 ir::plan plan_within(const ir::graph& g, const ir::mesh_shape& mesh, std::int64_t most_memory) {
   ir::plan_request request;
   request.most_memory = most_memory;

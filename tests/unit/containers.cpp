@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Which containers are read as row-major tensors.
+// The containers that are read as row-major tensors.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -30,7 +30,7 @@ using caught::refusal;
 static_assert(is_row_major<std::vector<float>> && is_row_major<std::array<double, 4>> && is_row_major<std::span<const float>>);
 static_assert(is_row_major<array<float>>);
 
-// the ways in which libraries speak of dims
+// the ways in which libraries state the number of dims
 struct says_rank {  // Kokkos
   static constexpr std::size_t rank = 2;
 };
@@ -70,19 +70,19 @@ static_assert(!is_row_major<multi_array> && !is_row_major<with_shape> && !is_row
               !is_row_major<with_rows>);
 static_assert(is_row_major<tensor<layout::row_major>> && !is_row_major<tensor<layout::column_major>>);
 
-// the gate asks what stands in vectors and groups too; what it refuses, tests/compile_fail/column_major_list.cpp
+// the check looks into vectors and groups too; tests/compile_fail/column_major_list.cpp has the refused containers
 static_assert(detail::accept_containers<std::vector<tensor<layout::row_major>>>());
 static_assert(detail::accept_containers<std::vector<std::vector<says_rank_1>>>());
 static_assert(detail::accept_containers<std::vector<std::pair<std::vector<float>, const float*>>>());
 static_assert(detail::accept_containers<double[4][6]>());
 
-// and the extents that containers know
+// and the extents that containers report
 template <class C>
 detail::extents extents_in(const C& c) {
   return detail::known_extents(c).value();
 }
 
-/// A view of rows that lie apart, as Kokkos has them.
+/// A view of rows with gaps, as in Kokkos.
 struct row_view : says_rank_1 {
   std::vector<float> elements;
   [[nodiscard]] const float* data() const { return elements.data(); }
@@ -168,7 +168,7 @@ TEST_CASE("containers: with GSPMD_TEST_MOVE_LISTS each element that is added mov
   }
   detail::graph g;
   const value x(&g, detail::add_constant(g, dtype::f64, {2, 3}, 0, 0, {}));
-  const auto& shape = x.shape();  // a copy, whose life the reference extends
+  const auto& shape = x.shape();  // a copy; the reference extends its lifetime
   const auto* const before = g.nodes.data();
   const value y = x + 1.0;
   CHECK(g.nodes.data() != before);

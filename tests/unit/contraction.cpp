@@ -25,7 +25,7 @@ using namespace gspmd::detail;
 
 namespace {
 
-/// How many matrix products a plan runs when every bound is whole; 0 for vector plans.
+/// Returns the number of matrix products of a plan with whole bounds; 0 for vector plans.
 std::int64_t gemm_calls(const contraction_plan& plan) {
   if (plan.is_vector) return 0;
   std::int64_t calls = 1;
@@ -131,7 +131,8 @@ T garbage() {
   else return std::numeric_limits<T>::max() - 12345;
 }
 
-// Small whole numbers, so that float sums are exact in any order; integers of any size, whose products wrap around.
+// Small whole numbers, so that float sums are exact in any order. Integers have any size, and their products wrap
+// around.
 template <class T>
 T draw(std::mt19937& random) {
   if constexpr (std::is_floating_point_v<T>) return static_cast<T>(static_cast<int>(random() % 9) - 4);
@@ -159,7 +160,7 @@ std::vector<T> left_operand(const contraction& c, const std::vector<std::int64_t
   for (int l = 0; l < c.extent.count; ++l)
     bounds.push_back(!lhs_has(c, l) ? 1 : has(c.out, l) ? c.extent[l] : valid[static_cast<std::size_t>(l)]);
   for_all(bounds, [&](const auto& at) {
-    bool is_held = true;  // where nothing is held is a zero
+    bool is_held = true;  // elements that are not held are 0
     for (const auto& w : c.windows) {
       const auto index =
           w.first + w.step * at[static_cast<std::size_t>(w.letter)] + w.inner_step * at[static_cast<std::size_t>(w.inner)];
@@ -170,7 +171,7 @@ std::vector<T> left_operand(const contraction& c, const std::vector<std::int64_t
   return data;
 }
 
-// `run` does what `plan` says: run(valid, a, b, out, scratch).
+// `run` executes the plan: run(valid, a, b, out, scratch).
 template <class T, class Run>
 void check_run(const contraction_plan& plan, const contraction& c, const std::vector<std::int64_t>& valid, std::mt19937& random,
                const Run& run) {
@@ -241,7 +242,8 @@ contraction random_equation(std::mt19937& random, int most_letters, std::int64_t
   return c;
 }
 
-// Some letters become pairs, of which the left operand has one dim. Its other letters are in another tensor too.
+// Replaces some letters by pairs, for which the left operand has one dim. The other letters of the pairs are in another
+// tensor too.
 contraction random_windows(std::mt19937& random, int most_letters, std::int64_t most_extent) {
   contraction c = random_equation(random, most_letters, most_extent);
   for (const auto l : c.lhs)
@@ -292,7 +294,7 @@ void check_random(unsigned seed, int cases, int most_letters, std::int64_t most_
   }
 }
 
-// Plans that the cost estimate does not choose at these sizes must be right as well.
+// Plans that the cost estimate does not choose at these sizes must be right too.
 template <class T>
 void check_forced(const contraction& c, const std::vector<std::int64_t>& valid, std::mt19937& random, unsigned packed) {
   for (const auto n : c.extent)
@@ -384,7 +386,7 @@ TEST_CASE("contraction: the usual equations are one product, or one per batch, w
       CHECK((plan.scratch_elems == 0 || plan.levels > 0));
     }
   }
-  // Batched, at sizes where matrix products are what is wanted.
+  // Batched, at sizes for which matrix products are right.
   const auto attention =
       plan_contraction(equation("bshd,bthd->bhst", {1, 4, 1, 64, 1, 1, 1, 8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 128, 128}));
   CHECK(gemm_calls(attention) == 32);
@@ -396,9 +398,9 @@ TEST_CASE("contraction: the usual equations are one product, or one per batch, w
   const auto batched = plan_contraction(equation("abc,acd->abd", {16, 64, 64, 64}));
   CHECK(gemm_calls(batched) == 16);
   CHECK(batched.scratch_elems == 0);
-  // Nothing but a batch: no product of matrices.
+  // Only batch letters: no product of matrices.
   CHECK(plan_contraction(equation("ab,ab->ab", {64, 64})).is_vector);
-  // Contracting letters that are apart in both operands: copies, and then one product.
+  // Contracting letters that are separated in both operands: copies, and then one product.
   const auto apart = plan_contraction(equation("acik,cbkj->abij", {48, 48, 48, 1, 1, 1, 1, 1, 48, 48, 48}));
   CHECK(gemm_calls(apart) == 1);
 }
@@ -455,7 +457,7 @@ TEST_CASE("gemm: every transposition, leading dimension and accumulation") {
 }
 
 namespace {
-// By how much the einsum of equal numbers is off, whose roundings do not cancel out.
+// Returns the error of an einsum of equal numbers, whose roundings do not cancel.
 double error_of(std::string_view text, std::initializer_list<std::int64_t> extents) {
   const contraction c = equation(text, extents);
   const auto plan = plan_contraction(c);
@@ -483,7 +485,7 @@ TEST_CASE("contraction: long sums are as exact as short ones") {
   CHECK(error_of("ab,a->b", {1 << 18, 20}) < most);  // a matrix and a vector
   CHECK(error_of("ab,b->a", {20, 1 << 18}) < most);
   CHECK(error_of("ab,ac->bc", {1 << 20, 3, 5}) < most);      // matrices
-  CHECK(error_of("abd,bac->dc", {1000, 500, 3, 5}) < most);  // whose sums lie in different orders
+  CHECK(error_of("abd,bac->dc", {1000, 500, 3, 5}) < most);  // with sums in different orders
 }
 
 namespace {
@@ -499,10 +501,10 @@ constexpr contraction unrolled_equations[] = {
     matrices(4, 5, 2, 1),  // one column
     matrices(3, 2, 16, 7),
     matrices(2, 4, 4, 27),
-    equation("acb,acd->abd", {4, 5, 3, 6}),  // the left operand turned
-    equation("abc,adc->abd", {4, 5, 3, 6}),  // the right one
+    equation("acb,acd->abd", {4, 5, 3, 6}),  // the left operand transposed
+    equation("abc,adc->abd", {4, 5, 3, 6}),  // the right operand
     equation("abc,acd->adb", {4, 5, 3, 6}),  // the result
-    equation("bac,cad->bad", {4, 5, 3, 6}),  // rows apart
+    equation("bac,cad->bad", {4, 5, 3, 6}),  // rows with gaps
     equation("bac,cad->dab", {4, 5, 3, 6}),
     equation("bc,acd->abd", {4, 3, 3, 3}),          // one left operand
     equation("abec,aecd->aebd", {3, 4, 2, 11, 2}),  // two loops

@@ -18,7 +18,7 @@
 #include "support/equal_plans.hpp"
 #include "support/naive_convolution.hpp"
 
-// convolution as a user writes it: what it sends, what completion makes of it, what it refuses, compiled and at run time.
+// convolution as users write it: messages, completion and errors, at compile time and at run time.
 
 using namespace gspmd;
 
@@ -85,7 +85,8 @@ TEST_CASE("convolution: what lies beyond a shard is sent, and nothing else") {
   halo({"", "x", "", ""}, 3, {.padding = "same"}, 8 * 2 * row, four);  // a row to either side
   halo({"", "x", "", ""}, 5, {.padding = "same"}, 8 * 4 * row, four);
   halo({"", "x", "", ""}, 3, {.padding = "same", .rhs_dilation = {2, 2}}, 8 * 4 * row, four);
-  halo({"", "x", "", ""}, 11, {.padding = "same"}, 8 * 9 * row, four);  // whole shards, and a row to the one after the next
+  halo({"", "x", "", ""}, 11, {.padding = "same"}, 8 * 9 * row, four);  // whole shards, and a row to the device after the
+                                                                        // next one
   halo({"", "x", "", ""}, 1, {}, 0, four);
   halo({"", "x", "", ""}, 4, {.stride = {4, 4}}, 0, four);  // patches
   halo({"", "x", "", ""}, 2, {.stride = {4, 4}}, 0, four);
@@ -94,7 +95,8 @@ TEST_CASE("convolution: what lies beyond a shard is sent, and nothing else") {
   halo({"", "x", "y", ""}, 3, {.padding = "same"}, 8 * (9 * 7 - 8 * 6) * pixel, square);  // an edge, an edge and a corner
   halo({"y", "x", "", ""}, 3, {.padding = "same"}, 4 * 1 * row, square);
   CHECK(layer(four, {8, 16, 12, 3}, {"", "x", "", ""}, 3, {.padding = "same"}).messages == 2);
-  // Halos that differ between devices, or do not, are one movement into a tile, which is read where it lies: nothing is cut out of it.
+  // The halos are one movement into a tile, whether or not they differ between devices. The tile is read in place,
+  // without another copy.
   for (const std::int64_t stride : {1, 2}) {
     dynamic::builder p(four);
     p.output(convolution(p.input(dynamic::in<float>({8, 13, 12, 3}, {"", "x", "", ""})),
@@ -130,7 +132,7 @@ TEST_CASE("convolution: features and groups are split like letters") {
   const auto step = p.compile();
   const auto s = sent_by(step);
   CHECK(s.only_permutes);
-  CHECK(s.bytes == 4 * 16 * 4 * 4);  // a row of half of the features
+  CHECK(s.bytes == 4 * 16 * 4 * 4);  // a row with half of the features
   CHECK(explain(step).find("[4,8,16,8]") != std::string::npos);
 
   dynamic::builder q(dynamic::mesh({{"x", 2}}));
@@ -142,7 +144,7 @@ TEST_CASE("convolution: features and groups are split like letters") {
 }
 
 TEST_CASE("convolution: both operands split along space, as in the gradient by a window") {
-  // A window of 64 elements that is 2 elements wide of stride and dilation each; 5 results, partial, and their sum.
+  // A window of 64 elements with a stride or dilation of `dilation`. 5 results are partial and are summed.
   for (const std::int64_t dilation : {1, 2}) {
     dynamic::builder p(dynamic::mesh({{"x", 4}}));
     const auto x = p.input(dynamic::in<float>({2, 64 * dilation, 3}, {"", "x", ""}));
@@ -154,12 +156,13 @@ TEST_CASE("convolution: both operands split along space, as in the gradient by a
     REQUIRE(step.collectives().size() == 2);
     CHECK(step.collectives()[0].kind == collective_kind::collective_permute);
     CHECK(step.collectives()[1].kind == collective_kind::all_reduce);
-    // Part i reads from 16 d i - 4 to 16 d i + 15 d + 4, of a dilation of 2 every second one; the sums go round a ring.
+    // Part i reads from 16 d i - 4 to 16 d i + 15 d + 4, every second element with a dilation of 2. The sums rotate
+    // around a ring.
     const auto halo = dilation == 1 ? 8 : 4;
     CHECK(step.traffic().in(collective_kind::collective_permute).bytes == 2 * halo * 3 * 4);
     CHECK(step.traffic().in(collective_kind::all_reduce).bytes == 2 * 3 * (2 * results * 8 / 4) * 4);
   }
-  // A window smaller than what comes out goes to a split of its features, and no device gathers it.
+  // A window smaller than the result is moved to a split of its features, and no device gathers it.
   const auto split = [](const char* equation, const shape_list& window, const split_list& by) {
     dynamic::builder p(dynamic::mesh({{"x", 4}}));
     p.output(einsum(equation, p.input(dynamic::in<float>({2, 32, 3})), p.input(dynamic::in<float>(window, by))));
@@ -168,7 +171,7 @@ TEST_CASE("convolution: both operands split along space, as in the gradient by a
   const auto collectives = split("b(o+w)i,wif->bof", {5, 3, 8}, {"x", "", ""}).collectives();
   REQUIRE(collectives.size() == 2);
   CHECK(collectives[0].kind == collective_kind::all_to_all);
-  // Where it has none, that it is brought to every device is the user's to say.
+  // If it has no features, the user must allow that all devices gather it.
   std::string refused;
   try {
     static_cast<void>(split("b(o+w)i,w->boi", {5}, {"x"}));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: planner
-// Reshards that are written before an operator and cost less after it: sums, differences, scalings and slices of what is resharded.
+// Reshards that are written before an operator and cost less after it: sums, differences, scalings and slices of
+// resharded values.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -17,13 +18,14 @@ using namespace layouts;
 namespace {
 
 const sharding whole{}, by_rows = split({{0}, {}}), by_columns = split({{}, {0}});
-constexpr std::int64_t all = 64 * 32 * 4, three_quarters = all * 3 / 4;  // bytes of f32 [64,32]; what an all_gather over 4 sends
+constexpr std::int64_t all = 64 * 32 * 4, three_quarters = all * 3 / 4;  // bytes of f32 [64,32]; bytes that an all_gather
+                                                                         // over 4 sends
 
 /// A program on four devices, over values of f32 [64,32].
 struct on_four : graph_builder {
   on_four() : graph_builder({4}) {}
   int rows() { return input({64, 32}, by_rows); }
-  /// Partial until it is added up.
+  /// Partial until it is reduced.
   int product() { return einsum("ab,bc->ac", input({64, 512}, by_columns), input({512, 32}, by_rows)); }
   int scaled(int a, double by) { return op(opcode::multiply, a, constant({64, 32}, by)); }
   int sum(int a, int b) { return op(opcode::add, a, b); }
@@ -31,7 +33,7 @@ struct on_four : graph_builder {
     return add_slice(g, a, from, to, std::vector<std::int64_t>(from.size(), 1), {});
   }
 };
-/// The bytes that the plan sends, after its numbers were looked at.
+/// Returns the bytes that the plan sends, after checking its results.
 std::int64_t bytes_of_plan(on_four& b, const std::vector<int>& outputs) {
   b.g.outputs.clear();
   for (const int o : outputs) b.g.outputs.push_back(o);
@@ -40,7 +42,7 @@ std::int64_t bytes_of_plan(on_four& b, const std::vector<int>& outputs) {
   return bytes_sent(b.mesh, b.partition());
 }
 
-/// Values of one shape, many of them resharded before they are computed with or cut.
+/// Values of equal shape. Many are resharded before they are used or sliced.
 struct random_reshards : graph_builder {
   random_reshards(const std::vector<int>& sizes, unsigned seed) : graph_builder(sizes), random_(seed) {
     const auto shape = random_.one_of(std::vector<std::vector<std::int64_t>>{{16, 8}, {7, 5}, {4, 32}});
@@ -91,7 +93,7 @@ TEST_CASE("a sum of gathers is a gather of a sum, whatever each term is multipli
   CHECK(bytes_of_plan(two, {two.sum(two.reshard(two.rows(), whole), two.reshard(two.rows(), whole))}) == three_quarters);
   const int a = scaled.scaled(scaled.reshard(scaled.rows(), whole), 2), b = scaled.reshard(scaled.rows(), whole);
   CHECK(bytes_of_plan(scaled, {scaled.op(opcode::subtract, a, scaled.scaled(b, -0.5))}) == three_quarters);
-  // Terms that lie in two ways: one is brought to where the other is.
+  // Terms with two shardings: one is moved to the sharding of the other.
   const int columns = other.input({64, 32}, by_columns);
   CHECK(bytes_of_plan(other, {other.sum(other.reshard(other.rows(), whole), other.reshard(columns, whole))}) ==
         three_quarters + three_quarters / 4);
@@ -120,7 +122,7 @@ TEST_CASE("of a gather of which only slices are read, the slices are sent") {
   CHECK(bytes_of_plan(one, {one.slice(one.reshard(one.rows(), whole), {0, 0}, {64, 8})}) == three_quarters / 4);
   const int x = two.reshard(two.rows(), whole);
   CHECK(bytes_of_plan(two, {two.slice(x, {0, 0}, {64, 8}), two.slice(x, {0, 16}, {64, 24})}) == three_quarters / 2);
-  const int y = parts.reshard(parts.rows(), whole);  // which are all of it together
+  const int y = parts.reshard(parts.rows(), whole);  // slices that together are the whole value
   CHECK(bytes_of_plan(parts, {parts.slice(y, {0, 0}, {64, 8}), parts.slice(y, {0, 8}, {64, 32})}) == three_quarters);
 }
 
@@ -140,7 +142,7 @@ TEST_CASE(
   CHECK(bytes_of_plan(fixed, {kept}) == 2 * three_quarters);
 }
 
-// Seeds 0 to 2,999 ran by hand.
+// Seeds 0 to 2,999 passed in a manual run.
 TEST_CASE("random programs with reshards compute the same, and send no more") {
   int deferred = 0, fewer = 0;
   for (unsigned seed = 0; seed < 150; ++seed) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Operators on distributed tensors, one at a time: each is a step, and types show what devices hold.
+// Operators on distributed tensors, called separately: each is a step, and types state the data of the devices.
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -27,7 +27,7 @@ constexpr auto gradient_of = [](value x, value w) {
 };
 constexpr auto sum_up = [](value g) { return reshard<invariant<"dp">>(g); };
 
-// Microbatches add up terms and send nothing; one all_reduce for all of them: by type.
+// The sum over microbatches sends nothing. The types require one all_reduce for all microbatches.
 static_assert(compile<gradient_of, pod, batch, weights>::collectives == collectives{});
 static_assert(compile<sum_up, pod, terms>::collectives == collectives{all_reduce<"dp">});
 

@@ -21,8 +21,8 @@ array<std::int32_t> arange(const std::vector<std::int64_t>& shape) {
   return x;
 }
 
-/// The blog as text has lost one blank at the beginning of each line that began with any. Where columns are two wide and a row
-/// begins with a small number, that is the blank before it.
+/// The blog's text lacks one blank at the begin of each line that began with blanks. If columns have a width of two and
+/// a row begins with a small number, this is the blank before the number.
 std::string as_in_the_blog(const std::string& picture) {
   std::string t;
   bool at_begin = true;
@@ -119,7 +119,7 @@ TEST_CASE("other extents, types and ranks") {
   CHECK_EQ(draw_split(arange({2, 1, 1, 1, 2}), 0), "  0  1  |   2  3\n");
   CHECK_THROWS_WITH(draw_split(arange({5}), 1), "gspmd: draw_split: dim 1 of a tensor with 1 dims");
   CHECK_THROWS_WITH(draw_split(arange({5}), 0, 0), "gspmd: draw_split: pieces of 0; they have at least 1 element");
-  // every element stands once in every picture, whatever the extents and lines
+  // every element appears once in every picture, for any extents and lines
   for (const auto& shape :
        std::vector<std::vector<std::int64_t>>{{2, 3, 1, 2}, {3, 2, 2, 2, 2}, {2, 1, 3, 2, 1, 2}, {1, 2, 2, 2, 2, 2, 2}})
     for (int dim = -1; dim < static_cast<int>(shape.size()); ++dim) {

@@ -15,7 +15,7 @@
 #include "gspmd/report/explain.hpp"
 #include "support/error_of.hpp"
 
-// A program of the run-time path is a value: what it can be asked, and when two are equal.
+// A program of the run-time path is a value: its queries, and the equality of two programs.
 
 namespace {
 
@@ -83,9 +83,9 @@ TEST_CASE("shardings, local shapes and offsets of any device") {
   CHECK(find("reduce").result.partial_axes() == "data,model");
   CHECK(find("reduce").result.partial_kind() == monoid::add);
   const auto transposed = program->output(2);
-  program.reset();  // what it said stays
+  program.reset();  // its results stay valid
 
-  // device 5 stands at data 0, model 0; every device, against the definition
+  // device 5 has the coordinates data 0, model 0; every device, compared with the definition
   CHECK(x.offsets(5) == shape{0, 0});
   CHECK(x.offsets(0) == shape{4, 0});
   CHECK(x.valid_range(0, 0) == detail::index_range{4, 7});

@@ -46,7 +46,7 @@ bool are_equal(const array<T>& a, const array<T>& b) {
   return a.shape() == b.shape() && std::equal(a.begin(), a.end(), b.begin());
 }
 
-/// x through layers that are as many as there are, their weights a little smaller afterwards, and a sum.
+/// x through `depth` layers, whose weights are a little smaller afterwards, and a sum.
 dynamic::program stack(const dynamic::mesh& m, std::int64_t rows, std::int64_t width, int depth,
                        const std::vector<std::string>& w_split) {
   dynamic::builder b(m);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Eigenvectors and values satisfy their equation, gradients are those of differences, and devices compute what one device does.
+// Eigenvectors and eigenvalues satisfy their equation, gradients equal finite differences, and every sharding gives the
+// results of a single device.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -26,7 +27,8 @@ namespace eigen {
 using namespace gspmd;
 using std::int64_t;
 
-/// Of matrices [count, n, n]: how far a v from v w, v^T v from 1, and w from ascending, at most, over the size of the matrix and n.
+/// Returns the largest error for matrices [count, n, n], divided by the size of the matrix and n. The errors are of a v
+/// = v w, of v^T v = 1 and of the ascending order of w.
 template <class T>
 double mistake(int64_t count, int64_t n, const T* a, const T* w, const T* v) {
   double worst = 0;

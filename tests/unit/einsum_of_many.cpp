@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Einsums of any number of operands, with diagonals and `...`: against nested loops on random meshes and shardings; the order of least
-// multiplications; and their mistakes.
+// Einsums of any number of operands, with diagonals and `...`: compared with nested loops on random meshes and
+// shardings; the order with the fewest multiplications; and their mistakes.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct tensor {
   std::vector<int64_t> data;
 };
 
-/// By one loop over all letters. Letters of an operand that has extent 1 there are repeated.
+/// Computes with one loop over all letters. Letters are repeated for an operand that has extent 1 there.
 std::vector<int64_t> naive(const std::vector<tensor>& operands, const std::string& result,
                            const std::map<char, int64_t>& extents) {
   int64_t total = 1, size = 1;
@@ -64,7 +64,8 @@ std::vector<int64_t> naive(const std::vector<tensor>& operands, const std::strin
   return out;
 }
 
-/// `letters` are the operands' with `...` written out, `dots` how many letters those are: the first ones of each operand and the result.
+/// `letters` are the letters of the operands with `...` expanded. `dots` is the number of expanded letters, the first
+/// ones of each operand and the result.
 void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& backend) {
   CAPTURE(seed);
   draws r{std::mt19937_64(seed)};
@@ -79,7 +80,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
     if (!dots.empty() && (k == 0 || r.below(2) == 0)) t.letters = dots;
     equation += std::string(k > 0 ? "," : "") + (t.letters.empty() ? "" : "...");
     for (int64_t d = r.below(4); d > 0; --d) {
-      t.letters += all[static_cast<std::size_t>(r.below(6))];  // one that stands twice is a diagonal
+      t.letters += all[static_cast<std::size_t>(r.below(6))];  // a repeated letter is a diagonal
       equation += t.letters.back();
     }
     int64_t size = 1;
@@ -156,13 +157,14 @@ TEST_CASE("einsum: a trace of a sharded matrix gathers nothing") {
 
 namespace {
 
-/// The most elements that a loop of a plan goes through.
+/// Returns the largest number of elements of a loop of a plan.
 int64_t largest_loop(const dynamic::program& p) {
   int64_t most = 0;
   for (const auto& g : detail::table_of<detail::planned_group>(p.view())) most = std::max(most, detail::elements(g.loop));
   return most;
 }
-/// An einsum of numbers 1, 2, ..., off whose diagonal nothing is finite, on a mesh of three devices; of their doubles if they are computed.
+/// An einsum of numbers 1, 2, ..., whose elements outside of the diagonal are not finite, on a mesh of three devices.
+/// If IsComputed, of the doubled numbers.
 template <class T, bool IsComputed = false>
 std::vector<T> of_diagonal(std::string_view equation, const std::vector<int64_t>& shape, const std::vector<std::string>& split,
                            int64_t most_elements) {
@@ -194,7 +196,7 @@ void check_diagonals() {
     for (int64_t j = 0; j < m; ++j) rows.push_back(T(at(i, j, m))), sums[static_cast<std::size_t>(j)] += at(i, j, m);
   CHECK(of_diagonal<T>("ii->i", {n, n}, {"", ""}, n) == one);
   CHECK(of_diagonal<T>("ii->", {n, n}, {"", ""}, n) == std::vector<T>{T(trace)});
-  for (const char* const columns : {"", "x"}) {  // the dim besides is split unevenly
+  for (const char* const columns : {"", "x"}) {  // the additional dim is split unevenly
     CHECK(of_diagonal<T>("iij->ij", {n, n, m}, {"", "", columns}, n * m) == rows);
     CHECK(of_diagonal<T>("iij->j", {n, n, m}, {"", "", columns}, n * m) == std::vector<T>(sums.begin(), sums.end()));
   }
@@ -210,16 +212,16 @@ TEST_CASE("einsum: of a diagonal that is whole on a device a loop reads nothing 
   check_diagonals<float>();
   check_diagonals<int32_t>();
   check_diagonals<bf16>();
-  // split, it is masked where it is: all of a shard is read, and nothing is moved
+  // a split operand is masked in place: all of a shard is read, and nothing is moved
   CHECK(of_diagonal<double>("ii->i", {4, 4}, {"x", ""}, 8) == std::vector<double>{1, 6, 11, 16});
-  for (const char* const rows : {"", "x"}) {  // -0.0 stays what it is, masked too
+  for (const char* const rows : {"", "x"}) {  // -0.0 stays -0.0, also when masked
     const auto p = dynamic::compile([](value x) { return einsum<"ii->i">(x); }, dynamic::mesh({{"x", 3}}),
                                     dynamic::in<float>({4, 4}, {rows, ""}));
     const std::vector<float> x(16, -0.0F);
     const auto got = p.run_pointers(simulated{}, {x.data()});
     CHECK(std::all_of(got[0].data<float>(), got[0].data<float>() + 4, [](float e) { return std::signbit(e); }));
   }
-  // neither is what is computed written to memory for it
+  // a computed operand is not written to memory for it
   CHECK(of_diagonal<double, true>("ii->", {4, 4}, {"", ""}, 16) == std::vector<double>{68});
 }
 

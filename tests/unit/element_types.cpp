@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// The narrow and the unsigned element types: their conversions, exhaustively, and random programs of each on random meshes against loops
-// that work on one element at a time.
+// The narrow and the unsigned element types: exhaustive tests of their conversions, and random programs on random
+// meshes, compared with loops over single elements.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ using reference::random_split;
 using std::int64_t;
 namespace slow = slow_operators;
 
-/// The value of a pattern, from its fields.
+/// Returns the value of a bit pattern from its fields.
 double value_of(unsigned bits, int fraction, int bias) {
   const unsigned exponents = (1U << (15 - fraction)) - 1, exponent = (bits >> fraction) & exponents,
                  rest = bits & ((1U << fraction) - 1);
@@ -57,7 +57,8 @@ void check_all_patterns(int fraction, int bias) {
     }
     is(static_cast<double>(wide) == exact && std::signbit(wide) == std::signbit(exact));
     is(T(wide).bits == bits && T(static_cast<double>(wide)).bits == bits);
-    // Between it and the next one away from 0: the middle goes to the even one, what is beside the middle to its side.
+    // Between a number and the next one away from 0: the middle rounds to the even number, other numbers to the nearer
+    // one.
     const unsigned size = bits & 0x7fffU, sign = bits & 0x8000U, infinity = (0x7fffU >> fraction) << fraction;
     if (size >= infinity) continue;
     const double next = size + 1 == infinity ? std::copysign(std::ldexp(1.0, (1 << (14 - fraction))), sign != 0 ? -1.0 : 1.0)
@@ -147,8 +148,8 @@ void try_elementwise(draws& r, const dynamic::mesh& m, const any_backend& backen
   }
 }
 
-/// Sums, largest elements and products of matrices. The numbers are such that float adds them exactly in any order, so that a narrow
-/// float's result is known to the bit where one device has all of a sum.
+/// Sums, maxima and products of matrices. Float adds these numbers exactly in any order. So the result of a narrow
+/// float is known to the bit if one device has all of a sum.
 template <class T>
 void try_reductions(draws& r, const dynamic::mesh& m, const any_backend& backend) {
   const int64_t extents[] = {1, 2, 3, 5, 8, 17, 0};
@@ -188,7 +189,7 @@ void try_reductions(draws& r, const dynamic::mesh& m, const any_backend& backend
     for (int64_t j = 0; j < c; ++j) {
       wide dot{};
       for (int64_t k = 0; k < b; ++k) dot += static_cast<wide>(at(x, i * b + k)) * static_cast<wide>(at(w, k * c + j));
-      // Parts of a narrow float are rounded before they are added up.
+      // Parts of a narrow float are rounded before they are added.
       if (!detail::is_float_element<T> || m.device_count() == 1) wrong += is(0, i * c + j, static_cast<T>(dot)) ? 0 : 1;
       else {
         T own;
@@ -209,7 +210,7 @@ void try_reductions(draws& r, const dynamic::mesh& m, const any_backend& backend
   CHECK(wrong == 0);
 }
 
-/// Lookups, scatters, running reductions and the largest elements, of small integers, of which narrow floats hold all sums.
+/// Lookups, scatters, running reductions and maxima of small integers. Narrow floats represent all sums.
 template <class T>
 void try_indexing(draws& r, const dynamic::mesh& m, const any_backend& backend) {
   const int64_t extents[] = {1, 2, 3, 5, 8, 0};
@@ -345,7 +346,7 @@ TEST_CASE("bf16 sends half the bytes, and what several devices have is added up 
   const auto p = dynamic::compile(total, m, dynamic::in<bf16>({8, 1000}, {"x", ""}));
   CHECK(p.collectives() == std::vector<collective>{all_reduce<"x">});
   CHECK(p.traffic().bytes == dynamic::compile(total, m, dynamic::in<float>({8, 1000}, {"x", ""})).traffic().bytes / 2);
-  // 256 + 7 times 1: bf16 has a step of 2 from 256 on, so that one after the other would stay 256.
+  // 256 + 7 times 1: bf16 has a step of 2 from 256 on, so a sequential sum would stay 256.
   std::vector<bf16> x(8000, bf16(1.0F));
   std::fill_n(x.begin(), 1000, bf16(256.0F));
   const auto check = [&](const any_backend& backend) {
@@ -378,7 +379,7 @@ TEST_CASE("an einsum of bf16 may keep its sums as floats, on several devices too
 }
 
 namespace {
-/// Products of narrow elements with more terms than are made wider at a time, on uneven shards, batches and sums of two letters.
+/// Products of narrow elements with more terms than a panel, on uneven shards, batches and sums of two letters.
 template <class T>
 void try_long_products(const dynamic::mesh& m, std::uint64_t seed) {
   draws r{std::mt19937_64(seed)};

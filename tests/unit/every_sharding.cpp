@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: exhaustive
 // group: random
-// Every operator on indices, order, chance and run-time control, on every mesh of up to 8 devices and every sharding of its operands,
-// uneven extents, extents of 0 and 1 and index tensors that point outside among them, with the element types in turn, equals the naive
-// evaluator. Here every so many cases run; GSPMD_PROGRAMS=1000000 takes all.
+// Every operator on indices, order, random numbers and control at run time equals the naive evaluator. It runs on every
+// mesh of up to 8 devices with every sharding of its operands. Extents are uneven, 0 or 1, some indices are out of
+// range, and the element types rotate. By default a fraction of the cases runs; GSPMD_PROGRAMS=1000000 runs all.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -29,7 +29,8 @@ using reference::traced;
 using std::int64_t;
 using list = std::vector<int64_t>;
 
-/// The operands that an operator is tried on: the type of its elements, the shape of its first operand, and which of its forms.
+/// The operands of an operator: the element type, the shape of the first operand, and the number of the operator's
+/// form.
 struct setting {
   dtype type = dtype::f32;
   list shape;
@@ -41,7 +42,7 @@ struct setting {
   [[nodiscard]] scan_options scan() const { return {.exclusive = second(), .reverse = form / 4 % 2 == 1}; }
 };
 
-/// Small whole numbers, some of them alike: sums and products of a few are exact in every type.
+/// Small whole numbers with repetitions. Sums and products of a few are exact in every type.
 value numbers(traced& p, dtype type, const list& shape) {
   reference::host_array x(type, shape);
   const bool is_signed =
@@ -55,7 +56,7 @@ value numbers(traced& p, dtype type, const list& shape) {
   for (auto& i : x.ints) i = next(), n %= 1009;
   return p.input(std::move(x));
 }
-/// Indices of `n` places, from two before to two behind them.
+/// Indices of `n` positions, from two before the first to two after the last.
 value places(traced& p, const setting& s, const list& shape, int64_t n) {
   reference::host_array x(s.form % 3 == 0 ? dtype::s64 : dtype::s32, shape);
   int64_t at = 5;
@@ -146,7 +147,7 @@ const tried_operator operators[] = {
      [](traced& p, const setting& s) { p.output(scan_along(numbers(p, s.type, s.shape), monoid::minimum, s.dim(), s.scan())); }},
     {"reverse", [](traced& p, const setting& s) { p.output(reverse(numbers(p, s.type, s.shape), {s.dim()})); }},
     {"random bits",
-     [](traced& p, const setting& s) {  // beside numbers that are split, whose parts they take
+     [](traced& p, const setting& s) {  // with the parts of split numbers
        const value x = numbers(p, dtype::u32, s.shape);
        p.output(x + random::bits(random::key(x, 7), integers(s.shape.data(), s.shape.size())));
      }},
@@ -184,7 +185,7 @@ template <class Visit>
 void for_each_layout(const traced& p, Visit visit) {
   std::vector<std::vector<detail::sharding>> all;
   for (const auto& x : p.inputs) all.push_back(layouts::all_shardings(p.mesh.shape, static_cast<int>(x.shape.size())));
-  // The third operand and those after it take theirs in turn: all triples on eight devices are millions.
+  // The shardings of the third and later operands rotate, because all triples on eight devices are millions.
   std::vector<std::size_t> at(all.size(), 0);
   for (std::size_t n = 0;; ++n) {
     for (std::size_t k = 2; k < all.size(); ++k) at[k] = n % all[k].size();
@@ -202,7 +203,7 @@ void for_each_layout(const traced& p, Visit visit) {
 
 TEST_CASE("indices, order, chance and control: every mesh and sharding, all element types, equal the naive evaluator") {
   const auto count = reference::programs(12'000);
-  constexpr std::uint64_t about = 120'000;  // all of them
+  constexpr std::uint64_t about = 120'000;  // all cases
   const std::uint64_t stride = count >= about ? 1 : about / count | 1;
   std::uint64_t number = 0, ran = 0, refused = 0;
   bool was_tried[std::size(operators)][std::size(element_types)]{};
@@ -212,7 +213,7 @@ TEST_CASE("indices, order, chance and control: every mesh and sharding, all elem
       for (const auto& shape : shapes) {
         traced empty(sizes);
         operators[o].make(empty, {dtype::f32, shape, 0});
-        if (empty.g.failed()) continue;  // no largest of nothing, and the like
+        if (empty.g.failed()) continue;  // for example, no maximum of zero elements
         for_each_layout(empty, [&](const auto& all, const auto& at) {
           const auto n = number++;
           if (n % stride != 0) return;

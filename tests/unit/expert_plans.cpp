@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: plans
-// Plans beside those that an expert would draw by hand: their bytes in closed form, or fewer.
+// Compares plans with the plans of an expert: the bytes equal the closed form, or are fewer.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -37,8 +37,8 @@ dynamic::input f32(std::vector<std::int64_t> shape, names sharding) {
   return dynamic::in<float>(std::move(shape), std::move(sharding));
 }
 
-/// The mesh of a training step, and how its tokens and weights are split: by the batch, by heads and hidden units, and what of each weight
-/// else lies everywhere by the batch too (fully sharded).
+/// The mesh of a training step, and the shardings of tokens and weights: by the batch, by heads and by hidden units. If
+/// fully sharded, replicated dims of each weight are split over the batch axis too.
 struct parallelism {
   std::int64_t data, model;
   bool is_fully_sharded;
@@ -53,7 +53,7 @@ value normalised(value x) {
   return centred * wide(rsqrt(mean(centred * centred, 2) + 1e-5));
 }
 
-/// Two blocks of a Transformer, their loss, gradients and update.
+/// Two Transformer blocks with their loss, gradients and update.
 dynamic::program gpt(const parallelism& p, const gpt_sizes& s) {
   const auto [B, S, M] = s;
   const std::int64_t N = 4, D = M / N, F = 4 * M;
@@ -81,8 +81,9 @@ dynamic::program gpt(const parallelism& p, const gpt_sizes& s) {
   return b.compile();
 }
 
-/// The textbook's bytes. Tensor parallelism: all_reduce of the activations after both halves of a block, forward and backward. Data
-/// parallelism: all_reduce of each gradient. Fully sharded: all_gather of each weight and reduce_scatter of its gradient, which is as much.
+/// The textbook's bytes. Tensor parallelism: all_reduce of the activations after both halves of a block, forward and
+/// backward. Data parallelism: all_reduce of each gradient. Fully sharded: all_gather of each weight and reduce_scatter
+/// of its gradient, which are the same bytes.
 std::int64_t textbook(const parallelism& p, const gpt_sizes& s) {
   const auto activations = 4 * s.batch * s.sequence * s.width / p.data, weights = 4 * 12 * s.width * s.width / p.model;
   return 2 * (4 * 2 * activations * (p.model - 1) / p.model + 2 * weights * (p.data - 1) / p.data);
@@ -109,7 +110,7 @@ TEST_CASE("a training step of two blocks of GPT sends no more than Megatron's, d
       CAPTURE(p.data);
       CAPTURE(p.model);
       CAPTURE(p.is_fully_sharded);
-      const auto gains = p.data * p.model * 5 * 2 * 4 * s.width;  // of the gradients of the layers' gains, at most
+      const auto gains = p.data * p.model * 5 * 2 * 4 * s.width;  // at most the bytes of the gradients of the layers' gains
       CHECK(gpt(p, s).traffic().bytes <= textbook(p, s) + gains);
     }
 }
@@ -157,7 +158,7 @@ TEST_CASE("an FFT in three dims by local operators trades one split for another,
     CAPTURE(is_slab);
     dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 4}}));
     const value field = b.input(f32({64, 64, 64}, {"x", is_slab ? "" : "y", ""}));
-    const auto along = [&](value v, int dim) {  // the transform of the first dim, of each in turn
+    const auto along = [&](value v, int dim) {  // the transform along the first dim, for each dim in sequence
       const std::vector<std::int64_t> turned = dim == 0   ? std::vector<std::int64_t>{0, 1, 2}
                                                : dim == 1 ? std::vector<std::int64_t>{1, 0, 2}
                                                           : std::vector<std::int64_t>{2, 1, 0};
@@ -189,7 +190,7 @@ TEST_CASE("what a loop carries lies in it as its body wants it, and as the user 
   const auto plain = sweeps(mesh);  // gathers once and repeats the loop
   CHECK(plain.traffic().bytes == 512 * 256 * 4 * 3 / 4);
   const auto p = sweeps(mesh.searched());
-  CHECK(collectives_of(p) == "all_to_all x, all_to_all x");  // before the loop and after it, not in each trip
+  CHECK(collectives_of(p) == "all_to_all x, all_to_all x");  // before and after the loop, not in each iteration
   CHECK(p.traffic().bytes == 2 * 512 * 256 * 4 / 4 * 3 / 4);
   CHECK(p.flops_per_device() <= 4 * 40 * 512 * 256 / 4);
   std::vector<float> field(512 * 256);
@@ -217,9 +218,9 @@ TEST_CASE("what a conditional gives, and what a loop carries first, lies as thos
     return b.compile();
   };
   const dynamic::mesh mesh({{"x", 4}});
-  CHECK(either(mesh).traffic().bytes == 4 * exchange);  // gathered, and computed by all
+  CHECK(either(mesh).traffic().bytes == 4 * exchange);  // gathered, and computed by all devices
   const auto p = either(mesh.searched());
-  CHECK(p.traffic().bytes == 2 * exchange);  // in whichever body runs, and in the end: the result never lies by rows
+  CHECK(p.traffic().bytes == 2 * exchange);  // in the body that runs, and at the end: the result is never split by rows
   const auto whole = either(dynamic::mesh({{"x", 1}}));
   for (const float sign : {1.0F, -1.0F}) {
     const std::vector<float> first(8, sign);
@@ -235,7 +236,7 @@ TEST_CASE("what a conditional gives, and what a loop carries first, lies as thos
     b.output(b.reshard(swept, {"x", ""}));
     return b.compile();
   };
-  CHECK(sweeps(mesh).traffic().bytes == exchange);  // as the last operand of every operator lies
+  CHECK(sweeps(mesh).traffic().bytes == exchange);  // all shardings follow the last operand of each operator
   const auto q = sweeps(mesh.searched());
   CHECK(collectives_of(q) == "all_to_all x");  // after the loop
   CHECK(q.traffic().bytes == exchange);
@@ -266,7 +267,7 @@ TEST_CASE("each device draws its part of random numbers, and computes with it") 
 }
 
 namespace {
-/// Layers whose weights are split over the batch's axis, their gradients and update.
+/// Layers whose weights are split over the batch axis, with their gradients and update.
 dynamic::builder layers_of(const dynamic::mesh& m, bool is_annotated, int layers = 6) {
   constexpr std::int64_t batch = 4096, width = 128;
   dynamic::builder b(m);
@@ -287,7 +288,7 @@ TEST_CASE("a plan within a device's memory gathers weights twice and keeps none"
   const dynamic::mesh m({{"data", 4}});
   const auto plain = layers_on(m);
   const auto gathered = plain.traffic().in(collective_kind::all_gather);
-  CHECK(gathered.collectives == 6);  // of 64 KiB each: they share no message
+  CHECK(gathered.collectives == 6);  // each has 64 KiB, so they are not joined
   CHECK(gathered.bytes == 6 * 3 * 16384);
   const auto held = plain.peak_bytes_per_device();
   CHECK(layers_on(m.within(held)).peak_bytes_per_device() == held);
@@ -295,7 +296,7 @@ TEST_CASE("a plan within a device's memory gathers weights twice and keeps none"
   CHECK(one_byte.peak_bytes_per_device() < held);
   CHECK(one_byte.traffic().in(collective_kind::all_gather).collectives == 6 + 1);
   const auto refused = error_of([&] { layers_on(m.within(1 << 20)); });
-  const auto saving = layers_on(m.within(std::stoll(refused.substr(refused.find("holds ") + 6))));  // all that it can
+  const auto saving = layers_on(m.within(std::stoll(refused.substr(refused.find("holds ") + 6))));  // the smallest possible peak
   CHECK(saving.traffic().in(collective_kind::all_gather).collectives == 6 + 5);  // the first layer's input has no gradient
   CHECK(saving.traffic().in(collective_kind::reduce_scatter).collectives == 6);
   CHECK(refused.find("are allowed: split more of the inputs, or use more devices") != std::string::npos);
@@ -307,7 +308,7 @@ TEST_CASE("a plan within a device's memory keeps weights split that nobody annot
   const dynamic::mesh m({{"data", 4}});
   const auto plain = layers_on(m, false);
   const auto held = plain.peak_bytes_per_device();
-  CHECK(plain.input(1).local_shape() == std::vector<std::int64_t>{128, 128});  // nobody asks for another sharding
+  CHECK(plain.input(1).local_shape() == std::vector<std::int64_t>{128, 128});  // no other sharding is annotated
   CHECK(plain.traffic().in(collective_kind::all_gather).bytes == 0);
   const auto limit = held - 6 * 2 * 3 * 16384;  // without three quarters of each of six weights, old and new
   const auto saving = layers_on(m.within(limit), false);
@@ -317,7 +318,7 @@ TEST_CASE("a plan within a device's memory keeps weights split that nobody annot
     CHECK(shape[0] * shape[1] == 128 * 128 / 4);
     CHECK(saving.output(k - 1).local_shape() == shape);
   }
-  // Each weight is gathered where it is used, forward and backward, and not held.
+  // Each weight is gathered before each use, forward and backward, and not held.
   CHECK(saving.traffic().in(collective_kind::all_gather).bytes == (6 + 5) * 3 * 16384);
   CHECK(saving.traffic().in(collective_kind::reduce_scatter).bytes == 6 * 3 * 16384);
 
@@ -333,7 +334,7 @@ TEST_CASE("a plan within a device's memory gives up no more than it must") {
   for (const bool is_annotated : {true, false}) {
     const auto plain = layers_on(m, is_annotated);
     const auto held = plain.peak_bytes_per_device();
-    const auto all = layers_on(m.within(held - (is_annotated ? 5 : 11) * 49152), is_annotated);  // of what it has to give
+    const auto all = layers_on(m.within(held - (is_annotated ? 5 : 11) * 49152), is_annotated);  // the most that it can save
     std::int64_t before = plain.traffic().bytes;
     int split = 0;
     for (const std::int64_t k : {1, 2, 3, 4}) {
@@ -375,7 +376,8 @@ TEST_CASE("what a limit of memory cost is told") {
     const dynamic::mesh m({{"data", 4}});
     const auto held = layers_on(m, is_annotated).peak_bytes_per_device();
     const auto communication =
-        network(1e12, 31.25e9, 0).with_memory(1e15);  // split weights are updated in less time, which would pay for it
+        network(1e12, 31.25e9, 0).with_memory(1e15);  // the update of split weights takes less time, which would outweigh
+                                                      // the communication
     return explain_memory(dynamic::inspection(layers_of(below < 0 ? m : m.within(held - below), is_annotated)), communication);
   };
   CHECK(told(true, -1) == "no limit of memory is given: write mesh.within(bytes)\n");
@@ -393,8 +395,8 @@ struct affine {
   BOOST_HANA_DEFINE_STRUCT(affine, (T, weight), (T, bias));
 };
 
-/// A step of Adam on layers with biases: x, weights, moments, counter -> weights, moments, counter. Nobody wrote where they lie, but of the first
-/// weight that it lies on all devices where that is asked for.
+/// A step of Adam on layers with biases: x, weights, moments, counter -> weights, moments, counter. No sharding is
+/// annotated. If `is_first_written`, the first weight is annotated as replicated.
 dynamic::builder adam_step(const dynamic::mesh& m, std::int64_t width, bool is_first_written = false) {
   constexpr int layers = 3;
   constexpr std::int64_t batch = 240;
@@ -413,13 +415,13 @@ dynamic::builder adam_step(const dynamic::mesh& m, std::int64_t width, bool is_f
   dynamic::outputs(b, opt.update(w, grad(mean(y * y), w), state));
   return b;
 }
-/// The states after some steps.
+/// Returns the states after some steps.
 std::vector<std::vector<float>> after_steps(const dynamic::program& p, int steps) {
   std::vector<std::vector<float>> held;
   for (std::size_t k = 0; k < p.input_count(); ++k) {
     std::size_t count = 1;
     for (const auto e : p.input(k).global_shape()) count *= static_cast<std::size_t>(e);
-    held.emplace_back(count);  // moments and the counter are 0 in the beginning
+    held.emplace_back(count);  // moments and the counter begin with 0
     for (std::size_t i = 0; i < count && k < 7; ++i) held[k][i] = 0.3F * static_cast<float>((i * 37 + k * 11) % 19) / 19 - 0.1F;
   }
   for (int t = 0; t < steps; ++t) {
@@ -459,7 +461,7 @@ TEST_CASE("states of a step give way to a limit of memory, moments first, and li
         CHECK((split_weights == 0 || split_moments == 6));
         CHECK(split_moments > 0);
         CHECK((split_weights > 0 || m.device_count() > 4 ||
-               p.traffic().bytes <= plain.traffic().bytes / 20 * 21));  // scattered, and the new weight gathered; and padding
+               p.traffic().bytes <= plain.traffic().bytes / 20 * 21));  // scattered, and the new weight gathered, with padding
         const auto found = after_steps(p, 3);
         double worst = 0;
         for (std::size_t k = 1; k + 1 < found.size(); ++k)
@@ -468,7 +470,7 @@ TEST_CASE("states of a step give way to a limit of memory, moments first, and li
         CHECK(worst < 2e-5);
       }
       const auto written = adam_step(m.within(held / 4 * 3), width, true).compile();
-      CHECK(bytes_held(written, 1) == matrix);  // its user said so, and of no other one
+      CHECK(bytes_held(written, 1) == matrix);  // annotated by its user, unlike all other weights
       CHECK(bytes_held(written, 9) < matrix);
     }
 }

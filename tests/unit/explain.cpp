@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: plans
-// The text of explain, compared with tests/golden/*.txt. GSPMD_WRITE_GOLDEN=1 writes the files anew: read the difference.
+// The text of explain, compared with tests/golden/*.txt. GSPMD_WRITE_GOLDEN=1 rewrites the files; check the difference.
 #include <doctest/doctest.h>
 
 #include <cstddef>

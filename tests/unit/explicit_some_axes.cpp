@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Programs that type some axes of a mesh and leave the others to the planner: accepted as if there were the typed axes alone, one device's
-// values and gradients, and no more sent along the typed axes than types say.
+// Programs that type some axes of a mesh and leave the other axes to the planner. They are accepted as with the typed
+// axes alone. They have the values and gradients of a single device, and send along the typed axes only the bytes that
+// their types state.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ namespace explicit_some_axes {
 using detail::axis_bit;
 using on = axis_state;
 
-/// One operator of a random program, by the numbers of values. Axes are numbered as those of the whole mesh.
+/// One operator of a random program, with the numbers of its values. Axes are numbered as in the whole mesh.
 struct line {
   int is = 0, a = 0, b = 0, dim = 0;
   std::int64_t by = 1;
@@ -52,7 +53,7 @@ struct random_mesh {
       if (is_typed(static_cast<int>(a))) names.push_back(axes[a].name);
     return names;
   }
-  /// The mesh of all axes; of the explicit axes alone.
+  /// all() is the mesh of all axes, alone() the mesh of the explicit axes.
   [[nodiscard]] dynamic::mesh all() const { return dynamic::mesh(axes).explicit_axes(typed_names()); }
   [[nodiscard]] dynamic::mesh alone() const {
     std::vector<dynamic::mesh::axis> left;
@@ -62,11 +63,11 @@ struct random_mesh {
   }
 };
 
-/// A program that is built on one of these meshes, or untyped on one device.
+/// A program that is built on either mesh, or untyped on a single device.
 struct side {
   dynamic::builder b;
   std::optional<dynamic::strict_program> p{};
-  std::vector<int> number{};  // by axis of the whole mesh: that of this one; -1: it has none
+  std::vector<int> number{};  // by axis of the whole mesh: its number in this mesh, or -1
   std::vector<value> values{};
 
   explicit side(const dynamic::mesh& m) : b(m) {}
@@ -89,7 +90,7 @@ struct side {
     for (const int a : o.replica) asked.layout.replica |= axis_bit(number[static_cast<std::size_t>(a)]);
     for (const int a : o.invariant) asked.invariant |= axis_bit(number[static_cast<std::size_t>(a)]);
     asked.has_splits =
-        o.is == reshard_line || !asked.layout.splits.empty();  // an annotation is the identity where its axes are not
+        o.is == reshard_line || !asked.layout.splits.empty();  // an annotation is the identity on a mesh without its axes
     return {v.graph(), detail::add_requested_state(*v.graph(), v.id(), asked, {})};
   }
   value apply(const line& o) {
@@ -165,7 +166,7 @@ struct program {
   }
 };
 
-/// Some axes of the mesh on some dims, explicit ones first, where they fit.
+/// Returns some axes of the mesh on some dims, explicit axes first, if they fit.
 std::vector<std::vector<int>> random_splits(const program& p, const std::vector<std::int64_t>& shape, unsigned axes,
                                             std::mt19937& random) {
   std::vector<std::vector<int>> split(shape.size());
@@ -205,18 +206,18 @@ verdict tried(side& s, const line& o) {
   return found;
 }
 
-/// A value without sums along explicit axes.
+/// Returns a value that is not partial along explicit axes.
 value whole(side& s, value v) {
   if (!s.p) return v;
   s.p->check();
   const auto is = s.p->states(v);
-  if (!is) return v;  // it is refused
+  if (!is) return v;  // the program is refused
   detail::requested_state asked;
   for (std::size_t a = 0; a < is->on.size(); ++a)
     if (is->on[a].is == state::partial) asked.invariant |= axis_bit(static_cast<int>(a));
   return asked.invariant == 0 ? v : value{v.graph(), detail::add_requested_state(*v.graph(), v.id(), asked, {})};
 }
-/// The whole program, with gradients or without; the mistake if it is refused.
+/// Compiles the whole program, with or without gradients. Returns the mistake if it is refused.
 std::string compiled(const program& p, side& s, bool has_gradients, std::optional<dynamic::program>& made) {
   s.b.allow_replication();
   p.take_inputs(s);
@@ -230,7 +231,7 @@ std::string compiled(const program& p, side& s, bool has_gradients, std::optiona
       s.b.output(whole(s, g));
   return caught::error_of([&] { made.emplace(s.b.compile()); });
 }
-/// The bytes that are sent along some of these axes.
+/// Returns the bytes that are sent along any of `names`.
 std::int64_t sent_over(const dynamic::program& p, const std::vector<std::string>& names) {
   detail::axis_mask axes = 0;
   for (const auto& n : names) axes |= p.mesh_info().mask_of(n);
@@ -276,7 +277,7 @@ program random_program(std::mt19937& random, int (&by_kind)[kinds_of_lines], int
                               : below(2) == 0         ? all
                                                       : p.mesh.typed,
                               random);
-    if (o.is == annotation_line) {  // behind what the type splits
+    if (o.is == annotation_line) {  // after the axes of the type
       const auto states = mixed.p->states(mixed.values[static_cast<std::size_t>(o.a)]);
       bool fits = true;
       for (std::size_t d = 0; d < 2; ++d) {
@@ -351,7 +352,7 @@ TEST_CASE("random programs are accepted as if there were the explicit axes alone
     }
     CHECK(alike);
     const auto typed = p.mesh.typed_names();
-    bool is_exchanged = false;  // what may be exchanged the planner may make in two forms
+    bool is_exchanged = false;  // the planner may choose between two forms of a permitted exchange
     for (const auto& o : p.lines) is_exchanged = is_exchanged || o.is == 6 || o.is == 7 || o.is == 16;
     if (!is_exchanged) CHECK(sent_over(*with, typed) <= sent_over(*without, typed));
     ++ran;

@@ -23,7 +23,7 @@
 #include "support/layouts.hpp"
 #include "support/traced.hpp"
 
-// Transforms equal products by the matrix of e^(-2 pi i jk / n), with gradients, however the operand is split.
+// Transforms equal products with the matrix of e^(-2 pi i jk / n), with gradients, for any split of the operand.
 
 namespace {
 
@@ -52,7 +52,7 @@ struct setting {
   }
 };
 
-/// The product by the matrix, along one dim.
+/// Returns the product with the matrix, along one dim.
 value by_matrix(value x, int dim, bool is_inverse) {
   const auto s = x.shape();
   int64_t outer = 1, inner = 1;
@@ -66,7 +66,7 @@ value by_matrix(value x, int dim, bool is_inverse) {
   const value y = einsum<"ajb,jk->akb">(reshape(x, {outer, n, inner}), matrix);
   return reshape(y, s);
 }
-/// The same in operators that are tested elsewhere.
+/// Computes the same with operators that other files test.
 value in_operators(const setting& s, value x, int64_t n) {
   if (s.from_real()) x = s.is_double ? convert<c128>(x) : convert<c64>(x);
   const int last = static_cast<int>(*std::max_element(s.dims.begin(), s.dims.end()));
@@ -80,7 +80,7 @@ value in_operators(const setting& s, value x, int64_t n) {
     return slice(x, from, to);
   }
   if (s.what != 3) return x;
-  // Element 0, and n / 2 of even n, once, and of the others the real part twice.
+  // Element 0, and n / 2 for even n, once; twice the real part of all other elements.
   const int64_t m = to[at];
   const value k = iota<int64_t>(x, {m, n}, 0), j = iota<int64_t>(x, {m, n}, 1);
   const value turn = convert<double>(k * j % n) * (2 * std::numbers::pi / static_cast<double>(n));
@@ -94,7 +94,8 @@ value in_operators(const setting& s, value x, int64_t n) {
   return reshape(part(real(x), cosine(turn) * times) - part(imag(x), sine(turn) * times), to);
 }
 
-/// The parts of a result, and the gradients of a weighted sum of them by the parts of the operand.
+/// Returns the parts of a result, and the gradients of a weighted sum of these with respect to the parts of the
+/// operand.
 std::vector<value> outputs(traced& p, value y, const std::vector<value>& parts) {
   std::vector<value> all{y};
   if (detail::is_complex(y.type())) all = {real(y), imag(y)};
@@ -109,7 +110,7 @@ std::vector<value> outputs(traced& p, value y, const std::vector<value>& parts) 
   return all;
 }
 
-/// Plans and runs on a mesh, the operand being split; empty if it is right.
+/// Plans and runs on a mesh with a split operand. Returns the mistake, or "".
 std::string mistake(const setting& s, const std::vector<int>& mesh, const detail::sharding& layout) {
   traced p(mesh), other;
   const auto last = static_cast<std::size_t>(*std::max_element(s.dims.begin(), s.dims.end()));
@@ -277,7 +278,7 @@ TEST_CASE("transforms are explained, counted, mapped over examples, written by h
   };
   const dynamic::mesh mesh({{"x", 2}, {"y", 3}});
 
-  // Whole dims first, whichever they are: of p devices along an axis each sends (p - 1) / p of its shard once.
+  // Whole dims first: with p devices along an axis, each sends (p - 1) / p of its shard once.
   const int64_t bytes = 12 * 18 * 24 * 16;
   for (const auto& slabs : std::vector<std::vector<std::string>>{{"x"}, {"", "x"}, {"", "", "x"}}) {
     const auto p = dynamic::compile(all_dims, mesh, in({12, 18, 24}, slabs));
@@ -295,7 +296,7 @@ TEST_CASE("transforms are explained, counted, mapped over examples, written by h
   CHECK(explain(kept).find("fft along dim 1") != std::string::npos);
   CHECK(explain(kept).find("fft, inverse, along dim 1") != std::string::npos);
 
-  // An only dim that is split would be gathered.
+  // A single dim that is split would be gathered.
   const auto gathered = [&](auto f) {
     return caught::error_of([&] { static_cast<void>(dynamic::compile(f, mesh, in({16}, {"x"}))); });
   };
@@ -303,7 +304,7 @@ TEST_CASE("transforms are explained, counted, mapped over examples, written by h
   CHECK(caught::contains(gathered([](auto u) { return forbid_reshard(fft(u, {0})); }), "(it is transformed)"));
   CHECK(gathered([](auto u) { return allow_replication(fft(u, {0})); }) == "no error");
 
-  // Over examples that are split, and by hand: a device's columns, moved, then its rows.
+  // Over split examples, and hand-written: a device's columns, moved, then its rows.
   std::vector<std::complex<double>> u(4 * 6);
   for (std::size_t i = 0; i < u.size(); ++i) u[i] = {static_cast<double>(i * 7 % 11), static_cast<double>(i * 5 % 13)};
   const auto plain = dynamic::compile(all_dims, mesh, in({4, 6})).run(simulated{}, u);

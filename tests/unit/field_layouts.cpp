@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: plans
-// A Transformer layer as the field lays it out, forward, backward and update, by annotations of inputs and of the activations alone: bytes
-// of the closed form, or fewer. And gradients that a loop adds up: scattered once, after it.
+// A Transformer layer with the common layouts, forward, backward and update, with annotations of inputs and activations
+// only: the bytes equal the closed form, or are fewer. Also gradients that a loop sums, which are scattered once after
+// the loop.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -35,8 +36,9 @@ value normalised(value x) {
   return centred * wide(rsqrt(mean(centred * centred, 2) + 1e-5));
 }
 
-/// A layer whose heads and hidden units are split over `model`. Its products are of matrices (tokens by features), of which x and the
-/// heads are views, or of tensors with the dims of x and of heads. `rest` splits what is left of a weight.
+/// A layer whose heads and hidden units are split over `model`. Its products are of matrices (tokens by features), with
+/// x and the heads as views. Or they are of tensors with the dims of x and of heads. `rest` splits the other dims of a
+/// weight.
 dynamic::program layer(const dynamic::mesh& m, const layer_sizes& s, const names& x_sharding, bool is_of_matrices,
                        const std::string& rest = "") {
   dynamic::builder b(m);
@@ -72,7 +74,7 @@ dynamic::program layer(const dynamic::mesh& m, const layer_sizes& s, const names
   return b.compile();
 }
 
-/// A step of gradients over eight batches, one after the other, and its update. `tokens`: what splits a batch.
+/// A step with gradients over eight sequential batches, and its update. `tokens` has the axes that split a batch.
 dynamic::program accumulated(const dynamic::mesh& m, std::int64_t T, std::int64_t D, const names& weights, const names& state,
                              const std::string& tokens, bool is_scaled) {
   dynamic::builder b(m);
@@ -98,7 +100,8 @@ dynamic::program accumulated(const dynamic::mesh& m, std::int64_t T, std::int64_
   return b.compile();
 }
 
-/// Batches in a scan, layers in a scan inside of it: the gradients of a weight that all layers share, and of those they have.
+/// Batches in a scan, layers in a nested scan: the gradients of a weight that all layers share, and of each layer's
+/// weights.
 dynamic::program nested(const dynamic::mesh& m, std::int64_t T, std::int64_t D) {
   dynamic::builder b(m);
   const value xs = b.input(f32({8, T, D}, {"", "data", ""}));
@@ -121,7 +124,7 @@ dynamic::program nested(const dynamic::mesh& m, std::int64_t T, std::int64_t D) 
   return b.compile();
 }
 
-/// Compares what a program computes with what another one does, from small numbers.
+/// Compares the results of two programs for small numbers.
 void check_alike(const dynamic::program& p, const dynamic::program& whole, const std::vector<std::int64_t>& input_elems) {
   std::vector<std::vector<float>> inputs;
   std::vector<const void*> pointers;
@@ -181,7 +184,8 @@ TEST_CASE("sequence parallel: the tokens are gathered for all heads at once, and
                              {"data", "model", ""}, is_of_matrices);
         const auto tokens = 4 * s.batch * s.sequence * s.width, weights = 4 * 12 * s.width * s.width;
         const auto closed_form = 8 * tokens * (model - 1) / model + 2 * (weights / model) * (data - 1) / data;
-        // A view of batches and tokens that are both split cannot keep the tokens, which are gathered for what reads it anyway.
+        // A view of batches and tokens that are both split cannot keep the tokens. They are gathered for their users in
+        // any case.
         CHECK(p.traffic().bytes <= closed_form);
       }
   const layer_sizes tiny{2, 16, 16, 4};

@@ -2,7 +2,7 @@
 // labels: once
 // group: faults
 // timeout: 600
-// Saves to one file that are killed or run out of room at each of their calls, and two of them at once.
+// Saves to one file that are killed or run out of disk space at each of their calls, and two concurrent saves.
 #include <doctest/doctest.h>
 
 #include <csignal>
@@ -55,7 +55,7 @@ void save_on_threads(const std::string& file, std::uint64_t seed) {
   launch(threads{}, 4, [&](auto& comm) { save_arrays(comm, file, seed); });
 }
 
-/// Which of two saves a file holds; 0 if not the whole of one.
+/// Returns the save that a file holds, or 0 if the file is not a complete save.
 std::uint64_t loaded_from(const std::string& file) {
   simulated_communicator three(3);
   auto x = on_row.array(three);
@@ -90,7 +90,7 @@ TEST_CASE("a save that is killed at any of its calls leaves the file before it, 
       REQUIRE((found == 1 || found == 2));
       REQUIRE((found == 2 || after == 0));
       ++(found == 1 ? before : after);
-      save_simulated(files.file("x"), 3);  // nothing is in its way, and nothing is left
+      save_simulated(files.file("x"), 3);  // no file disturbs it, and no file is left
       REQUIRE(files_of(files.path) == std::vector<std::string>{"x"});
       REQUIRE(loaded_from(files.file("x")) == 3);
     }

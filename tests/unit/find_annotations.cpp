@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: dynamic
-// Annotations that are searched are those that experts write: data, model or both, FSDP, the mesh of least surface, products in two and
-// three dims, and the Transformer layer of GSPMD's Table 1.
+// The search finds the annotations that experts write: data, model or both, FSDP, the mesh of least surface, products
+// in two and three dims, and the Transformer layer of GSPMD's Table 1.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ constexpr network cluster(50e12, 25e9, 2e-6);
 
 value f32(dynamic::builder& b, const std::vector<std::int64_t>& shape) { return b.input(dynamic::in<float>(shape)); }
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-/// The message of the error that a search ends with.
+/// Returns the message of the error with which a search ends.
 template <class Program>
 std::string refused(const Program& program, const dynamic::annotation_search& asked) {
   try {
@@ -38,7 +38,7 @@ std::string refused(const Program& program, const dynamic::annotation_search& as
   return "";
 }
 
-/// A step of training of two layers.
+/// A training step of two layers.
 auto training(std::int64_t rows, std::int64_t width) {
   return [=](const dynamic::mesh& m) {
     dynamic::builder b(m);
@@ -94,7 +94,7 @@ TEST_CASE("find_annotations: two layers, the batch along all devices, the width 
   CHECK(both.inputs[0].sharding == lies_so{"x", ""});
   CHECK(both.inputs[1].sharding[1] == "y");
   CHECK(both.inputs[2].sharding[0].starts_with("y"));
-  // The best one stands first, and its annotations are worth what the table says.
+  // The best mesh is first, and its annotations have the time in the table.
   for (const auto& c : both.compared) CHECK(both.compared.front().seconds <= c.seconds);
   const auto annotated = [&](const dynamic::mesh& on) {
     auto b = training(4096, 1024)(on);
@@ -115,7 +115,7 @@ TEST_CASE("find_annotations: weights are split over all devices where memory for
   CHECK(std::count(found.inputs[1].sharding.begin(), found.inputs[1].sharding.end(), "x") == 1);
   const auto& best = found.compared.front();
   CHECK(best.memory <= 45 * MiB);
-  // No more than gathers of the weights for both directions, and a scatter of their gradients.
+  // At most gathers of the weights in both directions, and a scatter of their gradients.
   CHECK(best.bytes <= std::int64_t{3} * 6 * 1024 * 1024 * 4 * 7 / 8);
   const auto whole = std::find_if(found.compared.begin(), found.compared.end(),
                                   [](const auto& c) { return c.name == "input 0 along dim 0, all else replicated"; });
@@ -134,7 +134,7 @@ TEST_CASE("find_annotations: a stencil takes the mesh of least surface") {
 
 TEST_CASE("find_annotations: products in two and in three dims") {
   constexpr std::int64_t part = 4096 * 4096 * 4 / 64;  // of a matrix, on 64 devices
-  // A matrix that is squared and lies as it did: along two axes, as SUMMA sends it, and fewer bytes along three.
+  // A squared matrix that keeps its sharding: along two axes as in SUMMA, and fewer bytes along three.
   const auto squared = [](const dynamic::mesh& m) {
     dynamic::builder b(m);
     const value x = f32(b, {4096, 4096});
@@ -148,7 +148,7 @@ TEST_CASE("find_annotations: products in two and in three dims") {
   const auto three = dynamic::find_annotations(squared, {.meshes = dynamic::meshes_of(64), .most_plans = 200});
   CHECK(three.mesh.axes().size() == 3);
   CHECK(three.compared.front().bytes < two.compared.front().bytes);
-  // The 3-D product of two matrices that lie as it wants them: no memory for more than the blocks that it multiplies.
+  // The 3-D product of two matrices with suitable shardings: the memory holds only the multiplied blocks.
   const auto blocks = dynamic::find_annotations(
       product, {.meshes = {dynamic::mesh({{"x", 4}, {"y", 4}, {"z", 4}})}, .memory_per_device = 12 * part, .most_plans = 300});
   CHECK(blocks.compared.front().memory <= 12 * part);
@@ -186,7 +186,7 @@ TEST_CASE("find_annotations: the Transformer layer of GSPMD Table 1 takes no lon
 }
 
 TEST_CASE("find_annotations: a value is annotated where that makes the step faster, and named as a program writes it") {
-  // Heads are split over x, what follows is not: the sum over heads is reduced to rows if somebody says so.
+  // Heads are split over x, later values are not. The sum over heads is reduced to rows if an annotation says so.
   const auto heads = [](const dynamic::mesh& m) {
     dynamic::builder b(m);
     const auto in = [&](std::vector<std::int64_t> shape, const lies_so& lies) {
@@ -206,7 +206,7 @@ TEST_CASE("find_annotations: a value is annotated where that makes the step fast
     return b;
   };
   const auto found = dynamic::find_annotations(heads, {.meshes = {dynamic::mesh({{"x", 8}, {"y", 16}})}, .connected = cluster});
-  CHECK(found.inputs.empty());  // all are annotated, and stay so
+  CHECK(found.inputs.empty());  // all inputs are annotated and keep their annotations
   REQUIRE_MESSAGE(found.values.size() == 1, found.text());
   REQUIRE(found.values[0].labels.size() == 1);
   CHECK(found.values[0].labels[0] <= 2);
@@ -285,10 +285,11 @@ TEST_CASE("find_annotations: scalars, one device, and an axis that divides nothi
   CHECK(alone.is_complete);
   const auto seven = dynamic::find_annotations(scaled, {.meshes = {dynamic::mesh({{"x", 7}, {"one", 1}})}});
   REQUIRE(seven.inputs.size() == 2);
-  CHECK(seven.inputs[0].sharding == lies_so{"x", ""});  // one row of six each, and the last device none; of columns two
+  CHECK(seven.inputs[0].sharding == lies_so{"x", ""});  // one row of six each, and the last device has none; two if split
+                                                        // by columns
   CHECK(seven.inputs[1].sharding.empty());
   CHECK(has(seven.run_time_lines(), "dynamic::in<float>({}, {})  // input 1"));
-  // One plan is all that it makes where no more are allowed.
+  // If only one plan is permitted, the search makes one plan.
   const auto one = dynamic::find_annotations(scaled, {.meshes = {dynamic::mesh({{"x", 2}})}, .most_plans = 1});
   CHECK(one.plans == 1);
   CHECK(!one.is_complete);
@@ -306,7 +307,7 @@ TEST_CASE("a limit of planning counts work, and the same program takes the same"
   }
   const auto b = product(m);
   const dynamic::planning_limit outer(used - 1);
-  const dynamic::planning_limit inner(used);  // ends later, so the outer one holds
+  const dynamic::planning_limit inner(used);  // ends later, so the outer limit holds
   CHECK_THROWS_WITH_AS(
       static_cast<void>(b.compile()),
       ("gspmd: planning takes more work than the " + std::to_string(used - 1) + " prices and nodes that a planning_limit allows")
@@ -334,7 +335,7 @@ TEST_CASE("find_annotations ends with the error of a planning_limit") {
 TEST_CASE("find_annotations: what it refuses") {
   const dynamic::mesh m({{"x", 8}});
   CHECK(has(refused(product, {}), "find_annotations: give at least one mesh"));
-  // A limit is a positive number: 0 and less are neither "no limit" nor a search that ends at once.
+  // A limit is a positive number: 0 and negative numbers mean neither "no limit" nor a search that ends immediately.
   for (const int limit : {0, -1}) {
     const auto error_of = [&](const char* name) {
       return std::string("find_annotations: ") + name + " is " + std::to_string(limit) +

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: native
 // group: fused
-// Fused groups by hand, through both paths.
+// Hand-written fused groups, run by both paths.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ struct scalar_group {  // rank 0
 };
 struct empty_group {
   static constexpr extents loop = dims({3, 0, 5});
-  [[maybe_unused]] static constexpr dim_mask cut = 0;  // a loop of nothing asks for none
+  [[maybe_unused]] static constexpr dim_mask cut = 0;  // not used by an empty loop
   static constexpr std::array ops = {load(f64, 0, dims({0, 5, 1})), op(opcode::negate, f64, {0})};
   static constexpr std::array stores = {to(1, 0)};
 };
@@ -138,7 +138,7 @@ struct only_copies {  // a load and a constant are stored
   static constexpr std::array stores = {to(0, 0), to(1, 1), to(2, 2), to(0, 3)};
 };
 template <int N>
-struct long_chain {  // more operators than one fold may have operands
+struct long_chain {  // more operators than the operands of one fold
   static constexpr extents loop = dims({97});
   static constexpr dim_mask cut = 0;
   static constexpr auto ops = [] {
@@ -154,8 +154,8 @@ struct long_chain {  // more operators than one fold may have operands
   static constexpr std::array stores = {to(N - 1, 0), to(N / 2, 1)};
 };
 
-// The error that a group with a map may have: the user's function is inlined there, and where the processor has a fused multiply-add
-// the compiler may use it on one path and not on the other.
+// The permitted error of a group with a map. The user's function is inlined there. If the processor has a fused
+// multiply-add, the compiler may use it on only one path.
 int ulps_between_paths(const fused_group& g) {
 #if defined(__FMA__)
   for (const scalar_op& o : g.ops)
@@ -199,7 +199,9 @@ void check_both(unsigned seed) {
       FAIL_CHECK("store ", slot, " element ", i, ": static ", x.real, " / ", x.integer, ", run-time ", y.real, " / ", y.integer);
       break;
     }
-    CHECK(std::memcmp(a[slot].data() + n * bytes_of(type), b[slot].data() + n * bytes_of(type), 8) == 0);  // nothing past the end
+    CHECK(std::memcmp(a[slot].data() + n * bytes_of(type), b[slot].data() + n * bytes_of(type), 8) ==
+          0);  // nothing is written past the
+               // end
   }
 }
 }  // namespace
@@ -226,7 +228,7 @@ struct ending_early : Group {
   static constexpr dim_mask cut = dim_bit(Group::loop.count) - 1;
 };
 
-// Of the loop only `part` is computed; nothing else is written.
+// Computes only `part` of the loop, and checks that nothing else is written.
 template <class Group>
 void check_part(const extents& part) {
   const fused_group g{Group::loop, Group::ops, Group::stores};
@@ -255,7 +257,7 @@ void check_part(const extents& part) {
   std::vector<std::byte> scratch(static_cast<std::size_t>(code.scratch_bytes), std::byte{0xA5});
   run_fused(code, in, out_b, offsets, scratch.data());
   for (const auto& s : g.stores) {
-    // Elements of the part by value, since nobody writes the others: those keep their bytes.
+    // Compares elements of the part by value. All other elements must keep their bytes.
     const auto slot = static_cast<std::size_t>(s.slot);
     const dtype type = g.ops[static_cast<std::size_t>(s.op)].type;
     for (std::int64_t i = 0; i < elements(g.loop); ++i)
@@ -276,7 +278,8 @@ TEST_CASE("both paths leave out what does not exist") {
 }
 
 namespace {
-/// How many elements the function of a group's row writes that is asked for so many; -1: it refuses, and has written nothing.
+/// Returns the number of elements that the row function writes if it is called for `elems`. Returns -1 if it throws and
+/// writes nothing.
 template <class Group>
 std::int64_t written_of(std::int64_t elems) {
   constexpr std::size_t room = 512;
@@ -304,7 +307,7 @@ TEST_CASE("a row is computed for as many elements as are asked for, or refused")
   CHECK(written_of<adam<225>>(225) == 225);
   for (const int n : {1, 64, 224, 226}) CHECK(written_of<adam<225>>(n) == -1);  // its length is a constant
   for (const int n : {300, 300 - 64, 300 + 64}) CHECK(written_of<adam<300>>(n) == n);
-  for (const int n : {1, 44, 299, 301}) CHECK(written_of<adam<300>>(n) == -1);  // its rest of 44 is
+  for (const int n : {1, 44, 299, 301}) CHECK(written_of<adam<300>>(n) == -1);  // its remainder of 44 is a constant
   for (const int n : {1, 44, 225, 301}) CHECK(written_of<ending_early<adam<225>>>(n) == n);
 }
 
@@ -324,7 +327,8 @@ struct many_widths {  // results of 4, 1, 8, 2 and 16 bytes
   static constexpr std::array stores = {to(3, 0), to(4, 1), to(5, 2), to(6, 3), to(7, 4)};
 };
 
-/// The elements of each row of results, of which element `first_line` begins a line if `Apart` is 0; with compute_rows and with stream_rows.
+/// Checks the elements of each row of results, with compute_rows and with stream_rows. If `apart` is 0, element
+/// `first_line` begins a cache line.
 template <class Group>
 void check_streams(std::int64_t elems, std::int64_t first_line, std::int64_t apart) {
   using row = typename row_of_group<Group>::type;
@@ -336,7 +340,7 @@ void check_streams(std::int64_t elems, std::int64_t first_line, std::int64_t apa
   const std::int64_t offsets[] = {5};
   std::vector<std::byte> results[2];
   for (const bool streams : {false, true}) {
-    constexpr std::size_t room = 16 * 1024;  // of one result: 3 * 300 elements of 16 bytes, and what lies around them
+    constexpr std::size_t room = 16 * 1024;  // of one result: 3 * 300 elements of 16 bytes, and the memory around them
     std::vector<std::byte> memory((std::size(Group::stores) + 1) * room, std::byte{0x5A});
     const auto past = reinterpret_cast<std::uintptr_t>(memory.data()) % cache_line_bytes;
     std::byte* const begin = memory.data() + (cache_line_bytes - past);
@@ -359,7 +363,7 @@ TEST_CASE("results that go past the caches are the same, wherever lines begin, a
   for (const std::int64_t elems : {1, 63, 64, 65, 127, 128, 129, 191, 192, 200, 255, 256, 299, 300})
     for (std::int64_t first_line = 0; first_line < 64; ++first_line) check_streams<any>(elems, first_line, 0);
   for (const std::int64_t apart : {1, 2, 8, 63, 64})
-    check_streams<any>(300, 0, apart);  // lines of all results begin nowhere, but for 64
+    check_streams<any>(300, 0, apart);  // no element begins a line in all results, except for 64
   for (std::int64_t first_line = 0; first_line < 64; ++first_line) {
     check_streams<many_widths<225, false>>(225, first_line, 0);  // rows of constant length
     check_streams<many_widths<300, false>>(300, first_line, 0);  // whole steps and a rest
@@ -368,7 +372,7 @@ TEST_CASE("results that go past the caches are the same, wherever lines begin, a
 }
 
 namespace {
-/// Reads up to `Reach` elements to both sides; what lies before a row is in input 1, what lies behind it in input 2.
+/// Reads up to `Reach` elements to both sides. Elements before a row are in input 1, elements after it in input 2.
 template <std::int64_t Row, int Reach, bool EndsEarly>
 struct reaching {
   static constexpr extents loop = dims({5, Row});
@@ -405,7 +409,7 @@ struct reaching {
   }();
 };
 
-/// Rows [1, 4), columns [first, end) of a loop whose loads reach over both ends, against the sum as it is written.
+/// Compares rows [1, 4), columns [first, end) of a loop whose loads pass both ends with a direct sum.
 template <class Group, int Reach>
 void check_reach(std::int64_t first, std::int64_t end, bool streams) {
   const auto rows = Group::loop[0], elems = Group::loop[1];
@@ -448,14 +452,14 @@ void check_reaches() {
       for (const std::int64_t left : {0, 1, Reach})
         if (first < Row - left) check_reach<reaching<Row, Reach, true>, Reach>(first, Row - left, streams);
     check_reach<reaching<Row, Reach, false>, Reach>(0, Row, streams);
-    check_reach<reaching<Row, Reach, false>, Reach>(0, 1, streams);  // a rim
+    check_reach<reaching<Row, Reach, false>, Reach>(0, 1, streams);  // a boundary
   }
 }
 }  // namespace
 
 TEST_CASE("rows whose loads reach over their ends, in as many pieces as are computed together and in more") {
   static_assert(most_row_pieces == 5);
-  check_reaches<9, 1>();  // three pieces, of few elements, and of many
+  check_reaches<9, 1>();  // three pieces, of few elements and of many
   check_reaches<300, 1>();
   check_reaches<2, 2>();  // no inner piece
   check_reaches<300, 2>();

@@ -137,8 +137,8 @@ TEST_CASE("exponential, log, tanh, logistic, sine, cosine, erf and its inverse a
       check(one, -most, most, sine, exact_sine, 3);
       check(one, -most, most, cosine, exact_cosine, 3);
     }
-    // A number next to a multiple of a quarter turn has a result of as many digits: the nearest one of all doubles, where glibc 2.36 is
-    // 8 ulp off, and of floats.
+    // A number next to a multiple of a quarter turn has a result with many digits. This is the nearest such double, for
+    // which glibc 2.36 is 8 ulp off, and the nearest such float.
     const T nearest = sizeof(T) == 4 ? static_cast<T>(0x1.88a5b8p106) : static_cast<T>(0x1.6ac5b262ca1ffp849);
     for (const T x : {nearest, static_cast<T>(1.5707963267948966), static_cast<T>(3.141592653589793)}) {
       const long double y = std::min(std::fabs(exact_sine(x)), std::fabs(exact_cosine(x)));
@@ -289,7 +289,7 @@ TEST_CASE("two pairs in one instruction give the bits of one after the other, wi
         CHECK(fused_code({dims({n}), ops, both}).instructions.size() == 2);
         run_dynamic({dims({n}), ops, one}, in.data(), out);
         run_dynamic({dims({n}), ops, both}, in.data(), out_apart);
-        // The operators one by one: each is stored, so that none is joined with another.
+        // The operators separately: each result is stored, so that no operator is fused.
         std::vector<fused_store> each;
         std::vector<std::vector<std::byte>> results;
         std::vector<void*> out_each;

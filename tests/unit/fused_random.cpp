@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: native
 // group: fused
-// Random fused groups, as they are, collapsed and in part.
+// Random fused groups: whole, collapsed and partial.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -101,7 +101,7 @@ TEST_CASE("random groups, as they are and collapsed") {
     const int rank = pick(5);
     for (int d = 0; d < rank; ++d)
       loop.push_back(d == rank - 1 || rank < 3 ? sizes[round % 20 == 0 ? pick(9) : 1 + pick(8)] : 1 + pick(4));
-    if (round % 5 == 0 && rank > 0) {  // rows longer than a block, or nearly
+    if (round % 5 == 0 && rank > 0) {  // rows longer than a block, or nearly as long
       for (int d = 0; d < rank; ++d) loop[d] = 1 + pick(3);
       loop[pick(4) == 0 ? 0 : rank - 1] = long_sizes[pick(5)];
     }
@@ -110,7 +110,7 @@ TEST_CASE("random groups, as they are and collapsed") {
     const int count = 1 + pick(30);
     for (int k = 0; k < count; ++k) {
       const dtype type = all_types[pick(static_cast<int>(std::size(all_types)))];
-      // operands of one type among those before
+      // earlier operands of the same type
       const auto some = [&](dtype t) {
         std::vector<int> found;
         for (int j = 0; j < k; ++j)
@@ -182,7 +182,7 @@ TEST_CASE("random groups, as they are and collapsed") {
       }
     }
 
-    // The same, as far as the elements exist.
+    // The same for the elements that exist.
     auto part = loop;
     dim_mask cut = 0;
     for (int d = 0; d < loop.count; ++d)
@@ -247,9 +247,9 @@ TEST_CASE("what is equal along a row, in rows of any length and in ranges that b
       const int counted = combine(opcode::add, combine(opcode::maximum, 3, 4), combine(opcode::multiply, 5, 7));
       const int last = combine(opcode::maximum, combine(opcode::minimum, scaled, counted), combine(opcode::subtract, 3, 6));
       vec<fused_store> stores = {to(last, 0), to(scaled, 1)};
-      if (random() % 3 == 0) stores.push_back(to(1, 2));  // stored itself, so it lies in memory as often as others
+      if (random() % 3 == 0) stores.push_back(to(1, 2));  // a stored operand, so its block has all elements
       if (accepts(axpy, type) && random() % 2 == 0) {
-        ops.push_back(op(opcode::map, type, {last, 2, 4}, &axpy));  // as an operand of a user's function, too
+        ops.push_back(op(opcode::map, type, {last, 2, 4}, &axpy));  // also as an operand of a user's function
         stores.push_back(to(static_cast<int>(ops.size()) - 1, static_cast<int>(stores.size())));
       }
       const auto pool = samples(type, random);
@@ -274,7 +274,7 @@ TEST_CASE("what is equal along a row, in rows of any length and in ranges that b
       const auto total = elements(loop), unit = code.blocks.has_whole_rows ? row : 1;
       for (std::int64_t begin = 0, end = 0; begin < total; begin = end) {
         end = std::min(total, begin + (1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(2 * row))) / unit * unit);
-        std::fill(scratch.begin(), scratch.end(), std::byte{0xA5});  // of the range before nothing is left
+        std::fill(scratch.begin(), scratch.end(), std::byte{0xA5});  // nothing remains of the previous range
         run_fused(code, in.data(), out.data(), offsets, scratch.data(), nullptr, begin, end);
       }
       for (std::size_t s = 0; s < stores.size(); ++s) {
@@ -310,7 +310,7 @@ TEST_CASE("collapse joins what every load allows") {
   collapse_loop(loop, ops);
   CHECK(loop.count == 0);
 
-  ops = {load(f32, 0, dims({24, 6, 1}))};  // what is inside of a dim that is cut joins it, what is outside does not
+  ops = {load(f32, 0, dims({24, 6, 1}))};  // a dim inside of a cut dim joins it, a dim outside does not
   loop = dims({3, 4, 6});
   CHECK(collapse_loop(loop, ops, dim_bit(1)) == dim_bit(1));
   CHECK((loop == dims({3, 24}) && ops[0].strides == dims({24, 1})));

@@ -21,8 +21,8 @@
 #include "support/run_random.hpp"
 #include "support/traced.hpp"
 
-// Several sweeps on one exchange (`ghost`): random stencils in loops against the naive evaluation of the loop as it was written, on
-// simulated devices with NaN in all padding; what is sent against closed forms.
+// Several sweeps per exchange (`ghost`): random stencils in loops, compared with the naive evaluation of the original
+// loop, on simulated devices with NaN in all padding. The messages are compared with closed forms.
 
 using namespace gspmd;
 
@@ -30,7 +30,7 @@ namespace {
 
 using place = std::vector<std::int64_t>;
 
-/// A loop over fields of one shape, whose body reads them at offsets, beyond their ends too.
+/// A loop over fields of equal shape. Its body reads them at offsets, also beyond their ends.
 class random_loop {
  public:
   reference::traced program;
@@ -66,7 +66,7 @@ class random_loop {
       if (random_.chance(30)) y = add(detail::opcode::add, moved(y), sum(counter));  // of two stages
       next.push_back(y);
     }
-    if (held.size() == 2 && random_.chance(30)) next[0] = held[1];  // fields that take turns
+    if (held.size() == 2 && random_.chance(30)) next[0] = held[1];  // fields that alternate
     for (std::size_t k = 0; k < held.size(); ++k)
       results_.push_back(detail::add_loop_result(program.g, held[k], next[k], here()));
     program.g.open_region = -1;
@@ -86,7 +86,7 @@ class random_loop {
   int converted(int x) { return detail::add_elementwise(program.g, detail::opcode::convert, {x}, here(), type_); }
   int broadcast(int x) { return detail::add_broadcast(program.g, x, reference::traced::extents_of(shape_), {}, here()); }
 
-  /// At an offset along one dim, or several.
+  /// Reads at an offset along one dim or several dims.
   int moved(int x) {
     for (int n = random_.chance(30) ? 2 : 1; n > 0; --n) {
       const int dim = random_.between(0, static_cast<int>(shape_.size()) - 1), by = random_.between(-2, 2);
@@ -168,7 +168,7 @@ TEST_CASE("random loops of stencils with ghost zones equal the loop as it was wr
 
 namespace {
 
-/// A wave and what damps it: two fields, one that stays, a counter, and other boundaries at each side.
+/// A damped wave: two fields, a constant field, a counter, and a different boundary at each side.
 value waves(int trips, std::int64_t sweeps, value u, value v, value rigid) {
   const auto body = [=](value i, value p, value q) {
     const stencil_field around(p, {{boundary::constant(1), boundary::edge()}, boundary::wrap()});
@@ -212,13 +212,13 @@ TEST_CASE("several sweeps on one exchange: as many bits, and as many times fewer
     const auto rounds = (trips + k - 1) / k;
     for (std::int64_t done = 0; done < trips; done += k) {
       const auto r = std::min(k, trips - done);
-      bytes += (2 * r * o + 2 * r * (n + 2 * r)) * 8;  // columns with what lies beside the rows
+      bytes += (2 * r * o + 2 * r * (n + 2 * r)) * 8;  // columns, with the halo of the rows
     }
-    if (k <= o) {  // wider margins than shards come from further away
+    if (k <= o) {  // halo buffers wider than a shard come from devices further away
       CHECK(wide.traffic().bytes == bytes);
       CHECK(wide.traffic().messages == rounds * 4);
     }
-    const auto leapfrog = [k](value p, value q) {  // q is as far behind p as one sweep
+    const auto leapfrog = [k](value p, value q) {  // q is one sweep older than p
       const auto body = [](value, value a, value b) { return std::tuple{shift(a, 0, 1) + shift(a, 0, -1) - b, a}; };
       return fori_loop(2 * k, ghost(k, body), p, q);
     };
@@ -247,7 +247,7 @@ TEST_CASE("the time of a network chooses how many sweeps go on one exchange") {
   const auto some = sweeps_on(1e-6, 64), more = sweeps_on(1e-4, 64);
   CHECK(some > 1);
   CHECK(more > some);
-  // Where nothing is known of a network, messages cost nothing.
+  // Without information about a network, messages cost nothing.
   const auto step = dynamic::compile([](value x) { return heat(96, -1, x); }, dynamic::mesh({{"x", 4}}),
                                      dynamic::in<double>({64, 64}, {"x", ""}));
   CHECK(step.traffic().messages == 96 * 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Programs made at run time on blocks among the caller's ghost layers, beside sums by hand.
+// Programs planned at run time on the caller's blocks with ghost layers, compared with sums computed by the test.
 #include "gspmd/strided/ghosted_session.hpp"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ using ghosted::number;
 using sides = std::vector<layers>;
 constexpr double outside = 4;
 
-/// y = the sum of factors times u at offsets, plus 2 k, and the sums of 3 k along its last dim: all drawn.
+/// y = the sum of factors times u at offsets, plus 2 k; and the sums of 3 k along its last dim. Everything is random.
 struct drawn_stencil {
   struct point {
     int factor;
@@ -47,7 +47,7 @@ struct drawn_stencil {
     };
     drawn_stencil s;
     const int rank = pick(1, 3);
-    const bool has_zeros = pick(0, 1) == 0;  // of all dims, zeros or the constant: what lies in corners is one of them
+    const bool has_zeros = pick(0, 1) == 0;  // either zeros or the constant in all dims, so that corners are unique
     for (int d = 0; d < rank; ++d) {
       s.shape.push_back(pick(0, 4) == 0 ? pick(1, 2) : pick(3, 9));
       const int b = pick(0, 5);
@@ -64,7 +64,7 @@ struct drawn_stencil {
         const auto extent = static_cast<int>(s.shape[static_cast<std::size_t>(d)]);
         const int beyond_of = s.beyond[static_cast<std::size_t>(d)];
         int by = pick(-3, 3);
-        // Mirrors have as many elements as the tensor, and what goes round a dim of one element is that element.
+        // Mirrors have at most the elements of the tensor, and a periodic dim of extent 1 repeats its element.
         if (by >= extent || -by >= extent) by = beyond_of == 0 || beyond_of == 5 || beyond_of == 1 ? by : 0;
         s.points.back().offset.push_back(by);
       }
@@ -111,12 +111,12 @@ struct drawn_stencil {
       default: return boundary::zero();
     }
   }
-  /// Element `i` of y by hand, of the whole arrays.
+  /// Returns element `i` of y, computed from the whole arrays.
   [[nodiscard]] double at(std::int64_t i) const {
     double sum = 2 * number<double>(i + 5);
     for (const auto& p : points) {
       std::int64_t left = i, from = 0, stride = 1;
-      double beyond_all = -1;  // the constant that takes the element's place
+      double beyond_all = -1;  // the constant that replaces the element
       for (std::size_t d = shape.size(); d-- > 0; left /= shape[d], stride *= shape[d]) {
         const auto n = shape[d];
         auto k = left % n + p.offset[d];
@@ -135,7 +135,8 @@ struct drawn_stencil {
   }
 };
 
-/// Runs it on blocks whose layers it fills, and then on the same, whose layers are valid. Returns whether y is written in place.
+/// Runs the program on blocks whose layers it fills, and then on the same blocks with valid layers. Returns true if y
+/// is written in place.
 bool check_drawn(const drawn_stencil& s, const dynamic::mesh& m) {
   const auto written = s.build(m);
   const ghosted_program program(written, {ghost_widths(s.around_u), ghost_widths(s.around_k), ghost_widths(s.around_y)});
@@ -206,7 +207,8 @@ TEST_CASE("stencils that are drawn, on drawn meshes, extents, splits, boundaries
     CAPTURE(round);
     const auto& axes = meshes[random() % meshes.size()];
     const auto s = drawn_stencil::draw(random, names_of(axes));
-    // Where the planner moves a tensor before an operator reads it, layers are of no use: it is copied if a dim has one element, and else refused.
+    // If the planner moves a tensor before an operator reads it, layers are useless. The tensor is copied if a dim has
+    // one element, otherwise refused.
     if (const auto why = refusal([&] { in_place += check_drawn(s, dynamic::mesh(axes)) ? 1 : 0; }); why != "accepted") {
       ++refused;
       CHECK((contains(why, " as a dense shard") || contains(why, " further along dim ")));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: compiled
-// Steps that read the caller's ghost layers in place, beside the same steps on dense shards.
+// Steps that read the caller's ghost layers in place, compared with the same steps on dense shards.
 #include "gspmd/strided/ghosted_step.hpp"
 
 #include <doctest/doctest.h>
@@ -23,8 +23,8 @@ using caught::refusal;
 using ghosted::block_of;
 using ghosted::number;
 
-/// Runs a step of one input and one result on blocks whose layers it fills, and on blocks whose layers are filled, and compares with the step
-/// on whole arrays, to the bit.
+/// Runs a step with a single input and result twice: on blocks whose layers it fills, and on blocks with valid layers.
+/// The results must equal the step on whole arrays, to the bit.
 template <class Step, class In, class Out>
 void check_as_plain() {
   using step = ghosted_step<Step, In, Out>;
@@ -93,7 +93,8 @@ TEST_CASE("corners, and parts that are empty or shorter than the layers") {
   check_as_plain<compile<corners, mesh<axis<"x", 4>>, in<double, dims<2, 5>, split<"x", _>>>, ghosts<1, 1>, ghosts<>>();
 }
 
-/// Stencils that are drawn: five points within a radius of 3, a boundary for each dim, extents, parts, and no fewer layers than are read.
+/// Random stencils: five points within a radius of 3, a boundary for each dim, extents, parts, and at least the layers
+/// that are read.
 namespace {
 
 struct drawn_stencil {
@@ -121,7 +122,7 @@ struct drawn_stencil {
         least = o[d] < least ? o[d] : least;
         most = o[d] > most ? o[d] : most;
       }
-      // Mirrors on a short part take what the other side's layers hold.
+      // Mirrors on a short part read the layers of the other side.
       const int wide = -least > most ? -least : most;
       low[d] += beyond[d] == 2 || beyond[d] == 3 ? wide + 1 : -least;
       high[d] += beyond[d] == 2 || beyond[d] == 3 ? wide + 1 : most;
@@ -238,7 +239,7 @@ TEST_CASE("a read beyond an end that nothing was found of is known to be one") {
   using plain = compile<diffuse, three, in<double, dims<6, 4>, split<"x", _>>>;
   using step = ghosted_step<plain, ghosts<1, 1>>;
   static_assert(!detail::are_reads_known(step::view, detail::input_ends(), 0));
-  static_assert(detail::are_reads_known(step::view, detail::input_ends(), 1));  // of no input
+  static_assert(detail::are_reads_known(step::view, detail::input_ends(), 1));  // without an input
 }
 
 TEST_CASE("boundary values of the caller's take the place of the program's") {
@@ -293,7 +294,7 @@ TEST_CASE("memory that dense shards of a ghosted_step may not have") {
     says(dense, "output 1 is given memory that overlaps output 0", comm, block, k.data(), two, two);
     s(comm, filled(block), k.data(), next, two);
     CHECK_EQ(one.back(), 3.0);
-    // An input that is copied is read before the step, and a result that is copied is written after it.
+    // An input that is copied is read before the step, and a result that is copied is written after the step.
     std::vector<double> wide(4 * 6, 2.0);
     const strided_view apart(wide.data(), {4, 3}, {6, 1});
     s(comm, filled(block), apart, next, apart);
@@ -325,7 +326,7 @@ TEST_CASE("one block for two inputs whose layers are to be filled") {
     inner(comm, filled(block), block.part({1, 0}, {4, 3}), next);
     CHECK_EQ(y[0], comm.device(0) == 0 ? 10.0 : 11.0);
   });
-  // The third device holds nothing, and its layers may lie anywhere.
+  // The third device holds nothing, and its layers may be anywhere.
   using short_field = in<double, dims<4, 3>, split<"x", _>>;
   using short_step =
       ghosted_step<compile<differ, three, short_field, short_field>, ghosts<layers{1, 0}, 0>, ghosts<layers{1, 0}, 0>>;

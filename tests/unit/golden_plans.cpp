@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: plans
-// Plans of common programs, planned at run time: what they communicate stands in tests/golden/plans.txt; the checks say what
-// it has to be. Names of features are those of the project's inventory.
+// Plans of common programs, planned at run time. Their communication is in tests/golden/plans.txt; the checks state its
+// required properties. Names of features are those of the project's inventory.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -29,7 +29,7 @@ golden::plan_file& file() {
 }
 dynamic::input f32(std::vector<std::int64_t> shape, sharding s) { return dynamic::in<float>(std::move(shape), std::move(s)); }
 
-/// One step of training two layers: 2048 rows of 256, 1024 hidden.
+/// One training step of two layers: 2048 rows of 256, 1024 hidden.
 constexpr auto train = [](value x, value w1, value w2) {
   const value h = relu(einsum<"bd,df->bf">(x, w1));
   const value y = einsum<"bf,fd->bd">(h, w2);
@@ -136,7 +136,7 @@ TEST_CASE("steps of training on meshes of two and three axes send what the textb
   const dynamic::mesh three({{"dp_replicate", 2}, {"dp_shard", 2}, {"tp", 2}});
   const auto hsdp_tp = train_on("HSDP and TP", three, {"dp_replicate,dp_shard", ""}, {"dp_shard", "tp"}, {"tp", "dp_shard"});
   CHECK(hsdp_tp.traffic().over("dp_shard").bytes == 2 * weights_bytes() / 2 / 2);      // all_gather, reduce_scatter
-  CHECK(hsdp_tp.traffic().over("dp_replicate").bytes == 2 * weights_bytes() / 4 / 2);  // all_reduce of what was scattered
+  CHECK(hsdp_tp.traffic().over("dp_replicate").bytes == 2 * weights_bytes() / 4 / 2);  // all_reduce of the scattered gradients
   CHECK(hsdp_tp.traffic().in(collective_kind::all_to_all).collectives == 0);
 
   const dynamic::mesh two({{"dp", 2}, {"tp", 4}});
@@ -173,7 +173,7 @@ TEST_CASE("steps of training on meshes of two and three axes send what the textb
   };
   const std::int64_t shard = 4 * 4 * 512 * 256 / 8, weights = 4 * (4 * 256 * 256);  // bytes
   const auto ulysses = step("Ulysses, with gradients and update", true);
-  CHECK(ulysses.traffic().in(collective_kind::all_to_all).collectives == 5);  // a gather of x for three pairs of them
+  CHECK(ulysses.traffic().in(collective_kind::all_to_all).collectives == 5);  // a gather of x replaces three pairs
   CHECK(ulysses.traffic().bytes <= 8 * shard * 3 / 4 + 2 * weights * 7 / 8);
   const auto context = step("context parallel, with gradients and update", false);
   CHECK(context.traffic().bytes <= 4 * shard * 3 + 2 * weights * 7 / 8);
@@ -324,7 +324,7 @@ TEST_CASE("unmatched dims: gathered, or shard by shard round a ring") {
 
 TEST_CASE("a convolution whose images are split in two directions") {
   const dynamic::mesh m({{"x", 2}, {"y", 2}});
-  constexpr auto convolution = [](value images, value kernel) {  // 3 x 3, zeros around, one kernel for all nine places
+  constexpr auto convolution = [](value images, value kernel) {  // 3 x 3, zeros around, one kernel for all nine positions
     value sum;
     for (int i = 0; i < 3; ++i) {
       const value rows = shift(images, 1, i - 1);
@@ -339,7 +339,8 @@ TEST_CASE("a convolution whose images are split in two directions") {
   const auto images = f32({4, 32, 48, 3}, {"", "x", "y", ""}), kernel = f32({3, 8}, {"", ""});
   const auto p =
       file().check("3x3 box convolution, rows over x, columns over y", dynamic::compile(convolution, m, images, kernel));
-  // Above and below: a row of 24 columns; then of each of the three, left and right, a column of 16 rows.
+  // Above and below: a row of 24 columns. Then, for each of the three, a column of 16 rows to the left and to the
+  // right.
   CHECK(p.traffic().bytes == 4 * 4 * 3 * (2 * 24 + 6 * 16));
   CHECK(p.traffic().in(collective_kind::collective_permute).collectives == 8);
   CHECK(p.traffic().messages == 8);
@@ -351,7 +352,7 @@ TEST_CASE("a convolution whose images are split in two directions") {
 }
 
 TEST_CASE("golden plans: what nobody annotated") {
-  // Sums of what einsums left split stay split until the end, as does what is read in one other sharding: that is moved once.
+  // Sums of split einsums stay split until the end. A value whose users need one other sharding is moved once.
   const dynamic::mesh m({{"m", 8}});
   const auto gradient = [](auto... given) {
     const std::array all{given...};
@@ -383,7 +384,7 @@ TEST_CASE("golden plans: an ensemble of networks, members over one axis and the 
     return file().check(title, dynamic::compile(members, m, f32({2048, 256}, x), f32({8, 256, 1024}, {"member", "", ""}),
                                                 f32({8, 1024, 256}, {"member", "", ""})));
   };
-  // Nothing is sent between members; the gradients of two of them are added up over the batch.
+  // Nothing is sent between members. The gradients of two weights are summed over the batch.
   const auto p = on("ensemble of eight networks", {"data", ""});
   for (const auto& c : p.collectives()) CHECK(c.axes.view() == "data");
   CHECK(p.traffic().bytes == 2 * weights_bytes());

@@ -11,9 +11,9 @@
 #include "support/gradients.hpp"
 #include "support/run_random.hpp"
 
-// Every differentiable operator, alone and in random programs: its gradient against central differences of the naive
-// evaluator, and the gradient program on many devices against the gradient on one. GSPMD_SEED and GSPMD_PROGRAMS choose
-// other programs and more of them.
+// Every differentiable operator, alone and in random programs. Its gradient is compared with central differences of the
+// naive evaluator, and the gradient program on many devices with the gradient on one device. GSPMD_SEED and
+// GSPMD_PROGRAMS select the programs and their number.
 
 namespace {
 

@@ -45,7 +45,7 @@ const bool external_prefix_is_set = setenv("HDF5_EXTFILE_PREFIX", "${ORIGIN}", 1
 
 std::vector<hsize_t> sizes_of(const std::vector<std::int64_t>& shape) { return {shape.begin(), shape.end()}; }
 
-/// All elements of a dataset, as the library converts them to `type`.
+/// Returns all elements of a dataset, converted to `type` by the library.
 template <class T>
 std::vector<T> read_whole(const std::string& path, const std::string& name, hid_t type) {
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), dataset = H5Dopen2(file, name.c_str(), H5P_DEFAULT);
@@ -59,7 +59,7 @@ std::vector<T> read_whole(const std::string& path, const std::string& name, hid_
   return all;
 }
 
-/// Another program's file: `x` of doubles, with the properties of a dataset.
+/// Writes another program's file: `x` of doubles, with the properties of a dataset.
 template <class Properties>
 void write_whole(const std::string& path, const std::vector<std::int64_t>& shape, const std::vector<double>& all, hid_t type,
                  Properties set) {
@@ -276,7 +276,7 @@ TEST_CASE("files of others: high bytes first, in chunks, in another file, compac
           refused("`x` in `" + other + "` is a virtual dataset, of the file `" + file));
     const auto header = read_hdf5_header(other);
     CHECK((header.datasets.size() == 1 && header.datasets[0].name == "x"));
-    // A source that is missing is no array of zeros.
+    // A missing source is not an array of zeros.
     const auto moved = files.file("moved.h5");
     std::filesystem::rename(file, moved);
     CHECK(
@@ -378,7 +378,7 @@ TEST_CASE("files of others: high bytes first, in chunks, in another file, compac
   CHECK(wrong == 0);
 }
 
-/// Makes a file with `x`, doubles of shape [2, 3], in chunks of so many elements, and its groups and links by `add`.
+/// Makes a file with `x`, doubles of shape [2, 3], in chunks of the shape `chunk`. `add` adds its groups and links.
 template <class Add>
 void write_chunked(const std::string& path, const std::vector<hsize_t>& chunk, bool is_packed, Add add) {
   const hid_t made = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), properties = H5Pcreate(H5P_DATASET_CREATE);
@@ -407,7 +407,8 @@ TEST_CASE(
     in.add(name, x);
     return error_of([&] { load_hdf5(two, file, in, options); });
   };
-  // A chunk of 1 GiB for 48 bytes: packed it would be unpacked whole. Without filters the library reads a part of it.
+  // A chunk of 1 GiB for 48 bytes. If compressed, it would be decompressed whole. Without filters the library reads a
+  // part of the chunk.
   write_chunked(file, {8192, 16384}, true, [](hid_t) {});
   CHECK(contains(load("x"), "`x` in `" + file +
                                 "` has 48 bytes in packed chunks of more than 67108864, which need as much memory; write "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Gather and scatter with all of StableHLO's numbers: on random meshes and shardings what its specification says, element by element.
+// Gather and scatter with all dimension numbers of StableHLO, on random meshes and shardings, compared element by
+// element with the specification.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -34,7 +35,7 @@ using reference::random_split;
 using std::int64_t;
 using list = std::vector<int64_t>;
 
-/// Numbers that sums do not round, with some that no sum hides.
+/// Returns numbers whose sums are exact, and some that a sum cannot hide.
 template <class T>
 T number(draws& r) {
   if constexpr (std::is_same_v<T, bool>) return r.below(2) == 1;
@@ -42,7 +43,7 @@ T number(draws& r) {
     return static_cast<T>(r.below(9) == 0 ? std::numeric_limits<T>::min() : static_cast<T>(r.below(100) - 50));
   else return r.below(40) == 0 ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(r.below(100) - 50) / T(8);
 }
-/// The elements of an array as the library takes them.
+/// The elements of an array in the library's type.
 template <class T>
 struct buffer {
   std::unique_ptr<T[]> of;
@@ -72,7 +73,7 @@ bool same(const T* got, const host_array& expected) {
   return true;
 }
 
-/// Random numbers: each dim of the table is collapsed, a batch or inside of a slice.
+/// Random dimension numbers: each dim of the table is collapsed, a batch dim or inside of a slice.
 struct drawn_case {
   index_numbers n;
   list table, indices, slices;
@@ -84,10 +85,10 @@ drawn_case random_case(draws& r) {
   list kinds;
   for (int64_t d = 0; d < rank; ++d) {
     c.table.push_back(sizes[r.below(6)]);
-    kinds.push_back(r.below(5));  // 0: a batch, 1, 2: collapsed, else inside
+    kinds.push_back(r.below(5));  // 0: a batch, 1, 2: collapsed, otherwise inside
   }
   list batch_of(static_cast<std::size_t>(lookups), -1);
-  for (int64_t k = 0; k < lookups; ++k)  // dims of the indices but their columns
+  for (int64_t k = 0; k < lookups; ++k)  // dims of the indices without their columns
     for (int64_t d = 0; d < rank && batch_of[static_cast<std::size_t>(k)] < 0; ++d)
       if (kinds[static_cast<std::size_t>(d)] == 0 && r.below(2) == 0)
         batch_of[static_cast<std::size_t>(k)] = d, kinds[static_cast<std::size_t>(d)] = 9;
@@ -136,7 +137,7 @@ drawn_case random_case(draws& r) {
   return c;
 }
 
-/// Whether a slice does not lie inside of the table.
+/// Returns true if a slice is not inside the table.
 bool lies_outside(const drawn_case& c, const host_array& at) {
   auto n = c.n;
   n.clips = false;
@@ -154,18 +155,18 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
   const auto& n = c.n;
   const bool may_fail = n.clips && r.below(3) == 0;
   const auto beyond = may_fail ? out_of_range::error : n.clips ? out_of_range::clip : out_of_range::fill;
-  const auto what = r.below(3);  // gather, scatter, scatter in the place of what was there
+  const auto what = r.below(3);  // gather, scatter, scatter that replaces elements
   const auto x = drawn<T>(r, c.table);
   host_array at(detail::dtype_of<Index>(), c.indices);
   for (auto& i : at.ints) i = r.below(12) == 0 ? std::numeric_limits<Index>::min() : r.below(11) - 2;
   auto updates = drawn<T>(r, c.slices);
-  const auto uniform = updates.size() == 0 ? 0 : r.below(4);  // 1: a constant, 2: one number for all of them
+  const auto uniform = updates.size() == 0 ? 0 : r.below(4);  // 1: a constant, 2: one number for all updates
   if (uniform == 1 || uniform == 2) {
     if (!updates.reals.empty()) std::fill(updates.reals.begin(), updates.reals.end(), updates.reals[0]);
     if (!updates.ints.empty()) std::fill(updates.ints.begin(), updates.ints.end(), updates.ints[0]);
   }
   const monoid kinds[] = {monoid::add, monoid::maximum, monoid::minimum, monoid::multiply, monoid::or_, monoid::and_};
-  monoid kind = kinds[r.below(std::is_floating_point_v<T> ? 3 : 6)];  // products of floats round
+  monoid kind = kinds[r.below(std::is_floating_point_v<T> ? 3 : 6)];  // products of floats are rounded
   if (std::is_same_v<T, bool> && (kind == monoid::add || kind == monoid::multiply)) kind = monoid::or_;
 
   dynamic::builder b(m);
@@ -246,10 +247,10 @@ TEST_CASE("a split table is not gathered: what is sent is the result, or its own
     b.output(make(b, table, ids));
     return b.compile().traffic().bytes;
   };
-  // The indices are brought to all devices (64 of 4 bytes, 3/4 of them sent), and the partial rows to where they belong: 64 rows of 32
-  // bytes, 3/4 of them sent.
+  // The indices are gathered on all devices (64 of 4 bytes, 3/4 sent). The partial rows are sent to their devices: 64
+  // rows of 32 bytes, 3/4 sent.
   CHECK(bytes([](auto& b, value table, value ids) { return b.reshard(embedding(table, ids), {"x", ""}); }) == 3 * 64 + 3 * 512);
-  // Each device adds up what falls into its part: the rows that are split are brought to all.
+  // Each device adds the rows that belong to its part. The split rows are gathered on all devices.
   CHECK(bytes([](auto& b, value table, value ids) {
           const value loss = sum(embedding(table, ids) * embedding(table, ids));
           return b.reshard(grad(loss, table), {"x", ""});
@@ -284,7 +285,8 @@ TEST_CASE("a compiled program looks rows up and adds up their gradients") {
                        in<float, dims<4, 3>, split<_, _>>>;
   const auto table = filled<float>({5, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14});
   const auto ids =
-      filled<std::int32_t>({4}, {4, 0, 9, 4});  // the third one is moved to the last row by the lookup, and left out by the sum
+      filled<std::int32_t>({4}, {4, 0, 9, 4});  // the third index is clamped to the last row by the lookup, and ignored by
+                                                // the sum
   const auto w = filled<float>({4, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
   const auto [g, values, where, added, sorted] = run<step>(threads{}, table, ids, w);
   const float expected[] = {4, 5, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18, 21, 24};
@@ -298,7 +300,7 @@ TEST_CASE("a compiled program looks rows up and adds up their gradients") {
   for (int i = 0; i < 15; ++i) CHECK(sorted.data()[i] == more[12 - i / 3 * 3 + i % 3]);
 }
 
-// The table is computed in a loop that only the sum reads, and the scatter has become that sum.
+// The table is computed in a loop that only the sum reads, and the scatter becomes this sum.
 TEST_CASE("rows are added to a table that is computed") {
   const auto p = dynamic::compile([](value table, value ids, value rows) { return scatter_add(table * 2.0 + 1.0, ids, rows); },
                                   dynamic::mesh({{"x", 2}}), dynamic::in<double>({4, 2}, {"x", ""}),
@@ -310,7 +312,7 @@ TEST_CASE("rows are added to a table that is computed") {
   for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(found[0].data<double>()[i] == wanted[i]);
 }
 
-/// Results of all functions that take indices, for five of them and a start, which is the first of them.
+/// Results of all functions that take indices, for five indices and a start, which is the first index.
 constexpr auto everything_looked_up = [](value x, value i) {
   const value start = reshape(slice(i, {0}, {1}), {}), zero = constant<std::int32_t>(x, {}, 0);
   const value rows = take(x, i, 0), one = constant<double>(x, {1, 2}, 0.5);
@@ -334,7 +336,7 @@ constexpr auto everything_looked_up = [](value x, value i) {
 };
 template <class T>
 void check_indices_of(const std::vector<T>& named) {
-  std::vector<std::int64_t> wide;  // as indices of s64 say the same: those beyond it are its largest
+  std::vector<std::int64_t> wide;  // the same indices as s64; larger indices become the largest s64
   for (const T i : named) wide.push_back(std::in_range<std::int64_t>(i) ? static_cast<std::int64_t>(i) : INT64_MAX);
   const std::vector<double> x{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
   for (const auto& m : {dynamic::mesh({{"x", 1}}), dynamic::mesh({{"x", 2}})}) {
@@ -375,7 +377,7 @@ TEST_CASE("indices of every integer type name the elements that those of s64 nam
   CHECK(counted.run(self{}, std::vector<std::uint64_t>{5})[0].data<std::int32_t>()[0] == 5);
 }
 
-// A step of its own for the sum would read and write the whole table in every trip.
+// A separate step for the sum would read and write the whole table in every iteration.
 constexpr auto added_up = [](value table, value ids, value rows) {
   return fori_loop(
       8, [=](value, value t) { return scatter_add(t, ids, rows); }, table);
@@ -405,7 +407,7 @@ TEST_CASE("rows are added where they are looked up: no other table is written") 
                        in<std::uint64_t, dims<4>, split<_>>, in<double, dims<4, 4>, split<_, _>>>;
   static_assert(step::view.arena_bytes < 1000);
   const auto table = filled<double>({1000, 4}, {1, 2, 3, 4});
-  const auto ids = filled<std::uint64_t>({4}, {999, 5, 999, 0x8000000000000005});  // the last one is outside
+  const auto ids = filled<std::uint64_t>({4}, {999, 5, 999, 0x8000000000000005});  // the last index is out of range
   const auto rows = filled<double>({4, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
   const auto found = run<step>(threads{}, table, ids, rows);
   for (int i = 0; i < 4; ++i) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// For tools that build and show programs: operators by name, attributes of the run, labels, and what was decided for them.
+// For tools that build and show programs: operators by name, attributes at run time, labels, and the planner's
+// decisions.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -21,7 +22,7 @@ using caught::error_of;
 using numbers = std::vector<std::int64_t>;
 using texts = std::vector<std::string>;
 
-/// y = relu(x w) over data = 2 and model = 3; x is 0, w 1, the product 2, y 3; nothing needs 4.
+/// y = relu(x w) over data = 2 and model = 3; x is 0, w 1, the product 2, y 3; nothing reads 4.
 dynamic::builder mlp() {
   dynamic::builder b(dynamic::mesh({{"data", 2}, {"one", 1}, {"model", 3}}));
   const auto x = b.input(dynamic::in<float>({5, 6}, {"data,one", "model"}));
@@ -92,7 +93,7 @@ TEST_CASE("inspect: the instructions send what the program counts") {
   for (const auto& i : p.instructions()) {
     bytes += i.bytes;
     collectives += i.communicates ? 1 : 0;
-    for (const int o : i.operands) CHECK(made[static_cast<std::size_t>(o)]);  // operands stand before their users
+    for (const int o : i.operands) CHECK(made[static_cast<std::size_t>(o)]);  // operands precede their users
     if (i.result >= 0) made[static_cast<std::size_t>(i.result)] = true;
   }
   for (const int v : p.outputs()) CHECK(made[static_cast<std::size_t>(v)]);
@@ -133,7 +134,8 @@ TEST_CASE("inspect: loops and conditionals, of which nothing has a label") {
   REQUIRE(first_of(p, "loop") != nullptr);
   REQUIRE(first_of(p, "all_gather") != nullptr);
   CHECK(first_of(p, "all_gather")->label == -1);
-  CHECK(p.program().traffic().bytes == 3 * first_of(p, "all_gather")->bytes);  // an instruction's are those of one trip
+  CHECK(p.program().traffic().bytes == 3 * first_of(p, "all_gather")->bytes);  // the bytes of an instruction are for one
+                                                                               // iteration
 }
 
 TEST_CASE("inspect: completion before the program is compiled") {

@@ -20,7 +20,7 @@ namespace {
 using namespace gspmd;
 namespace ir = gspmd::detail;
 
-/// The plan of a graph whose collectives stay apart.
+/// Returns the plan of a graph without joined collectives.
 ir::plan apart(const ir::graph& g, const ir::mesh_shape& mesh) {
   ir::step_state steps(g, mesh, {}, layouts::emitted(g, mesh));
   ir::scheduler(steps).run();
@@ -34,16 +34,16 @@ ir::plan apart(const ir::graph& g, const ir::mesh_shape& mesh) {
 
 struct joined_count {
   std::uint64_t messages = 0, values = 0, in_bodies = 0;
-  std::int64_t bytes = 0;  // that are held longer
+  std::int64_t bytes = 0;  // bytes that are held longer
 };
 
-/// Of a message whose parts lie wherever they do.
+/// Returns true for a message whose parts are not contiguous.
 bool is_joined_apart(const ir::plan_step& s) {
   return s.operands.count > 1 && !ir::is_mapped(s) &&
          (ir::is<ir::kernels::move_together>(s) || ir::is<ir::kernels::combine_together>(s));
 }
 
-/// Checks that the values of each message lie one after the other in the arena, in place, or are not too many.
+/// Checks that the values of each message are contiguous in the arena, are used in place, or are few.
 joined_count check_places(const ir::plan_view& view) {
   joined_count result;
   for (const auto& s : view.steps) {
@@ -89,7 +89,8 @@ joined_count check_places(const ir::plan_view& view) {
   return result;
 }
 
-/// A random program in which most sums over the batch are reduced over the mesh: whole numbers, so that sums are exact.
+/// A random program in which most sums over the batch are reduced over the mesh. All numbers are whole, so sums are
+/// exact.
 class sums_program {
  public:
   sums_program(std::uint64_t seed, const dynamic::mesh& m, bool is_split) : random_(seed), b_(m) {
@@ -203,7 +204,7 @@ TEST_CASE("sums over a batch: joined messages give the same numbers, send the sa
               static_cast<unsigned long long>(all.messages), static_cast<unsigned long long>(all.values),
               static_cast<unsigned long long>(all.in_bodies), static_cast<unsigned long long>(larger));
   CHECK(all.messages > count);
-  CHECK(all.in_bodies >= count / 200);  // what is the same in every trip has left
+  CHECK(all.in_bodies >= count / 200);  // loop-invariant collectives have left the loop
 }
 
 TEST_CASE("random programs of many operators equal the naive reference") {
@@ -246,7 +247,7 @@ TEST_CASE("every operator stands behind what it reads, once") {
 
 TEST_CASE("what is too large stays apart, and a full message is followed by another") {
   const dynamic::mesh m(std::vector<dynamic::mesh::axis>{{"x", 2}});
-  // `many` gradients of 8 KiB each, and one of a few bytes more.
+  // `many` gradients of 8 KiB each, and one slightly larger gradient.
   const auto plan_of = [&](int many, std::int64_t large) {
     dynamic::builder b(m);
     const value x = b.input(dynamic::in<float>({65536, 128}, {"x", ""}));
@@ -278,7 +279,7 @@ TEST_CASE("what is too large stays apart, and a full message is followed by anot
 
 namespace {
 
-/// Programs of T values that need the same collective, on four devices; dims of 6 are cut unevenly.
+/// Programs with several values that need the same collective, on four devices. Dims of 6 are split unevenly.
 dynamic::program program_of(int values, const char* kind) {
   const std::string k = kind;
   dynamic::builder b(dynamic::mesh({{"x", k == "permute" ? 2 : 4}, {"y", k == "permute" ? 2 : 1}}));
@@ -288,7 +289,7 @@ dynamic::program program_of(int values, const char* kind) {
   for (int t = 0; t < values; ++t) {
     const auto like = [&](const std::vector<std::string>& at) { return b.input(dynamic::in<std::int32_t>({6, 6}, at)); };
     if (k == "weight update") {                                              // Xu et al. 2020, Fig. 10
-      const value w = like(split("x", "")), x = examples(), y = examples();  // one x would be gathered once for all
+      const value w = like(split("x", "")), x = examples(), y = examples();  // a single x would be gathered once for all
       b.output(b.reshard(w - 2 * b.reshard(einsum("bd,bf->df", x, y), split("x", "")), split("", "")));
     } else if (k == "gathered inputs") {
       chain = maximum(einsum("bd,df->bf", chain, b.reshard(like(split("x", "")), split("", ""))), 3);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once exhaustive
 // timeout: 600
-// Shards and tensors of more elements than an int counts. No more than 2.3 GiB at a time; where there are not so many, it says that it skips.
+// Shards and tensors with more elements than an int can count. They use at most 2.3 GiB at a time. With less memory,
+// the tests report that they are skipped.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -37,7 +38,7 @@ constexpr int64_t near = 12'345, far = (int64_t{1} << 31) + 5;
 constexpr int64_t rows = 32'771, columns = 65'537;
 static_assert(rows * columns > int64_t{1} << 31);
 
-constexpr auto near_moved = [](auto x) { return shift(x, 0, -near); };  // the second half reads what the first one ends with
+constexpr auto near_moved = [](auto x) { return shift(x, 0, -near); };  // the second half reads the end of the first half
 constexpr auto far_moved = [](auto x) { return shift(x, 0, far); };
 constexpr auto found = [](auto x, auto at) { return std::tuple{take(x, at, 0), slice(x, {n - 5000}, {n - 7}, {3})}; };
 constexpr auto sums = [](auto m) { return std::tuple{sum(m, 0), sum(m, 1)}; };

@@ -31,8 +31,8 @@ struct ordered_mesh {
   ordered_mesh(const ordered_mesh&) = delete;
 };
 
-/// Which elements of a dim a device holds, by the definition: the device tensor of the dim's axes, row-major, is laid over
-/// the dim in steps of the extent rounded up.
+/// Returns true if a device holds an element of a dim, by the definition. The device tensor of the dim's axes,
+/// row-major, covers the dim in steps of the rounded-up extent.
 bool holds_by_definition(const std::vector<int>& sizes, const sharding& s, int dim, std::int64_t extent, const coordinates& at,
                          std::int64_t element) {
   std::vector<int> axes;
@@ -44,7 +44,7 @@ bool holds_by_definition(const std::vector<int>& sizes, const sharding& s, int d
     part += parts * at[axes[i]];
     parts *= sizes[static_cast<std::size_t>(axes[i])];
   }
-  std::int64_t step = 0;  // the least extent of which `parts` cover the dim
+  std::int64_t step = 0;  // the least extent with which `parts` cover the dim
   while (step * parts < extent) ++step;
   return element >= part * step && element < (part + 1) * step;
 }

@@ -147,7 +147,7 @@ TEST_CASE("names of axes that are longer than an entry of split") {
   const std::string long_name(513, 'a');
   CHECK(
       contains(refusal([&] { static_cast<void>(axis_names(std::string_view(long_name))); }), "no axes whose names are so long"));
-  // all of them on one dim: what placements say has no such limit
+  // all axes on one dim: placements have no such limit
   const auto tiled = dynamic::compile([](auto x) { return reshape(x, {8}); }, m, dynamic::in<float>({2, 2, 2}, {a, b, c}));
   CHECK(tiled.output(0).sharding() == std::vector<std::string>{all});
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Factors and solutions satisfy their equations, gradients are those of differences, and devices compute what one device does.
+// Factors and solutions satisfy their equations, gradients equal finite differences, and every sharding gives the
+// results of a single device.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -73,7 +74,7 @@ struct setting {
   }
 };
 
-/// Of matrices that are far from singular: positive definite ones where these are asked for, whose triangles differ.
+/// Returns matrices that are far from singular. If required they are positive definite, with different triangles.
 template <class T>
 std::vector<T> matrices_of(const setting& s, reference::random_numbers& random) {
   std::vector<T> a(static_cast<std::size_t>(s.matrices() * s.n * s.n));
@@ -89,7 +90,7 @@ std::vector<T> matrices_of(const setting& s, reference::random_numbers& random) 
     }
   return a;
 }
-/// How far the result is from what the equations say, over the size of their terms.
+/// Returns the error of the result in the equations, divided by the size of their terms.
 template <class T>
 double residual(const setting& s, const T* a, const T* b, const T* y) {
   double worst = 0;
@@ -123,7 +124,7 @@ double residual(const setting& s, const T* a, const T* b, const T* y) {
   return worst;
 }
 
-/// The result, and the gradients by a and b of a weighted sum of it.
+/// The result, and the gradients of a weighted sum of the result with respect to a and b.
 template <class T>
 dynamic::program program_of(const setting& s, const dynamic::mesh& m, bool split) {
   const auto names = [&](const std::vector<std::string>& n, std::size_t rank) {
@@ -204,7 +205,7 @@ TEST_CASE("linalg: random factors and systems on random meshes, with gradients")
     const dynamic::mesh m({{"x", sizes[0]}, {"y", sizes[1]}});
     s.a_split.resize(s.batch.size() + 2);
     s.b_split.resize(s.batch.size() + (s.has_columns ? 2 : 1));
-    // Dims before the last two, and the columns of b.
+    // Splits dims before the last two, and the columns of b.
     for (auto* const split : {&s.a_split, &s.b_split})
       for (const char* axis : {"x", "y"}) {
         const auto free = static_cast<int>(s.batch.size());
@@ -235,9 +236,9 @@ using namespace gspmd;
 constexpr auto systems = [](auto a, auto b) { return std::tuple{solve(a, b), cholesky(a), triangular_solve(a, b)}; };
 using many = compile<systems, mesh<axis<"x", 2>, axis<"y", 2>>, in<double, dims<6, 8, 8>, split<"x", _, _>>,
                      in<double, dims<6, 8, 4>, split<"x", _, "y">>>;
-static_assert(many::traffic.bytes == 0);  // matrices are many: nothing is sent
+static_assert(many::traffic.bytes == 0);  // many matrices: nothing is sent
 
-// Columns of right-hand sides are each device's own; x of one matrix is split as b is.
+// Each device has its own columns of right-hand sides. x of one matrix is split like b.
 constexpr auto one_system = [](auto a, auto b) { return solve_positive(a, b); };
 using columns = compile<one_system, mesh<axis<"x", 4>>, in<float, dims<8, 8>>, in<float, dims<8, 12>, split<_, "x">>>;
 static_assert(columns::traffic.bytes == 0);
@@ -287,7 +288,7 @@ TEST_CASE("linalg: a Cholesky factor of numbers of which twice as many are infin
     std::vector<double> a(n * n, 0x1p1022);
     for (std::size_t i = 0; i < n; ++i) a[i * n + i] = 0x1.8p1023;
     const auto r = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
-    for (auto& e : a) e *= 0x1p-1022;  // a root of it by which l is smaller
+    for (auto& e : a) e *= 0x1p-1022;  // divided by a power of 2 whose root divides l
     const auto wanted = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
     for (std::size_t e = 0; e < n * n; ++e) CHECK(r[0].data<double>()[e] == wanted[0].data<double>()[e] * 0x1p511);
   }
@@ -379,7 +380,7 @@ TEST_CASE("linalg: with vmap a dim more, of both or of one") {
 TEST_CASE("linalg: gradients leave out what is not read and what is no function of the matrix") {
   const dynamic::mesh one({{"x", 1}});
   const std::vector<double> a{4, 2, 2, 5};  // l = [2, 0; 1, 2]
-  // The root of l above the diagonal has an infinite slope there, and l is 0 there whatever a is.
+  // The square root of l has an infinite slope above the diagonal, where l is 0 for any a.
   const auto roots = dynamic::compile([](value m) { return grad(sum(sqrt(cholesky(m))), m); }, one, dynamic::in<double>({2, 2}));
   const auto by_a = roots.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
   const auto f = [](double p, double q, double r) {  // of [p, q; q, r]
@@ -390,7 +391,7 @@ TEST_CASE("linalg: gradients leave out what is not read and what is no function 
   const double want[] = {(f(4 + h, 2, 5) - f(4 - h, 2, 5)) / (2 * h), off, off, (f(4, 2, 5 + h) - f(4, 2, 5 - h)) / (2 * h)};
   for (std::size_t i = 0; i < 4; ++i) CHECK(by_a[0].data<double>()[i] == doctest::Approx(want[i]).epsilon(1e-7));
 
-  // By a diagonal of ones it is 0, also beside an infinity.
+  // The gradient with respect to a unit diagonal is 0, also next to an infinity.
   const auto unit =
       dynamic::compile([](value m, value b) { return grad(sum(triangular_solve(m, b, {.unit_diagonal = true})), m); }, one,
                        dynamic::in<double>({2, 2}), dynamic::in<double>({2}));
@@ -430,7 +431,7 @@ TEST_CASE("linalg: mistakes have words") {
              ": is given matrices f64[2,3,3] and right-hand sides f64[4,3,1]" + fits));
   CHECK(says(refusal([](value a) { return vmap([](value x) { return cholesky(x); })(a); }, f64({2, 1, 1, 1, 1, 1, 1, 3, 3})),
              "stands in a vmap and would have 9 dims; it takes at most 8"));
-  // One matrix that is split has no other dim to go to.
+  // A single matrix has no other dim that could be split.
   CHECK(refusal(factor, dynamic::in<double>({8, 8}, {"x", ""})).find("takes whole matrices: it would gather") !=
         std::string::npos);
   const auto allowed =

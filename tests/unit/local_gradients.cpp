@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Gradients of what varies and is read as terms of a sum: they are no equal data, of which a replica would take one term.
+// Gradients of varying values that are read as partial values: they are not replicas, of which only one device's data
+// counts.
 #include <doctest/doctest.h>
 
 #include <string>

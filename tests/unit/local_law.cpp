@@ -13,8 +13,9 @@
 #include "gspmd/gspmd.hpp"
 #include "support/error_of.hpp"
 
-// The law of operators of the user's own: which functions break it, and what is said of them. The functions here have state, so
-// that the compiler accepts them and the run-time path tries them; compile_fail/local_law.cpp is the same when compiling.
+// The law of custom operators: functions that break it, and the error texts. The functions here have state, so the
+// compiler accepts them and the run-time path checks them. compile_fail/local_law.cpp has the same checks at compile
+// time.
 
 namespace {
 
@@ -22,7 +23,7 @@ using namespace gspmd;
 using caught::error_of;
 using std::int64_t;
 
-const int unknown = std::atoi("3");  // no compiler knows it
+const int unknown = std::atoi("3");  // unknown at compile time
 
 bool contains(const std::string& text, const std::string& part) {
   CAPTURE(text);
@@ -32,7 +33,7 @@ bool contains(const std::string& text, const std::string& part) {
   return found;
 }
 
-/// The error of a program of one operator on tensors of these shapes, or "no error".
+/// Returns the error of a program with a single operator on tensors of these shapes, or "no error".
 template <class T = float, class Op>
 std::string said_of(const Op& op, const std::vector<std::vector<int64_t>>& shapes) {
   return error_of([&] {
@@ -66,12 +67,12 @@ TEST_CASE("a function that mixes a letter that may be split") {
   contains(text, "the function of `bt->bt` does not work part by part along `t`");
   contains(text, "side by side, are not its result for the whole (`t` of 2, cut at 1; `b` of 1); mark `t` as whole: [t] or");
   CHECK(said_of(local_op<"b[t]->b[t]">(running), {{4, 4}}) == "no error");
-  CHECK(said_of(local_op<"b[t]->bt">(running), {{4, 4}}) == "no error");  // one pair of brackets says it for all
+  CHECK(said_of(local_op<"b[t]->bt">(running), {{4, 4}}) == "no error");  // one pair of brackets is sufficient
 }
 
 TEST_CASE("errors of every kind that a rule can have") {
   const float one = static_cast<float>(unknown - 2);
-  // the mean is no sum of means; the maximum is no sum of maxima
+  // the mean is not the sum of means; the maximum is not the sum of maxima
   const auto mean_of_rows = [one](in_2 x, out_1 y) {
     for (int64_t i = 0; i < x.extent(0); ++i) {
       y(i) = 0;
@@ -101,12 +102,12 @@ TEST_CASE("errors of every kind that a rule can have") {
     for (int64_t i = 0; i < x.extent(0); ++i) y(i) = x(i) + static_cast<float>(i) * one;
   };
   contains(said_of(local_op<"n->n">(counted), {{4}}), "along `n`");
-  // a stencil that treats the end of a block like the end of the tensor, in the third element only
+  // a stencil that treats the end of a block as the end of the tensor, visible only in the third element
   const auto far_neighbour = [one](in_1 x, out_1 y) {
     for (int64_t i = 0; i < x.extent(0); ++i) y(i) = x(i) + (i >= 3 ? x(i - 3) * one : 0);
   };
   contains(said_of(local_op<"n->n">(far_neighbour), {{4}}), "(`n` of 4, cut at 1)");
-  // dense memory is taken for granted
+  // dense memory is assumed
   const auto dense_scale = [one](in_2 x, out_2 y) {
     for (int64_t i = 0; i < x.extent(0) * x.extent(1); ++i) y.data()[i] = x.data()[i] * one;
   };
@@ -141,7 +142,7 @@ TEST_CASE("functions that do not write their result, or more than that, or throw
 
 namespace {
 
-/// Sums that are none from a limit on: on small numbers it keeps the law.
+/// Sums that are wrong above a limit. On small numbers the function keeps the law.
 struct bounded_sum {
   float limit;
   std::vector<double> tried;
@@ -154,7 +155,7 @@ struct bounded_sum {
   }
   [[nodiscard]] const std::vector<double>& samples() const { return tried; }
 };
-/// The row that an index says: other indices than those of rows may not be tried.
+/// Reads the row of an index. Only indices of rows may be tried.
 struct picked_row {
   int one;
 
@@ -176,7 +177,7 @@ TEST_CASE("numbers that the user states are tried") {
   CHECK(bounded({}) == "no error");  // small numbers
   CHECK(bounded({1, 2, 200'000}) == "no error");
   contains(bounded({1, 600'000, 900'000}), "combined by add, are not its result for the whole (`j` of 3, cut at 2; `r` of 1)");
-  // each of the samples comes to a place where it shows
+  // each sample is used in a position where it matters
   CHECK(bounded({1, 2, 3, 4, 5, 6, 7, 999'998, 4}) != "no error");
 
   const auto picked = [](const auto& op) {
@@ -208,7 +209,7 @@ TEST_CASE("extents that must be equal are stated, and what failed says with whic
   CHECK(said_of(local_op<"r[j],[k=j][j]->r[k]">(solve), shapes) == "no error");
   contains(said_of(local_op<"r[j],[k=j][j]->r[k]">(solve), {{5, 4}, {3, 4}}),
            "dim `k` of `r[j],[k][j]->r[k]` is 3 and the rule states 4");
-  // where the extents are not the reason, nothing is said of them
+  // if the extents are not the reason, the error does not mention them
   const auto mixed = [one](in_2 x, in_2 w, out_2 y) {
     for (int64_t r = 0; r < y.extent(0); ++r)
       for (int64_t k = 0; k < y.extent(1); ++k) y(r, k) = x(0, 0) * w(0, 0) * one;
@@ -309,7 +310,7 @@ TEST_CASE("a whole letter that is split is gathered only where the user says so"
 
 namespace {
 
-float opaque(float x) { return x * static_cast<float>(unknown - 2); }  // the compiler cannot run it
+float opaque(float x) { return x * static_cast<float>(unknown - 2); }  // the compiler cannot evaluate it
 
 constexpr auto running_sum = local_op<"b[t]->b[t]">([](auto x, auto y) {
   for (int64_t i = 0; i < x.extent(0); ++i)

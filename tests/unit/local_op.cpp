@@ -15,14 +15,14 @@
 #include "gspmd/grad.hpp"
 #include "gspmd/ops.hpp"
 
-// Operators of the user's own: on random meshes and shardings they give what the function gives for the whole arrays.
+// Custom operators: on random meshes and shardings, the results equal the function on the whole arrays.
 
 namespace {
 
 using namespace gspmd;
 using std::int64_t;
 
-const int unknown = std::atoi("3");  // no compiler knows it
+const int unknown = std::atoi("3");  // unknown at compile time
 
 // ---- the functions ----
 
@@ -138,13 +138,13 @@ std::vector<std::string> random_sharding(random_source& r, const dynamic::mesh& 
   return dims;
 }
 
-/// Of one result or several.
+/// Returns result k, for an operator with a single result or several.
 value nth(const value& y, std::size_t) { return y; }
 template <std::size_t N>
 value nth(const std::array<value, N>& y, std::size_t k) {
   return y[k];
 }
-/// How many elements of a result are others than expected.
+/// Returns the number of elements that differ from the expected ones.
 template <class R>
 int count_wrong(const R* got, const R* expected, int64_t count) {
   int wrong = 0;
@@ -156,7 +156,7 @@ int count_wrong(const R* got, const R* expected, int64_t count) {
   return wrong;
 }
 
-/// `op` is local_op<Text, ...>(f) and has state or not; `f` is what it is called for whole arrays.
+/// `op` is local_op<Text, ...>(f), with or without state. `f` is the function for whole arrays.
 template <fixed_string Text, monoid Kind, class... R, class... A, class Op, class F, class Backend>
 void try_once(const Op& op, const F& f, std::tuple<R...> (*)(A...), std::uint64_t seed, const Backend& backend,
               int64_t most_devices = 8) {
@@ -205,7 +205,7 @@ void try_once(const Op& op, const F& f, std::tuple<R...> (*)(A...), std::uint64_
     };
     (fill(std::get<K>(arrays).get(), size_of(shapes[K])), ...);
 
-    // what the function says of the whole
+    // the result of the function on the whole arrays
     const std::tuple expected{std::make_unique<R[]>(static_cast<std::size_t>(size_of(shapes[operand_count + J])) + 1)...};
     bool is_empty = false;
     for (int l = 0; l < rule.letters.count; ++l)

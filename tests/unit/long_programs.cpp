@@ -16,7 +16,7 @@ namespace {
 
 using namespace gspmd;
 
-/// No loop has more registers than its numbers reach, and nothing points outside of them.
+/// Checks that no loop has more registers than its numbers can represent, and that all register numbers are valid.
 void check_loops(const dynamic::program& program, std::size_t least_loops) {
   const auto& view = program.view();
   CHECK(table_of<detail::planned_group>(view).size() >= least_loops);

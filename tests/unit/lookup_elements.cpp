@@ -14,8 +14,8 @@
 #include "gspmd/detail/kernels/indices.hpp"
 #include "gspmd/detail/kernels/scans.hpp"
 
-// Gather and scatter of what is looked up along one dim of a table, and the largest of a line, against loops that look at one element at a
-// time: every place, kind of indices and width of elements, extents of 1, parts of a table, indices outside.
+// Gather and scatter along one dim of a table, and the maxima of a line, compared with loops over single elements:
+// every position, kind of indices and width of elements, extents of 1, parts of a table, and indices out of range.
 
 namespace {
 
@@ -27,7 +27,7 @@ using std::int32_t, std::int64_t;
 struct lookup_case {
   indexed_access access;
   index_ranges part{};
-  int dim = 0;  // of the table, that is looked up
+  int dim = 0;  // the dim of the table that is looked up
   bool along = false;
   std::vector<int64_t> named;
 };
@@ -56,7 +56,7 @@ lookup_case draw(std::mt19937& random) {
   const int rank = static_cast<int>(1 + below(c.along ? 4 : 3)), indices_rank = c.along ? rank : static_cast<int>(below(3));
   c.dim = static_cast<int>(below(rank));
   const int64_t size = extent(), first = below(2) == 0 ? 0 : below(size + 1);
-  const int64_t here = first == 0 && below(2) == 0 ? size : below(size - first + 3);  // may be none of it, and more than there is
+  const int64_t here = first == 0 && below(2) == 0 ? size : below(size - first + 3);  // may be nothing, and more than exists
   for (int d = 0; d < rank; ++d) {
     const int64_t e = d == c.dim ? here : extent();
     a.table.push_back(e);
@@ -126,7 +126,7 @@ std::string told(const lookup_case& c) {
   for (int d = 0; d < c.access.slices.count; ++d) (text += ' ') += std::to_string(c.access.slices[d]);
   return text;
 }
-/// The indices as they lie in memory.
+/// Returns the indices in their memory format.
 std::vector<std::byte> bytes_of_indices(const lookup_case& c) {
   std::vector<std::byte> bytes(c.named.size() * 8 + 8);
   for (std::size_t i = 0; i < c.named.size(); ++i) {
@@ -157,7 +157,7 @@ int gathered(std::mt19937& random) {
   CHECK(slices == expected);
   return slice_walk(c.access, c.part).is_by_element() ? 1 : 0;
 }
-/// A sum in which the order of the terms shows.
+/// A sum that depends on the order of its terms.
 struct appended {
   using element = std::uint64_t;
   static element of(element before, element update) { return before * 31 + update; }
@@ -179,11 +179,11 @@ int scattered(std::mt19937& random) {
   return slice_walk(c.access, c.part).is_by_element() ? 1 : 0;
 }
 
-/// The `k` first of a line, by sorting all of it.
+/// Compares the first `k` elements of a line with a complete sort.
 template <class T>
 void top_of_drawn_line(std::mt19937& random) {
   const auto n = static_cast<std::size_t>(random() % 150), k = static_cast<std::size_t>(random() % 40);
-  const auto kinds = 1 + random() % 60;  // few of them: ties
+  const auto kinds = 1 + random() % 60;  // a small number, so there are ties
   std::vector<T> x(n);
   for (auto& e : x) {
     e = static_cast<T>(random() % kinds);

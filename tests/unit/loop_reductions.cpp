@@ -17,7 +17,8 @@
 
 #include "support/random_split.hpp"
 
-// Reductions are made by the loop that computes what they reduce: no memory holds it, and the bits are those of a reduction of an array.
+// A reduction runs in the loop that computes its operand. The operand is not stored, and the bits equal those of a
+// reduction of an array.
 
 namespace {
 
@@ -37,7 +38,7 @@ const dynamic::mesh one({{"x", 1}});
 
 std::int64_t arena_of(const dynamic::program& p) { return p.view().arena_bytes; }
 
-/// Elements whose sums and products are exact in every type, or floats that are not.
+/// Returns elements whose sums and products are exact in every type, or inexact floats.
 template <class T>
 std::vector<std::byte> elements_of(draws& r, const std::vector<std::int64_t>& shape, bool is_exact) {
   std::size_t n = 1;
@@ -53,8 +54,9 @@ std::vector<std::byte> elements_of(draws& r, const std::vector<std::int64_t>& sh
 
 struct random_reduction {
   std::vector<std::int64_t> shape, dims, spread;
-  std::vector<std::int64_t> small;  // the shape of the second operand, which is spread to `shape`
-  int function = 0, along = 0;      // 3: of neighbours along this dim; 4, 5: what sessions add up as they compute it
+  std::vector<std::int64_t> small;  // the shape of the second operand, which is broadcast to `shape`
+  int function = 0, along = 0;      // 3: neighbours along this dim are combined; 4, 5: reductions that sessions compute
+                                    // together with their operands
   bool has_index = false;
 
   random_reduction(draws& r, std::int64_t most, int functions, bool is_added_up) {
@@ -73,7 +75,7 @@ struct random_reduction {
     function = static_cast<int>(r.below(functions));
     along = static_cast<int>(r.below(rank));
     has_index = r.below(3) == 0;
-    if (!is_added_up) return;  // rows of whole steps of vectors, one value for each, or one row
+    if (!is_added_up) return;  // rows of whole vector steps, one value for each, or one row
     shape.back() = 64 * (1 + r.below(r.below(4) == 0 ? 90 : 20));
     while (size() > 60000) shape.front() = shape.front() / 2;
     function = 4 + static_cast<int>(r.below(2));
@@ -119,14 +121,14 @@ TEST_CASE("what is reduced is not stored") {
   check([](auto x) { return sum(exponential(x), 1); }, 1, block);
   check([](auto x) { return mean(x * x - x); }, 2, block + 64);
   check([](auto x) { return std::tuple{sum(x), reduce(x, monoid::maximum), reduce(x, monoid::minimum)}; }, 1, 3 * block);
-  // Of what a stencil computes, margins included; beyond the ends of what is not split another loop writes zeros.
+  // A stencil with its halo buffers. Beyond the ends of a dim that is not split, another loop writes zeros.
   const auto laplacian = [](auto x) {
     return shift(x, 0, 1) + shift(x, 0, -1) + shift(x, 1, 1, boundary::wrap()) + shift(x, 1, -1) - 4 * x;
   };
   check([&](auto x) { return sum(laplacian(x)); }, 2, block + 3 * 4096);
   check([&](auto x) { return sum(abs(laplacian(x)), 1); }, 2, block + 3 * 4096);
   check([&](auto x) { return reduce(laplacian(x), monoid::maximum, {0, 1}); }, 1, block + 6 * 4096, "x");
-  // exp(x - max) is computed where the result comes, added up as it is computed.
+  // exp(x - max) is computed into the result, and summed at the same time.
   const auto p = dynamic::compile([](auto x) { return softmax(x, 1); }, one, dynamic::in<float>({1000, 1000}));
   CHECK(count<kernels::fused>(p) == 2);
   CHECK(count<kernels::reduce>(p) == 1);
@@ -156,7 +158,7 @@ TEST_CASE("several reductions of one value read it once, and where it is split g
     return std::tuple{sum(e, 1), sum(e - x, 1)};
   };
   check(two_of_a_loop, 1, 1);
-  check([](auto x) { return std::tuple{sum(x, 1), sum(x * x, 1)}; }, 1, 1);  // else a sum of products is a contraction
+  check([](auto x) { return std::tuple{sum(x, 1), sum(x * x, 1)}; }, 1, 1);  // otherwise a sum of products is a contraction
   check([](auto x) { return std::tuple{sum(x * x, 1), sum(x, 1)}; }, 1, 1);
   check([](auto x) { return std::tuple{sum(x), sum(exponential(x)), reduce(x, monoid::maximum)}; }, 1, 2);
   check([](auto x) { return std::tuple{sum(exponential(x), 1), sum(x, 1)}; }, 1, 1);
@@ -165,7 +167,7 @@ TEST_CASE("several reductions of one value read it once, and where it is split g
 
 TEST_CASE("a sum over what a loop computes from a counter or from pairs holds blocks of it, not the whole") {
   constexpr std::int64_t block = 74 * 1024;
-  // EP: points in a square by their number, those in the circle.
+  // EP: numbers the points in a square, and counts the points in the circle.
   const auto points = dynamic::compile(
       [](auto x) {
         const value i = convert<float>(iota<std::int32_t>(x, {1 << 24}, 0));
@@ -174,7 +176,7 @@ TEST_CASE("a sum over what a loop computes from a counter or from pairs holds bl
       },
       one, dynamic::in<float>({1 << 24}));
   CHECK(arena_of(points) <= 2 * block);
-  // N bodies: the force on each is a sum over all others.
+  // N bodies: the force on each body is a sum over all other bodies.
   const auto force = dynamic::compile(
       [](auto p) {
         const value d = broadcast_in_dim(p, {4096, 4096}, {1}) - broadcast_in_dim(p, {4096, 4096}, {0});
@@ -226,7 +228,7 @@ TEST_CASE("a reduction of an iota, a constant or a broadcast, or one that reads 
   check([](auto x, auto) { return sum(reverse(broadcast_in_dim(zeros_like(x) + 2.0F, {n, 4 * n}, {0}), {0, 1}), 1); }, 4 * n * n);
   // The reduction is split over y too, though the broadcast is replicated over y.
   check([](auto x, auto) { return reduce(broadcast_in_dim(x, {n, 4 * n}, {0}), monoid::maximum, {0}); }, 4 * n * n, "x");
-  // The largest element, and then where it stands: with a split dim, an all_reduce is between the two.
+  // The largest element, and then its position. If the dim is split, an all_reduce is between the two.
   check([&](auto x, auto y) { return argmax(pairs(x, y), 1); }, n * n, "x");
   check([&](auto x, auto y) { return argmin(abs(pairs(x, y)), 0); }, n * n, "x");
   check(
@@ -249,7 +251,7 @@ TEST_CASE("an annotated iota or broadcast is computed again in another sharding,
 }
 
 namespace {
-/// A constant, an iota or a broadcast, then movements.
+/// A constant, an iota or a broadcast, followed by movements.
 struct moved_source {
   using list = std::vector<std::int64_t>;
   struct movement {
@@ -372,15 +374,16 @@ TEST_CASE("movements of constants, iotas and broadcasts have the elements of mov
 namespace {
 std::size_t programs_with_some = 0, several = 0, stored = 0;
 
-/// Sums and largest elements of what is computed, by one program that may reduce what it computes and by two of which the second one reads an array.
+/// Compares sums and maxima of computed values. One program may reduce them while it computes them. Two other programs
+/// store an array and read it.
 template <class T>
 void compare(std::uint64_t seed, const dynamic::mesh& m, bool is_even, bool is_added_up = false) {
   draws r{std::mt19937_64(seed)};
-  // (Exponentials are not exact, so their sum depends on how they are split.)
+  // (Exponentials are not exact, so their sum depends on the sharding.)
   const random_reduction f(r, seed % 16 == 0 ? 30000 : 300, is_even && std::is_floating_point_v<T> ? 6 : 5, is_added_up);
   const auto split = is_even ? std::vector<std::string>(f.shape.size()) : random_split(r, m, f.shape.size());
   constexpr bool is_pred = std::is_same_v<T, bool>;
-  // (The sum of many bf16 depends on where it is rounded: on how its operand is split.)
+  // (The sum of many bf16 depends on the rounding, and so on the sharding of its operand.)
   const bool has_sum = is_even || !std::is_same_v<T, bf16>;
   const monoid first = is_pred   ? monoid::or_
                        : has_sum ? monoid::add
@@ -403,7 +406,7 @@ void compare(std::uint64_t seed, const dynamic::mesh& m, bool is_even, bool is_a
   reduce_to(reading, reading.input(in));
   const value v = reducing.input(in), w = reducing.input(small), y = f.template computed<T>(v, w);
   reduce_to(reducing, y);
-  if (reads_one) reducing.output(reduce(v, second, f.dims));  // of what the loop reads
+  if (reads_one) reducing.output(reduce(v, second, f.dims));  // of an operand of the loop
   if (also_stores) reducing.output(y);
   const auto computed = computing.compile(), read = reading.compile(), reduced = reducing.compile();
   std::size_t reductions = 0;
@@ -476,5 +479,5 @@ TEST_CASE("a compiled step reduces what a stencil computes and what it reads, bi
   for (std::size_t k = 0; k < 4; ++k) CHECK(all[k] == *want[k].data<float>());
   int made = 0;
   for (const auto& g : detail::table_of<detail::planned_group>(step::view)) made += g.margins.count > 0 ? g.reductions.count : 0;
-  CHECK(made == 3);  // by one loop; x * x is another one
+  CHECK(made == 3);  // by one loop; x * x is another loop
 }

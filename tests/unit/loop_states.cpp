@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Values that a loop carries have the least state into which what it begins with goes without a message, and what its body gives too.
+// A loop-carried value has the least state that both the initial value and the result of the body can enter without a
+// message.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -19,11 +20,11 @@ using namespace gspmd;
 
 namespace loop_states {
 
-/// The values that bodies read beside those that they carry.
+/// The values that bodies read in addition to the carried values.
 struct others {
   value replica, invariant, varying, terms;
 };
-/// The operators of the local view that a program of one device does not have.
+/// The operators of the local view that a program for one device lacks.
 struct moves {
   virtual ~moves() = default;
   virtual value sum(value varying) const = 0;  // invariant
@@ -36,7 +37,7 @@ struct local_moves : moves {
   value term(value x) const override { return local::to_partial<"x", state::replica>(x); }
 };
 constexpr int devices = 3;
-/// Of one device: dim 0 is that of devices.
+/// On one device, dim 0 counts the devices.
 struct whole_moves : moves {
   value sum(value x) const override { return broadcast_in_dim(gspmd::sum(x, 0), {devices, x.shape()[1]}, {1}); }
   value sum_to_replica(value x) const override { return sum(x); }
@@ -65,7 +66,7 @@ const std::vector<body>& bodies() {
       [](value c, const others& o, const moves& m) { return m.sum_to_replica(c * o.varying); },
       [](value c, const others& o, const moves& m) { return c + m.sum_to_replica(o.varying); },
       [](value c, const others& o, const moves& m) { return c + m.term(o.replica); },
-      // a loop in the loop, that begins with what this one carries
+      // a nested loop that begins with the carried value of the outer loop
       [](value c, const others& o, const moves&) {
         return fori_loop(
                    2, [&](value, value d) { return d + o.replica; }, c) +
@@ -80,7 +81,7 @@ const std::vector<body>& bodies() {
             2, [&](value, value d) { return d * o.varying; }, c);
       },
       [](value c, const others& o,
-         const moves& m) {  // a replica in the first round, of which a term is taken, and none in the second
+         const moves& m) {  // first a replica, with a partial value taken from it; in the second iteration neither
         const value d = fori_loop(
             2, [&](value, value v) { return v + o.replica; }, c);
         return d + o.varying + m.sum_to_replica(m.term(d));
@@ -100,7 +101,7 @@ std::vector<beginning> beginnings() {
   return all;
 }
 
-/// The type of a value of the local view that a program makes of what it begins with; nothing: it is refused.
+/// Returns the state that a program gives to a value of the local view, or nothing if the program is refused.
 template <class Program>
 std::optional<state> typed(state begins_as, bool is_zero, Program program) {
   dynamic::builder b(dynamic::mesh({{"x", devices}}));
@@ -118,14 +119,14 @@ std::optional<state> typed(state begins_as, bool is_zero, Program program) {
   if (p.error_count() != 0 || !p.states(made)) return {};
   return p.states(made)->on[0].is;
 }
-/// Whether a value goes into a state without a message in either direction.
+/// Returns true if a value enters a state without a message in either direction.
 bool goes_in(state from, bool is_zero, state to) {
   if (from == to) return true;
   if (from == state::constant) return to != state::partial || is_zero;
   return from == state::replica && to == state::varying;
 }
 
-/// The result of three trips, squared and summed.
+/// Returns the result of three iterations, squared and summed.
 template <class Spec>
 value on_devices(const body& f, const beginning& from, state found, const std::vector<value>& in) {
   return manual<"x">(
@@ -189,7 +190,7 @@ TEST_CASE("a loop is accepted exactly where a state goes round it, and carries t
 
 TEST_CASE("zeros become a sum in the round in which what is added to them does") {
   const local_moves m;
-  // c, d = c + d, d + terms: c is no sum before d is one.
+  // c, d = c + d, d + partial values: c is partial only after d is partial.
   const auto of = [&](bool is_nested, bool is_sum) {
     return typed(state::replica, true, [&](value zeros, const others& o) {
       const auto round = [&](value c, value d) { return std::tuple{c + d, d + (is_sum ? o.terms : 0.0 * o.terms + 1.0)}; };

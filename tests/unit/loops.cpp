@@ -138,7 +138,7 @@ TEST_CASE("loops in loops, sums of split dims, values from outside both") {
   };
   compare(
       [&](const values& in) {
-        const value w = exponential(in[1]);  // used in the loop and behind it
+        const value w = exponential(in[1]);  // used in the loop and after it
         const auto [h, s] = fori_loop(4, outer(in, looped), in[0] + w, sum(in[0]));
         return std::tuple{h + w, s, w};
       },

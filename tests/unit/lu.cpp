@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Factors are those of the matrix, determinants those of the definition, gradients those of differences, and devices compute what one device does.
+// Factors are right for the matrix, determinants equal the definition, gradients equal finite differences, and every
+// sharding gives the results of a single device.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -29,7 +30,7 @@ namespace pivots {
 using namespace gspmd;
 using std::int64_t;
 
-/// By the definition: the sum over all orders of the columns.
+/// Returns the determinant by its definition: the sum over all orders of the columns.
 template <class T>
 long double determinant(int64_t n, const T* a) {
   std::vector<int> columns(static_cast<std::size_t>(n));
@@ -47,7 +48,8 @@ long double determinant(int64_t n, const T* a) {
   return sum;
 }
 
-/// How far l u is from the rows of a in their order, over n; infinity where these are no order, or an element of l is larger than 1.
+/// Returns the difference between l u and the rows of a in their order, divided by n. Returns infinity if the order is
+/// invalid, or an element of l is larger than 1.
 template <class T>
 double mistake(int64_t n, const T* a, const T* factors, const std::int32_t* order) {
   std::vector<int> seen(static_cast<std::size_t>(n), 0);
@@ -84,7 +86,7 @@ std::vector<T> drawn(int64_t count, reference::random_numbers& random) {
   return a;
 }
 
-/// Of matrices of one size, of which the second one has two equal rows, the third is an order of rows, and the fourth is 0.
+/// Matrices of equal size. The second has two equal rows, the third is a permutation, the fourth is 0.
 template <class T>
 void check_sizes(int64_t n, double tolerance) {
   reference::random_numbers random(static_cast<unsigned>(n));
@@ -136,7 +138,7 @@ TEST_CASE("lu: sizes, singular matrices, orders of rows, beside the definition o
 }
 
 TEST_CASE("lu: a determinant within the range of its type, of a product that leaves it on the way") {
-  std::vector<double> a(6 * 16, 0.0);  // the determinants of two matrices leave it themselves
+  std::vector<double> a(6 * 16, 0.0);  // the determinants of two matrices themselves leave the range
   const double diagonals[6][4] = {{1e-200, 1e-200, 1e200, 1e200}, {1e200, -1e200, 1e-200, 1e-200}, {1e-160, 1e-161, 1e160, 1e161},
                                   {1e-200, 1e-200, 1, 1},         {1e200, -1e200, 1, 1},           {1e200, 1e200, 1, 0}};
   for (std::size_t m = 0; m < 6; ++m)
@@ -169,7 +171,7 @@ TEST_CASE("lu: random meshes, uneven, more devices than matrices: the bits of on
         names += (names.empty() ? "" : ",") + std::string(axis);
       }
     const auto p = dynamic::compile(all_of, dynamic::mesh({{"x", sizes[0]}, {"y", sizes[1]}}), dynamic::in<double>(shape, split));
-    // A split dim of extent 1 is one device's, and the others compute what it does.
+    // A split dim of extent 1 belongs to one device, and all other devices compute the same.
     if (std::find(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(free), 1) ==
         shape.begin() + static_cast<std::ptrdiff_t>(free))
       CHECK(p.traffic().bytes == 0);
@@ -233,7 +235,7 @@ using many =
 static_assert(many::traffic.bytes == 0);
 constexpr auto inverse_of_result = [](auto x) { return inverse(x * 2.0); };
 using doubled = compile<inverse_of_result, mesh<axis<"x", 2>>, in<double, dims<6, 3, 3>, split<"x", _, _>>>;
-static_assert(doubled::traffic.bytes == 0);  // a constant expression, so that nothing is read from nodes that have moved
+static_assert(doubled::traffic.bytes == 0);  // a constant expression, so no moved nodes are read
 
 }  // namespace
 
@@ -244,7 +246,7 @@ TEST_CASE("lu: compiled on threads, with vmap, and one matrix without a dim befo
   const array<double> y = run<many>(threads{}, a, x);
   std::vector<double> given(a.begin(), a.end());
   for (std::size_t m = 0; m < 6; ++m) {
-    // Cramer: a column at a time is replaced by x.
+    // Cramer's rule: one column at a time is replaced by x.
     const auto whole = static_cast<double>(pivots::determinant(3, given.data() + m * 9));
     double form = 0;
     for (std::size_t c = 0; c < 3; ++c) {
@@ -279,7 +281,8 @@ TEST_CASE("lu: compiled on threads, with vmap, and one matrix without a dim befo
 
 TEST_CASE("lu: signs and logarithms of infinite pivots are numpy's") {
   constexpr double inf = std::numeric_limits<double>::infinity();
-  // numpy.linalg.slogdet of each: the sign, the logarithm; and the determinant, the sign times the exponential of the logarithm.
+  // numpy.linalg.slogdet of each: the sign and the logarithm; and the determinant, which is the sign times the
+  // exponential of the logarithm.
   const std::vector<std::array<double, 4>> a = {{inf, 1, 1, 1},  {-inf, 1, 1, 1}, {1, 1, inf, 1},
                                                 {2, 0, 0, -inf}, {inf, 0, 0, 0},  {0, -inf, 0, 0}};
   const std::vector<std::array<double, 3>> wanted = {{1, inf, inf},   {-1, inf, -inf}, {-1, inf, -inf},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Manual regions: what is accepted gives what the devices of a naive machine hold, and its gradients; what each collective sends.
+// Manual regions: an accepted program has the values of a naive machine's devices, and their gradients. The bytes of
+// each collective are checked.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ using written_by_hand::same_results;
 
 namespace manual_regions {
 
-/// `refused`: how many programs were on the way, by witness.
+/// Returns a random program. `refused` counts the refused programs before it, by witness.
 program_of_devices random_program(std::mt19937& random, std::array<int, 4>& refused) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const std::pair<int, int> meshes[] = {{2, 1}, {3, 1}, {2, 2}, {1, 3}, {2, 3}, {1, 1}, {3, 2}};
@@ -46,7 +47,8 @@ program_of_devices random_program(std::mt19937& random, std::array<int, 4>& refu
       p.ops.pop_back();
     }
   }
-  // Each way out along each axis is tried until one is accepted: nothing, a sum, the part of a replica and then a sum.
+  // Tries each way out of the region along each axis until one is accepted: nothing, a sum, the part of a replica and
+  // then a sum.
   for (int v = 0, count = 3 + static_cast<int>(p.ops.size()); v < count; ++v) {
     bool is_out = false;
     for (int way = 0; way < 9 && !is_out; ++way) {
@@ -104,7 +106,7 @@ TEST_CASE("random manual programs compute and differentiate as the devices of a 
                                    : program.run(simulated{}, in[0].of, in[1].of, in[2].of);
     const double loss = p.loss(in);
     CHECK(result[0].data<double>()[0] == doctest::Approx(loss).epsilon(1e-9));
-    for (int i = 0; i < 3; ++i) {  // along a direction that is not zero anywhere
+    for (int i = 0; i < 3; ++i) {  // along a direction that is nonzero everywhere
       std::vector<matrix> up = in, down = in;
       double found = 0;
       for (std::size_t e = 0; e < in[0].of.size(); ++e) {
@@ -143,7 +145,7 @@ TEST_CASE("a permutation sends what one device holds, whoever gets nothing, and 
     for (std::size_t i = 0; i < 6; ++i) CHECK(result[0].data<double>()[i] == expected[i]);
   CHECK(program.traffic().in(collective_kind::collective_permute).bytes == 8);
   CHECK(program.traffic().in(collective_kind::collective_permute).messages == 1);
-  const auto steps = program.view().steps;  // what does not need it is computed while it is under way
+  const auto steps = program.view().steps;  // independent work runs while the message is in progress
   const auto place_of = [&](auto is) { return std::find_if(steps.begin(), steps.end(), is) - steps.begin(); };
   using detail::step_work;
   const auto works = [](step_work work) {
@@ -217,7 +219,8 @@ TEST_CASE("a bias is counted once beside a partial sum") {
 }
 
 TEST_CASE("collectives of each row, in a loop over rows, are those of all rows at once") {
-  // The collectives of a function of one row are written for all rows by one dim more, or by a scan (there is no vmap).
+  // The collectives of a function of one row are written for all rows with one more dim, or with a scan. (vmap does not
+  // exist there.)
   const auto of_row = [](value row, int dim) {  // [..,2] of [..,4]
     const auto whole = local::all_gather<"x", state::replica>(row, dim);
     const auto norm = local::all_reduce<"x", state::replica>(row * row);
@@ -251,7 +254,7 @@ TEST_CASE("collectives of each row, in a loop over rows, are those of all rows a
         .bytes;
   };
   CHECK(sent_by(in_loop) == sent_by(all_rows));
-  // The gradient of a loop goes through its trips once more, and sends what they send.
+  // The gradient of a loop runs its iterations again, with the same messages.
   CHECK(by_loop.traffic().bytes == at_once.traffic().bytes + sent_by(in_loop));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Inside of a manual region, along axes that are not its own, plans are those of outside: sums wait for their
-// readers, what is only read in slices is made in slices, and small collectives are one message.
+// Inside a manual region, plans along other axes equal the plans outside. Sums are delayed until they are read, values
+// that are read only in slices are computed in slices, and small collectives are one message.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -25,7 +25,7 @@ using caught::error_of;
 using written_by_hand::some;
 using values = std::vector<value>;
 
-/// One line of a body, whose values have rows that are split along `data` and columns that are the planner's.
+/// One line of a body. Its values have rows that are split along `data`, and columns that the planner may split.
 struct line {
   int is = 0;  // kinds of lines: see apply
   int a = 0, b = 0, weight = 0;
@@ -114,7 +114,8 @@ void check_same(const std::vector<dynamic::any_array>& a, const std::vector<dyna
       CHECK(a[k].data<double>()[i] == doctest::Approx(b[k].data<double>()[i]).epsilon(1e-9));
 }
 
-/// One device sends the same, in the same collectives, and so are the results; `by_hand` is checked too.
+/// Checks that one device sends the same bytes in the same collectives, and that the results are equal. Checks the
+/// hand-written form too.
 void check_alike(const dynamic::mesh& m, const std::vector<dynamic::input>& inputs, const body& f) {
   const auto by_hand = compiled(m, inputs, f, true), automatic = compiled(m, inputs, f, false);
   for (const auto kind : {collective_kind::all_reduce, collective_kind::all_gather, collective_kind::reduce_scatter,
@@ -146,7 +147,7 @@ TEST_CASE("a sum along an axis of the planner's waits until all terms are there,
 TEST_CASE("what is only read in slices is added up in slices") {
   body f;
   f.lines = {
-      {4, 0, 0, 0}, {14, 2, 2, 0}, {3, 3, 3, 0}, {13, 4, 4, 0}};  // whole rows of p w are asked for, and parts of them read
+      {4, 0, 0, 0}, {14, 2, 2, 0}, {3, 3, 3, 0}, {13, 4, 4, 0}};  // whole rows of p w are requested, and parts of the rows read
   const auto inputs = inputs_with({"model", ""});
   check_alike(two_by_two, inputs, f);
   const auto p = compiled(two_by_two, inputs, f, true);
@@ -187,7 +188,7 @@ TEST_CASE("collectives that a region writes stay apart from those that are plann
 
 TEST_CASE("what lies whole outside of a region is whole inside of it, and nothing is sent for that") {
   body f;
-  f.lines = {{9, 0, 1, 0}, {2, 0, 1, 0}};  // a part of both in a row is cut, which would be sent, if they were split
+  f.lines = {{9, 0, 1, 0}, {2, 0, 1, 0}};  // a part of both in sequence is cut; if they were split, this would be sent
   f.has_two_results = true;
   const auto inputs = inputs_with({"model", ""}, "");
   check_alike(two_by_two, inputs, f);
@@ -245,7 +246,7 @@ TEST_CASE("random regions that send nothing themselves are planned as the same p
     if (k % 10 == 0) check_same(results_of(compiled(m.checked(), inputs, f, true), inputs, threads{}), expected);
   }
   CHECK(sends > programs / 2);
-  CHECK(others <= programs / 100);  // the border may hide where a reader has the value
+  CHECK(others <= programs / 100);  // the border may hide the sharding of a user
   CHECK(dearer <= programs / 100);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Chains of collectives in manual regions over two and three axes, from every layout: a value is what it was, and so is its gradient,
-// or the chain is refused where the parts of a dim would lie in another order.
+// Chains of collectives in manual regions over two and three axes, from every layout. The value and its gradient are
+// unchanged, or the chain is refused because the parts of a dim would be in another order.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -40,7 +40,8 @@ std::vector<places> all_devices(const axes_of_mesh& mesh) {
   }
   return all;
 }
-/// The first and the number of the indices of a dim of `extent` elements that a device has, cut by these axes, major first.
+/// Returns the first index and the number of indices of a device, for a dim of `extent` elements that these axes split,
+/// major first.
 std::pair<std::int64_t, std::int64_t> block(const axes_of_mesh& mesh, const std::vector<int>& axes, std::int64_t extent,
                                             const places& device) {
   std::int64_t first = 0;
@@ -50,8 +51,8 @@ std::pair<std::int64_t, std::int64_t> block(const axes_of_mesh& mesh, const std:
   }
   return {first, extent};
 }
-/// The indices that each device has of a dim cut by `axes`, once it has those of all devices along `moved` side by side, the first axis
-/// of the mesh major.
+/// Returns the indices of a dim, split by `axes`, that a device has after it joins the parts of all devices along
+/// `moved`. The first axis of the mesh is major.
 std::vector<std::int64_t> joined(const axes_of_mesh& mesh, const std::vector<int>& axes, const std::vector<int>& moved,
                                  std::int64_t extent, const places& device) {
   std::vector<std::int64_t> all;
@@ -65,7 +66,7 @@ std::vector<std::int64_t> joined(const axes_of_mesh& mesh, const std::vector<int
   }
   return all;
 }
-/// Whether what is joined along `moved` is what the other axes cut.
+/// Returns true if the parts joined along `moved` equal the parts of a split by the other axes.
 bool lies_right(const axes_of_mesh& mesh, const std::vector<int>& axes, const std::vector<int>& moved, std::int64_t extent) {
   std::vector<int> rest;
   for (const int a : axes)
@@ -79,20 +80,20 @@ bool lies_right(const axes_of_mesh& mesh, const std::vector<int>& axes, const st
   }
   return true;
 }
-/// Whether a dim cut by the first axes is one cut by the others.
+/// Returns true if a dim split by the axes `a` is equal to a dim split by the axes `b`.
 bool is_same_cut(const axes_of_mesh& mesh, const std::vector<int>& a, const std::vector<int>& b, std::int64_t extent) {
   for (const auto& device : all_devices(mesh))
     if (block(mesh, a, extent, device) != block(mesh, b, extent, device)) return false;
   return true;
 }
 
-/// One chain: drawn and built at once, then run.
+/// One chain, which is drawn, built and then run.
 class chain {
  public:
   chain(const axes_of_mesh& mesh, std::mt19937& random) : mesh_(mesh), judged_(mesh), random_(random) {
     for (auto& a : judged_) a.size = a.size == 1 ? 2 : a.size;
     for (const auto& a : judged_) extent_ *= a.size;
-    const int others = is_one_in(3) ? 1 : 0;  // the last axis may be one of the global view, in the region too
+    const int others = is_one_in(3) ? 1 : 0;  // the last axis may be in the global view, inside the region too
     for (int a = 0; a < axis_count() - others; ++a) local_.push_back(a);
     std::vector<int> axes = local_;
     std::shuffle(axes.begin(), axes.end(), random_);
@@ -102,14 +103,14 @@ class chain {
     log_ = others > 0 ? " of all but the last axis" : "";
   }
 
-  /// Whether it is one that must be accepted, which it then was.
+  /// Returns true if the chain must be accepted. Then it was accepted.
   bool run() {
     const std::vector<std::int64_t> shape{extent(0), extent(1)};
     dynamic::builder b{dynamic::mesh(mesh_)};
     dynamic::written_program p(b);
     const value x = b.input(dynamic::in<double>(shape));
     p.input(x, now_);
-    std::vector<value_states> leaves(1);  // known when the body has been called
+    std::vector<value_states> leaves(1);  // known after the body has been called
     const value y = p.region(names(local_), {now_}, leaves, {x}, [&](const std::vector<value>& in) {
       value v = in[0];
       for (int left = 1 + draw(4); left > 0 && is_right_; --left) v = is_one_in(4) ? local_operator(p, v) : moved(p, v);
@@ -131,7 +132,7 @@ class chain {
       CHECK_MESSAGE(is_refused, words);
       return false;
     }
-    // A region does not put parts along dims that others split among zeros; it says so.
+    // A region cannot insert parts among zeros along dims that other axes split. It reports that.
     if (local_.size() < mesh_.size() && caught::contains(words, "a dim that no other axis splits")) return false;
     REQUIRE_MESSAGE(words == "no error", words);
     const auto rows = extent(0), columns = extent(1);
@@ -161,14 +162,14 @@ class chain {
     constexpr state others[] = {state::replica, state::invariant, state::partial};
     return is_one_in(3) ? axis_state{others[draw(3)]} : shard(draw(2));
   }
-  /// An axis in another state: among the axes of the region that split its dim it is the last one.
+  /// Changes the state of an axis. Among the region's axes that split its dim, the axis becomes the last one.
   void put(int axis, axis_state s) {
     now_.on[static_cast<std::size_t>(axis)] = s;
     std::erase_if(now_.order, [&](const auto& use) { return use.first == axis; });
     const bool is_before = is_local(axis) && !now_.order.empty() && !is_local(now_.order.back().first);
     if (s.is == state::shard) now_.order.insert(now_.order.end() - (is_before ? 1 : 0), {axis, s.dim});
   }
-  /// The axes of the region that cut a dim, major first: what the others cut of it is not seen in the region.
+  /// Returns the region's axes that split a dim, major first. Splits by other axes are invisible in the region.
   [[nodiscard]] std::vector<int> axes_of(const value_states& s, int dim) const {
     std::vector<int> axes;
     for (const auto& [axis, d] : s.order)
@@ -177,7 +178,8 @@ class chain {
   }
   [[nodiscard]] bool is_local(int axis) const { return axis < static_cast<int>(local_.size()); }
 
-  /// An operator that sends nothing, or a gradient inside of the region: the value stays what it is, up to its sign and turned round.
+  /// Adds an operator without communication, or a gradient inside the region. The value stays the same, up to its sign
+  /// and a transposition.
   value local_operator(dynamic::written_program& p, value v) {
     if (is_one_in(3)) {
       log_ += " transpose";
@@ -198,7 +200,7 @@ class chain {
         p.transition(sum(0.5 * v * v), transition_kind::reinterpret, names(local_), {state::varying}, {state::partial});
     return grad(half, v);
   }
-  /// Some axes that are in the state of one that is drawn go to a state to which a row leads.
+  /// Moves some axes with the state of a random axis to a state that a row of the table permits.
   value moved(dynamic::written_program& p, value v) {
     const axis_state from = now_.on[static_cast<std::size_t>(draw(static_cast<int>(local_.size())))];
     std::vector<int> axes;
@@ -217,7 +219,7 @@ class chain {
     }
     return v;
   }
-  /// The states in which the value leaves: as it is, and now and then with the axes of a dim in another order.
+  /// Returns the states in which the value leaves: unchanged, or sometimes with another order of a dim's axes.
   value_states way_out() {
     value_states out = now_;
     if (!is_right_ || !is_one_in(3)) return out;
@@ -233,7 +235,7 @@ class chain {
   }
 
   const axes_of_mesh& mesh_;
-  axes_of_mesh judged_;  // an axis of one device is judged like one of two, so that what is right on one mesh is so on another
+  axes_of_mesh judged_;  // an axis of one device is judged like an axis of two, so that the verdict is the same on every mesh
   std::mt19937& random_;
   std::int64_t extent_ = 1;
   std::vector<int> local_;  // the axes of the region

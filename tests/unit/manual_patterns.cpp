@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Known layers written by hand send what they say, and are those of the automatic mode.
+// Hand-written versions of known layers send the stated bytes, and equal those of the automatic mode.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -36,7 +36,8 @@ TEST_CASE("Megatron's layers by hand are those of the automatic mode") {
        dynamic::in<double>({10, 6}, {"model", ""})});
   const traffic a = by_hand.traffic(), b = automatic.traffic();
   CHECK(a.bytes == b.bytes);
-  // y and the gradient by x, [4,6] each, are summed along model; the gradients by both weights, [6,5], along data.
+  // y and the gradient with respect to x, [4,6] each, are summed along model; the gradients of both weights, [6,5],
+  // along data.
   CHECK(a.over("model").bytes == 2 * 24 * 8);
   CHECK(a.over("data").bytes == 2 * 30 * 8);
 }
@@ -114,7 +115,7 @@ TEST_CASE("ring attention by hand is attention") {
   const auto [by_hand, automatic] = same_results(ring, attention, dynamic::mesh({{"seq", 3}}), {in, in, in});
   const traffic a = by_hand.traffic();
   static_cast<void>(automatic);
-  CHECK(a.in(collective_kind::collective_permute).bytes == 2 * 2 * 2 * 16 * 8);  // keys and values, twice, and back again
+  CHECK(a.in(collective_kind::collective_permute).bytes == 2 * 2 * 2 * 16 * 8);  // keys and values, twice, and the gradients back
   CHECK(a.bytes == a.in(collective_kind::collective_permute).bytes);
 }
 
@@ -148,7 +149,7 @@ TEST_CASE("a pipeline by hand: a stage is what a device does, and no dim of stag
   const auto batch = [=](value x, std::int64_t t) { return reshape(slice(x, {t, 0, 0}, {t + 1, rows, width}), {rows, width}); };
   const auto by_hand = [=](const std::vector<value>& in) {
     return manual<"stage">(
-        [=](value x, value w) {  // [4,2,5] whole, [1,5,5] the device's own
+        [=](value x, value w) {  // [4,2,5] whole; [1,5,5] belongs to the device
           const value own = reshape(w, {width, width}), place = local::axis_index<"stage">(x);
           const value is_first = broadcast_in_dim(equal(place, 0), {rows, width}, {});
           value now;
@@ -179,16 +180,17 @@ TEST_CASE("a pipeline by hand: a stage is what a device does, and no dim of stag
   const auto [a, b] =
       same_results(by_hand, with_stages, dynamic::mesh({{"stage", stages}}),
                    {dynamic::in<double>({batches, rows, width}), dynamic::in<double>({stages, width, width}, {"stage", "", ""})});
-  // Five times what a stage made goes to the next one, and its gradient back.
+  // The result of a stage is sent to the next stage five times, and its gradient back.
   CHECK(a.traffic().in(collective_kind::collective_permute).bytes == 2 * 5 * rows * width * 8);
   CHECK(a.traffic().in(collective_kind::collective_permute).bytes == b.traffic().in(collective_kind::collective_permute).bytes);
-  CHECK(a.traffic().bytes <= b.traffic().bytes);  // the gradient by x, which every stage has a term of, is summed once
+  CHECK(a.traffic().bytes <= b.traffic().bytes);  // every stage has a partial value of the gradient with respect to x,
+                                                  // which is summed once
 }
 
 TEST_CASE("experts by hand: each device is one, and no dim of experts is written but to send") {
   const auto by_hand = [](const std::vector<value>& in) {
     return manual<"expert">(
-        [](value x, value w) {  // [2,4,3,5]: of the device's groups for each expert; [1,5,6]
+        [](value x, value w) {  // [2,4,3,5]: the device's groups for each expert; [1,5,6]
           const value mine = local::all_to_all<"expert">(x, 0, 1);
           const value h = tanh(einsum("gcd,df->gcf", reshape(mine, {8, 3, 5}), reshape(w, {5, 6})));
           return local::all_to_all<"expert">(reshape(h, {8, 1, 3, 6}), 1, 0);
@@ -209,7 +211,7 @@ TEST_CASE("experts by hand: each device is one, and no dim of experts is written
   CHECK(a.traffic().bytes == b.traffic().bytes);
 }
 
-/// The totals of the parts before that of the device; zeros in place of the others.
+/// Returns the totals of the parts before the device's part, and zeros for all other parts.
 value compare_before(value totals, value place) {
   const value part = iota<std::int32_t>(totals, {totals.shape()[0], totals.shape()[1]}, 1);
   return select(part < broadcast_in_dim(place, {totals.shape()[0], totals.shape()[1]}, {}), totals, zeros_like(totals));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Manual regions and what surrounds them: loops and conditionals inside, other axes, regions in regions; the mistakes, each with the way out.
+// Manual regions and their surroundings: loops and conditionals inside, other axes, nested regions; and mistakes, each
+// with its remedy.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -28,7 +29,7 @@ namespace manual_regions {
 
 using varying = split<"x", _>;
 
-/// The text of the first mistake of a region over x:2 with x [4,2] taken as `Spec`.
+/// Returns the text of the first mistake of a region over x:2 that takes x [4,2] as `Spec`.
 template <class Spec, class Gives = gives<>, class Body>
 std::string mistake_of(Body body) {
   return error_of([&] {
@@ -60,7 +61,7 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
                                 [](value v) { return v + 1.0; }, x);
             }),
             "devices along `x` may go different ways here"));
-  CHECK(has(mistake_of<varying>([=](value x) {  // chosen by what varies
+  CHECK(has(mistake_of<varying>([=](value x) {  // the condition is varying
               return cond(
                   total(x) > 0.0, [](value v) { return v; }, [](value v) { return 2.0 * v; }, local::all_reduce<"x">(x));
             }),
@@ -145,7 +146,7 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
 }
 
 TEST_CASE("a sum over a dim of which devices have parts is not taken for the whole of it") {
-  // x [4,2], its rows over x: what each device has are terms of sums over rows, and sums over columns are its own.
+  // x [4,2] is split by rows over x. Sums over rows are partial values; sums over columns are complete on each device.
   using body = value (*)(value);
   const auto said = [](body f, auto taken) {
     return error_of([&] {
@@ -199,7 +200,7 @@ TEST_CASE("one device's own mean, said to be one, has its gradient") {
         return manual<"x">(
             [](value v, value w) {
               const value rest =
-                  v - mean(local::to_varying<"x", state::varying>(v), 0);  // as of a norm over the rows of one device
+                  v - mean(local::to_varying<"x", state::varying>(v), 0);  // as in a norm over the rows of one device
               return rest * rest * w;
             },
             takes<split<"x", _>, replica<"x">>{}, gives<split<"x", _>>{})(in[0], in[1]);
@@ -214,7 +215,7 @@ TEST_CASE("one device's own mean, said to be one, has its gradient") {
 
 TEST_CASE(
     "a value from outside of a region is said to be one, by whatever operator reads it, whose extents are no mistake then") {
-  using reads = value (*)(value, value);  // v is of the region, [2,2] of [4,2], and b is not: [4,2]
+  using reads = value (*)(value, value);  // v is inside the region, [2,2] of [4,2]; b is outside: [4,2]
   const reads second[] = {
       [](value v, value b) { return v + b; },
       [](value v, value b) { return v * sum(b); },  // found at the sum
@@ -261,7 +262,7 @@ TEST_CASE("loops, conditionals and gradients inside of a region") {
       [](const std::vector<value>& in) {
         return manual<"x">(
             [](value a, value w) {
-              // Every part of w visits every device: what the loop carries varies from the beginning.
+              // Every part of w visits every device, so the carried values are varying from the beginning.
               auto [sum, part] = fori_loop(
                   local::axis_size<"x">(a),
                   [&](value, value s, value p) {
@@ -282,7 +283,8 @@ TEST_CASE("loops, conditionals and gradients inside of a region") {
   static_cast<void>(automatic);
   CHECK(by_hand.traffic().in(collective_kind::all_gather).bytes == 0);
 
-  // grad inside: of a loss that is a sum over all devices, by a replica, terms; by what varies, its own.
+  // grad inside a region, of a loss that is a sum over all devices: partial values with respect to a replica, own
+  // values with respect to varying data.
   const auto inside = dynamic::compile(
       [](value x, value w) {
         return manual<"x">(
@@ -329,7 +331,7 @@ TEST_CASE("a gradient is cut as the value which it is the gradient of: what move
   for (const auto& found : {said(of_squares, by_y_x), said(twice, by_y_x)})
     CHECK_MESSAGE(caught::contains(found, "name the axes in the order in which it is cut"), found);
 
-  // Rows lie in their order where it is gathered over y, or left where it is.
+  // Rows are in order if they are gathered over y, or stay in place.
   const auto x = some(dynamic::in<double>({12, 2}), 1);
   const auto is_right = [&](auto body, auto gives, double times) {
     const auto given = dynamic::compile(region(body, gives), m, dynamic::in<double>({12, 2})).run(simulated{}, x);
@@ -360,7 +362,7 @@ TEST_CASE("in a program with types a region may take some axes; the others go on
   for (const auto& g : grad(flat, std::vector<value>{x})) b.output(g);
   const auto program = b.compile();
   CHECK(program.traffic().over("data").bytes == 0);
-  CHECK(program.traffic().bytes == 2 * 3 * 4 * 8);  // y and the gradient by x, [3,4]
+  CHECK(program.traffic().bytes == 2 * 3 * 4 * 8);  // y and the gradient with respect to x, [3,4]
   dynamic::builder c(dynamic::mesh({{"one", 1}}));
   const value cx = c.input(dynamic::in<double>({6, 4})), cw = c.input(dynamic::in<double>({4, 8})),
               cv = c.input(dynamic::in<double>({8, 4}));
@@ -400,7 +402,7 @@ TEST_CASE("a region inside of a region takes other axes") {
   b.output(loss);
   for (const auto& g : grad(loss, in)) b.output(g);
   const auto program = b.compile();
-  // [3,4] along model twice; along data the loss. The gradients of the weights stay partial: they leave as terms.
+  // [3,4] along model twice; along data the loss. The gradients of the weights leave the region as partial values.
   CHECK(program.traffic().over("model").bytes == 2 * (2 * 2 * 12 * 8) / 3);
 
   dynamic::builder one(dynamic::mesh({{"one", 1}}));
@@ -446,7 +448,7 @@ TEST_CASE("an axis moves only where it is the innermost of its dim, and leaves i
   struct size {
     std::int64_t x, y;
   };
-  for (const auto& [nx, ny] : {size{2, 3}, size{3, 2}, size{1, 2}, size{2, 1}, size{1, 1}}) {  // of any size alike
+  for (const auto& [nx, ny] : {size{2, 3}, size{3, 2}, size{1, 2}, size{2, 1}, size{1, 1}}) {  // for any sizes
     const auto run = [&, nx = nx, ny = ny](auto in, auto out, auto body) {
       return error_of([&] {
         const auto program = dynamic::compile([&](value v) { return manual<"x", "y">(body, in, out)(v); },
@@ -473,27 +475,29 @@ TEST_CASE("an axis moves only where it is the innermost of its dim, and leaves i
     const auto exchange = [](value v) { return local::all_to_all<"x">(v, 0, 1); };
     CHECK(run(by_y_then_x, gives<split<"y", "x">>{}, exchange) == "no error");
     CHECK(refused(run(by_x_then_y, gives<split<"y", "x">>{}, exchange)));
-    // A value computed of parts is cut as they are: through operators, other dims and loops.
+    // A value computed from parts is split like the parts: through operators, other dims and loops.
     CHECK(refused(run(by_x_then_y, gives<split<"y", _>>{}, [=](value v) { return gather_x(tanh(v) + 1.0); })));
     CHECK(refused(run(by_x_then_y, gives<split<"y", _>>{}, [=](value v) {
       return gather_x(fori_loop(
           3, [](value, value now) { return now * 2.0; }, v));
     })));
-    // A dim that a reshape joins with others, or divides, too.
+    // A dim that a reshape joins with other dims, or divides, is split too.
     const std::int64_t rows = 6 / (nx * ny);
     const auto joined = [rows](value v) { return reshape(v, {rows * 6}); };
     const auto divided = [=](value v) { return reshape(joined(v), {rows, 3, 2}); };
     CHECK(run(by_x_then_y, gives<split<"x,y">>{}, joined) == "no error");
     CHECK(refused(run(by_x_then_y, gives<split<"y,x">>{}, joined)));
     CHECK(run(by_x_then_y, gives<split<"x,y", _, _>>{}, divided) == "no error");
-    if (rows > 1) CHECK(refused(run(by_x_then_y, gives<split<"y,x", _, _>>{}, divided)));  // of a dim of 1 nothing is known
-    // A scattered value is cut further: so it leaves.
+    if (rows > 1)
+      CHECK(refused(run(by_x_then_y, gives<split<"y,x", _, _>>{}, divided)));  // a dim of extent 1 gives no
+                                                                               // information
+    // A scattered value is split further, and leaves with that split.
     constexpr takes<held<split<"y", _>, replica<"x">>> by_y;
     const auto own = [](value v) { return local::own_part<"x">(v, 0); };
     CHECK(run(by_y, gives<split<"y,x", _>>{}, own) == "no error");
     CHECK(refused(run(by_y, gives<split<"x,y", _>>{}, own)));
     if (rows > 1) continue;
-    const auto unit_dims = [=](value v) { return reshape(own(v), {1, 1, 6}); };  // each of the axes cuts one of them
+    const auto unit_dims = [=](value v) { return reshape(own(v), {1, 1, 6}); };  // each of the axes cuts one of these dims
     CHECK(run(by_y, gives<split<"y", "x", _>>{}, unit_dims) == "no error");
     CHECK(refused(run(by_y, gives<split<"x", "y", _>>{}, unit_dims)));
   }

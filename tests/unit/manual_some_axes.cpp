@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Manual regions of automatic programs that name some axes: the others are the planner's, inside of the region too.
+// Manual regions of automatic programs that name some axes. The planner uses the other axes, inside the region too.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -27,12 +27,12 @@ namespace manual_some_axes {
 using written_by_hand::check_same;
 using written_by_hand::layer;
 using written_by_hand::some;
-/// Parts of regions need not be cut evenly by other axes.
+/// Other axes may split the parts of regions unevenly.
 dynamic::program with_gradients(const layer& f, const dynamic::mesh& m, const std::vector<dynamic::input>& inputs) {
   return written_by_hand::with_gradients(f, m, inputs, true);
 }
 
-/// The gradients are the slopes of the sum of squares of the result.
+/// Checks that the gradients equal the slopes of the sum of squares of the result.
 void check_slopes(const dynamic::program& p, const std::vector<dynamic::input>& inputs) {
   std::vector<std::vector<double>> data;
   for (const auto& in : inputs) data.push_back(some(in, static_cast<int>(data.size())));
@@ -76,7 +76,7 @@ TEST_CASE("a pipeline by hand along one axis; the layers of a stage are split al
   const auto batch = [=](value x, std::int64_t t) { return reshape(slice(x, {t, 0, 0}, {t + 1, rows, width}), {rows, width}); };
   const auto by_hand = [=](const std::vector<value>& in) {
     return manual<"stage">(
-        [=](value x, value w, value v) {  // [4,2,6] whole, [1,6,8] and [1,8,6] the stage's own, split along model
+        [=](value x, value w, value v) {  // [4,2,6] whole; [1,6,8] and [1,8,6] belong to the stage, split along model
           const value up = reshape(w, {width, hidden}), down = reshape(v, {hidden, width});
           const value is_first = broadcast_in_dim(equal(local::axis_index<"stage">(x), 0), {rows, width}, {});
           value now;
@@ -110,9 +110,9 @@ TEST_CASE("a pipeline by hand along one axis; the layers of a stage are split al
   const dynamic::mesh m({{"stage", stages}, {"model", 2}});
   const auto a = with_gradients(by_hand, m.checked(), inputs), b = with_gradients(with_stages, m, inputs);
   check_same(a, b, inputs);
-  // The result of a stage goes to the next one five times, and its gradient back.
+  // The result of a stage is sent to the next stage five times, and its gradient back.
   CHECK(a.traffic().in(collective_kind::collective_permute).bytes == 2 * 5 * rows * width * 8);
-  // Along model each step sums what it made, [2,6]; and on the way back its gradient, or the one of its operand.
+  // Along model each step sums its result, [2,6]. The backward pass sums its gradient, or the gradient of its operand.
   CHECK(a.traffic().over("model").bytes <= b.traffic().over("model").bytes);
   CHECK(a.traffic().bytes <= b.traffic().bytes);
 }
@@ -188,7 +188,7 @@ TEST_CASE("in a program with types, parts of regions are cut evenly by other axe
   const auto even = compiled(16, both, numbered).run(simulated{}, std::vector<double>(16, 1.0));
   for (std::size_t i = 0; i < 16; ++i) CHECK(even[0].data<double>()[i] == (i < 8 ? 1 : 2));
 
-  // An axis of one device cuts nothing, wherever it stands.
+  // An axis of one device cuts nothing, in any position.
   dynamic::builder b(dynamic::mesh({{"y", 1}, {"x", 2}}));
   dynamic::strict_program p(b, "");
   const value ones = b.input(dynamic::in<double>({16}));
@@ -235,7 +235,7 @@ TEST_CASE("terms of a gradient are parts of a dim and partial sums alike") {
   check_slopes(program, {dynamic::in<double>({8, 4}), dynamic::in<double>({4, 4})});
 }
 
-/// One line of a body: an operator, a collective along `x`, or, where `m` has other axes, an annotation for these.
+/// One line of a body: an operator, a collective along `x`, or, if `m` has other axes, an annotation for these axes.
 struct line {
   int is = 0;  // kinds of lines: see apply
   int a = 0, b = 0, dim = 0;

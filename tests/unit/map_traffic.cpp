@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: planner
-// The exchange of movements with a map, in closed form against the parts counted one by one.
+// The exchange of movements with a map: the closed form, compared with a count of the parts.
 #include <doctest/doctest.h>
 
 #include "../support/collective_oracle.hpp"
@@ -17,7 +17,7 @@ constexpr continuation all_continuations[]{continuation::none, continuation::rou
 struct compared {
   std::int64_t maps = 0, closed = 0, sending = 0;
 
-  /// Along dim 1 of three, of which 0 and 1 are split.
+  /// Compares along dim 1 of three dims; dims 0 and 1 are split.
   void compare(const mesh_shape& mesh, std::int64_t from, std::int64_t to, const index_map& map) {
     const extents operand = shape_of({5, from, 3}), result = shape_of({5, to, 3});
     const sharding s = split({{1, 0}, {0, 1}, {2, 1}});
@@ -90,7 +90,7 @@ TEST_CASE("margins: closed form and counted parts agree, each end with a continu
   CHECK(all.sending > 1000);
 }
 
-// Bytes that leave devices for tiles in so many parts: what takes as many steps as the mesh has parts is no constant.
+// Bytes sent for tiles in `parts` parts. A count with one step per part of the mesh would not be a constant expression.
 constexpr std::int64_t sent_by_tiles(std::int64_t parts) {
   const dim_map tiles = dim_map::tile_of(0, padded_window{3, 2, 1, 1}.window(), 7);
   return dim_traffic({&tiles, 1}, 13, 7, parts).sent.leaves();

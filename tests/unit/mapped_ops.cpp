@@ -12,7 +12,7 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/report/explain.hpp>
 
-// pad, slice, reverse, roll and concatenate as a user writes them: what they give, what they send, and what they refuse.
+// pad, slice, reverse, roll and concatenate as users write them: results, messages and errors.
 
 using namespace gspmd;
 
@@ -20,8 +20,8 @@ namespace {
 
 using place = std::vector<std::int64_t>;
 
-/// Checks a program of one tensor, element i of which is i + 1, against `source`: the place in it of an element of the result, or
-/// nothing where `outside` is expected.
+/// Checks a program on a tensor with the elements i + 1 against `source`. `source` returns the position in the tensor
+/// of an element of the result, or nothing if `outside` is expected.
 void check(const place& shape, const place& result, std::function<value(value)> program,
            std::function<place(const place&)> source, double outside = 0) {
   std::int64_t size = 1;
@@ -40,7 +40,7 @@ void check(const place& shape, const place& result, std::function<value(value)> 
     dynamic::builder p(dynamic::mesh({{"x", 4}, {"y", 3}}));
     p.output(program(p.input(dynamic::in<double>(shape, split))));
     const auto step = p.compile();
-    const bool has_parts = result.front() >= 4 && result.back() >= 3;  // else devices hold copies of the result
+    const bool has_parts = result.front() >= 4 && result.back() >= 3;  // otherwise devices hold copies of the result
     for (const auto& made : step.collectives()) CHECK((made.kind == collective_kind::collective_permute || !has_parts));
     const auto verify = [&](const auto& backend) {
       const auto got = step.run(backend, x);
@@ -246,7 +246,7 @@ TEST_CASE("static programs") {
   constexpr auto cut = [](auto x) { return slice(x, {1, 0}, {9, 6}, {2, 1}); };
   using four = mesh<axis<"x", 4>>;
   using step = compile<cut, four, in<float, dims<10, 6>, split<"x", _>>>;
-  // parts 3,3,3,1 of x and 1,1,1,1 of the result, which are rows 1, 3, 5, 7: the last two come from the device before
+  // parts 3,3,3,1 of x and 1,1,1,1 of the result, which are rows 1, 3, 5, 7: the last two are on the device before
   static_assert(step::collectives == collectives{collective_permute<"x">});
   static_assert(step::traffic.bytes == 6 * 4 && step::traffic.messages == 1);
   constexpr auto inside = [](auto x) { return pad(slice(x, {0, 1}, {10, 5}), {0, 1}, {0, 1}); };

@@ -17,7 +17,7 @@ namespace {
 constexpr auto plus_one = [](auto x) { return x + 1.0; };
 constexpr auto twice = [](auto x) { return x * 2.0; };
 
-// 2x3 and 3x2: no views of one mesh
+// 2x3 and 3x2 are not views of a common mesh.
 using rows = mesh<axis<"x", 2>, axis<"y", 3>>;
 using columns = mesh<axis<"a", 3>, axis<"b", 2>>;
 template <class Shape>

@@ -29,7 +29,7 @@ dynamic::mesh mesh_of(const sizes& s, const std::string& letter, const std::vect
   return dynamic::mesh(axes, order);
 }
 
-/// All ways to write n as a product of numbers above 1, in every order.
+/// Returns all ways to write n as a product of numbers above 1, in every order.
 std::vector<sizes> products(std::int64_t n) {
   std::vector<sizes> result;
   if (n == 1) result.push_back({});
@@ -42,7 +42,7 @@ std::vector<sizes> products(std::int64_t n) {
   return result;
 }
 
-/// Where devices stand on the axis of this name, by device.
+/// Returns the coordinates on the axis of this name, by device.
 std::vector<std::int64_t> places(const detail::mesh_info& m, const std::string& name) {
   std::vector<std::int64_t> result;
   const auto axes = m.find_run(name);
@@ -55,7 +55,7 @@ std::vector<std::int64_t> places(const detail::mesh_info& m, const std::string& 
   return result;
 }
 
-/// True if there is a mesh with the axes of both; it must then have the axes of both.
+/// Returns true if a mesh with the axes of both exists. Then it must have the axes of both.
 bool has_both(const dynamic::mesh& a, const dynamic::mesh& b) {
   const auto combined = detail::with_view(a.info(), b.info());
   if (!combined.problem.empty()) return false;
@@ -67,7 +67,7 @@ bool has_both(const dynamic::mesh& a, const dynamic::mesh& b) {
   return true;
 }
 
-/// Ends of axes divide each other in a row.
+/// Returns true if the ends of axes divide each other in sequence.
 bool fit(const sizes& a, const sizes& b) {
   std::vector<std::int64_t> ends{1};
   for (const auto* s : {&a, &b}) {
@@ -96,7 +96,7 @@ std::vector<float> counted(std::size_t n) {
   return x;
 }
 
-/// Outside and inside of the experts, 16 devices (torchtitan).
+/// The meshes outside and inside of the experts, 16 devices (torchtitan).
 dynamic::mesh torchtitan() {
   const dynamic::mesh dense({{"pp", 2}, {"dp_replicate", 1}, {"dp_shard", 2}, {"cp", 2}, {"tp", 2}});
   const dynamic::mesh expert({{"pp", 2}, {"dp_shard_mod_ep", 1}, {"ep", 4}, {"tp", 2}});
@@ -180,7 +180,7 @@ TEST_CASE("names of axes and of their parts") {
   CHECK_EQ(detail::axes_text(info, 2).view(), "x0:(2)2");
   CHECK_EQ(detail::names_text(info).view(), "x0,x1,a0,a1,f0");
   CHECK_EQ(detail::named_sizes_text(info).view(), "x0=4, x1=2 | a0=2, a1=4, f0=8");
-  // a1, whose parts stand the other way round, is another split than x0 of the same devices
+  // a1, whose parts have the reverse order, is a different split from x0 on the same devices
   const auto turned = dynamic::views({mesh_of({2, 2}, "x"), mesh_of({4}, "t", {0, 2, 1, 3})});
   CHECK_EQ(detail::axes_text(turned.info(), 3).view(), "t0");
   detail::sharding s;
@@ -265,7 +265,7 @@ TEST_CASE("both meshes of torchtitan on 16 devices: tokens go to the experts and
   CHECK_GE(p.traffic().over("tp").collectives, 1);
   CHECK_EQ(p.traffic().in(collective_kind::all_gather).collectives, 0);
   CHECK_EQ(p.input(1).text(), "[ep, _, tp]");
-  // in integers that floats hold
+  // in integers that floats represent
   std::vector<float> xs(static_cast<std::size_t>(tokens * experts * wide)), ws(static_cast<std::size_t>(experts * wide * hidden)),
       vs(ws.size());
   for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(static_cast<int>(i * 7 % 5) - 2);
@@ -318,7 +318,8 @@ TEST_CASE("annotations that name their mesh, in a program of the run time") {
   CHECK_EQ(place(in<float, dims<8, 8>, on<one, split<_, "y,x">>>{}, both), "[_, y,x]");
   CHECK_EQ(place(in<float, dims<8, 8>, on<two, placements<per_axis::replicate, per_axis::shard(0)>>>{}, both), "[b, _]");
   CHECK_EQ(place(in<float, dims<8, 8>, on<two, xla_split<"{devices=[4,2]<=[2,4]T(1,0)}">>>{}, both), "[b, a]");
-  CHECK_EQ(place(in<float, dims<8, 8>, xla_split<"{devices=[4,2]<=[2,4]T(1,0)}">>{}, both), "[b, a]");  // the devices say it all
+  CHECK_EQ(place(in<float, dims<8, 8>, xla_split<"{devices=[4,2]<=[2,4]T(1,0)}">>{}, both),
+           "[b, a]");  // the devices determine it
   CHECK_EQ(place(in<float, dims<8, 8>, on<one, split<"x", _>>>{}, m1), "[x, _]");
   CHECK(holds(refusal([&] { place(in<float, dims<8, 8>, on<three, split<"f", _>>>{}, both); }),
               "on the mesh f=8, and the program is compiled for x=4, y=2 | a=2, b=4; give compile mesh_views<> of both"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Composites of bf16 and f16 compute in float and round once: each result is the double result, rounded. Elements are many and large, so that
-// sums, squares or exponentials of the narrow type itself would overflow or stop growing.
+// Composites of bf16 and f16 compute in float and round once: each result is the double result, rounded. Elements are
+// many and large, so that sums, squares or exponentials of the narrow type itself would overflow or stop growing.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -218,9 +218,10 @@ namespace {
 
 constexpr std::int64_t microbatch_count = 40;
 
-/// Returns a pipeline's loss and its gradients by weights of ones and by the data. Weights are [stages, 1] or [stages, rounds, 1]. All elements
-/// of a microbatch are equal, so bf16 and f16 hold the gradients of one microbatch exactly. Half of the last place of the first gradient in f16 is
-/// 2, and the other gradients are smaller.
+/// Returns a pipeline's loss and its gradients with respect to the data and to weights, which are ones. Weights are
+/// [stages, 1] or [stages, rounds, 1]. All elements of a microbatch are equal, so bf16 and f16 represent the gradients
+/// of one microbatch exactly. In f16, half of the last place of the first gradient is 2, and the other gradients are
+/// smaller.
 template <class T, class Schedule>
 std::vector<std::vector<double>> step_of(const Schedule& schedule, int devices, int data) {
   const std::int64_t S = schedule.stages, R = schedule.rounds, M = schedule.microbatches;

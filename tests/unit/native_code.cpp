@@ -33,15 +33,15 @@
 #include "support/golden_folder.hpp"
 #include "support/sanitized.hpp"
 
-// The loops of programs of run time, compiled by the system's compiler: the results are the interpreter's, and without a compiler
-// programs run as before.
+// The loops of run-time programs, compiled by the system's compiler: the results equal those of the interpreter, and
+// without a compiler programs run as before.
 
 namespace {
 
 using namespace gspmd;
 namespace fs = std::filesystem;
 
-/// A directory that is gone afterwards.
+/// A directory that is removed at the end.
 struct own_directory {
   std::string path = (fs::temp_directory_path() / "gspmd-native-XXXXXX").string();
   own_directory() { REQUIRE(mkdtemp(path.data()) != nullptr); }
@@ -53,7 +53,7 @@ struct own_directory {
     for (const auto& file : fs::directory_iterator(path)) count += file.path().extension() == ".so" ? 1 : 0;
     return count;
   }
-  /// The name of the last file in the cache of `scripted` that ends so.
+  /// Returns the name of the last file in the cache of `scripted` with this end.
   [[nodiscard]] std::string only_file_like(const std::string& end) const {
     std::string found;
     for (const auto& file : fs::directory_iterator(path + "/cache"))
@@ -80,7 +80,8 @@ dynamic::native_options into(const std::string& cache) {
   return o;
 }
 
-/// The options of a compiler that is a shell script in `place`, with its cache there. Its version has no number of its own.
+/// Returns the options of a compiler that is a shell script in `place`, with its cache there. Its version contains no
+/// number.
 dynamic::native_options scripted(const own_directory& place, const std::string& script) {
   const auto path = place.path + "/compiler";
   std::ofstream(path, std::ios::trunc) << "#!/bin/sh\ncase $1 in --version) echo 1; exit 0;; esac\n"
@@ -93,7 +94,7 @@ dynamic::native_options scripted(const own_directory& place, const std::string& 
   return o;
 }
 
-/// Whether the process whose number is in this file is there; then `ends` ends it.
+/// Returns true if the process whose number is in this file exists. If `ends`, ends it.
 bool is_alive(const std::string& file, bool ends = false) {
   std::string number, state;
   std::ifstream(file) >> number;
@@ -157,7 +158,7 @@ dynamic::program few_on(int devices) {
   return dynamic::compile(few, dynamic::mesh({{"x", devices}}), dynamic::in<float>({13, 3}, {"x", ""}),
                           dynamic::in<float>({13, 3}, {"x", ""}));
 }
-/// Without native code, for a reason, the results are there all the same.
+/// Checks that without native code, for `reason`, the results are right.
 void check_refused(const dynamic::native_options& o, const std::string& reason) {
   const auto program = few_on(2);
   const dynamic::native_code code(program, o);
@@ -192,7 +193,7 @@ TEST_CASE("native code gives the bits of the interpreter, is compiled by one of 
   INFO(code.why_not());
   REQUIRE(code.is_used());
   CHECK(code.why_not().empty());
-  CHECK(WEXITSTATUS(status) == (code.was_cached() ? 0 : 1));  // one compiled, the other found it
+  CHECK(WEXITSTATUS(status) == (code.was_cached() ? 0 : 1));  // one process compiled, the other found the library
   CHECK(cache.libraries() == 1);
   CHECK(cache.sources() == 0);
   CHECK(code.loop_count() > 20);
@@ -228,7 +229,7 @@ TEST_CASE("native code gives the bits of the interpreter, is compiled by one of 
   CHECK(again.was_cached());
   CHECK(equal(run_native(again, simulated{}), wanted));
   auto other_flags = into(cache.path);
-  other_flags.flags = "-O1 -fno-such-flag";  // another key: nothing is found, and the compiler refuses it
+  other_flags.flags = "-O1 -fno-such-flag";  // another key: nothing is found, and the compiler refuses the flag
   check_refused(other_flags, "does not compile the loops");
 }
 
@@ -272,7 +273,7 @@ TEST_CASE("without a compiler, a directory or headers, programs run as they do w
 
 TEST_CASE("headers that are not those of the program are refused, and leave no wrong numbers") {
   const own_directory place;
-  const auto include = place.path + "/in clude's \"copy\"";  // no shell reads it
+  const auto include = place.path + "/in clude's \"copy\"";  // no shell parses it
   fs::create_directories(include + "/gspmd");
   const auto own = test::golden_folder() + "../../include/gspmd/";
   fs::copy(own + "detail", include + "/gspmd/detail", fs::copy_options::recursive);
@@ -376,7 +377,7 @@ TEST_CASE("a compiler that does not end is ended with all its processes; other p
   check_refused(o, "another process still compiles the same loops");
   close(lock);
   check_refused(scripted(place, "sleep 1000 & echo $! >" + place.path + "/child; exit 3"), "it ended with status 3");
-  CHECK(is_alive(place.path + "/child", true));  // a server, say, which keeps the compiler's output open
+  CHECK(is_alive(place.path + "/child", true));  // for example a server that keeps the compiler's output open
 }
 
 TEST_CASE("a long output of the compiler is cut between characters, and control characters are not shown") {
@@ -482,7 +483,7 @@ TEST_CASE("old temporary files of writers that are dead are removed") {
 }
 
 TEST_CASE("a program with more rights than its user has no native code") {
-  if (getauxval(AT_SECURE) == 0) {                          // starts itself as such a program
+  if (getauxval(AT_SECURE) == 0) {                          // starts itself as a program with more rights
     if (geteuid() != 0 || reference::is_sanitized) return;  // sanitizers do not run with such rights
     const own_directory place;
     REQUIRE(chmod(place.path.c_str(), 0755) == 0);

@@ -28,7 +28,7 @@ network torus_of(double latency = 0) {
   return {61.5e12, {{"x", topology::torus, bandwidth, latency}, {"y", topology::torus, bandwidth, latency}}};
 }
 
-/// The slope of log(times) over log(devices), by least squares.
+/// Returns the slope of log(times) over log(devices), by least squares.
 double exponent(const std::vector<double>& devices, const std::vector<double>& times) {
   double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
   for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -41,14 +41,15 @@ double exponent(const std::vector<double>& devices, const std::vector<double>& t
 constexpr auto normalise = [](auto x) { return x / sum(x); };
 using step = compile<normalise, mesh<axis<"x", 8>>, in<double, dims<8'000'000>, split<"x">>>;
 constexpr network switched(1e9, {{"x", topology::switched, 1e9, 1e-6}});
-// all_reduce of 8 bytes by recursive doubling: 3 messages of 8 bytes; a million elements are read, and once more and written, at 10^8 bytes/s
+// all_reduce of 8 bytes by recursive doubling: 3 messages of 8 bytes. A million elements are read, then read again and
+// written, at 10^8 bytes/s.
 constexpr auto planned = estimate<step>(switched);
 static_assert(planned.computation > 0.24 && planned.computation < 0.2401);
 constexpr network with_fast_memory = switched.with_memory(1e12);
 static_assert(estimate<step>(with_fast_memory).computation == 2'000'000 / 1e9);
 static_assert(planned.communication > 3.0239e-6 && planned.communication < 3.0241e-6);
 static_assert(planned.over[0] == planned.communication && planned.total() == planned.communication + planned.computation);
-// rows of 4 devices. A grid of 4 x 2 holds a row as a square when it goes round; a tree of pairs keeps it as it is.
+// Rows of 4 devices. A grid of 4 x 2 maps a rotated row to a square; a tree of pairs leaves the row unchanged.
 constexpr int between(int a, int b) { return a < b ? b - a : a - b; }
 constexpr auto on_grid = [](int a, int b) { return between(a / 2, b / 2) + between(a % 2, b % 2); };
 constexpr auto on_tree = [](int a, int b) {
@@ -80,15 +81,15 @@ TEST_CASE("network: closed forms of every kind") {
   };
   using pair = std::pair<double, double>;
   const auto x = detail::axis_bit(0), y = detail::axis_bit(1), z = detail::axis_bit(2);
-  // a ring of 8, both ways round: 70 bytes are 7 shards of 10, 4 links to the farthest
+  // a ring of 8 in both directions: 70 bytes are 7 shards of 10, with 4 links to the farthest device
   CHECK(seconds(collective_kind::all_gather, x, 70) == pair{70.0 / 20 + 4 * 3, 0});
   CHECK(seconds(collective_kind::reduce_scatter, x, 70) == pair{70.0 / 20 + 4 * 3, 0});
   CHECK(seconds(collective_kind::all_reduce, x, 140) == pair{2 * (70.0 / 20 + 4 * 3), 0});
   CHECK(seconds(collective_kind::all_gather, y, 30) == pair{0, 30.0 / 5 + 7});
-  // both: y is slower, so that 10 bytes go over it first and 7 * 20 over x; 150 in all
+  // both axes: y is slower, so 10 bytes are sent over y first and 7 * 20 over x; 150 in total
   CHECK(seconds(collective_kind::all_gather, x | y, 150) == pair{140.0 / 20 + 12, 10.0 / 5 + 7});
   CHECK(seconds(collective_kind::all_gather, x | y | z, 150) == pair{140.0 / 20 + 12, 10.0 / 5 + 7});
-  // 80 bytes, 70 of them leave: on average 2 links on a ring of 8, which has two directions
+  // 80 bytes, 70 sent to other devices: 2 links on average on a ring of 8, which has two directions
   CHECK(seconds(collective_kind::all_to_all, x, 70) == pair{80.0 * 2 / 20 + 12, 0});
   CHECK(seconds(collective_kind::all_to_all, y, 40) == pair{0, 80.0 / 2 / 5 + 7});
   CHECK(seconds(collective_kind::collective_permute, x, 40) == pair{40.0 / 10 + 3, 0});
@@ -104,7 +105,7 @@ TEST_CASE("network: by a switch each collective takes the least of its algorithm
     const auto m = dynamic::mesh({{"x", devices}}).on(net);
     const auto times = detail::times_of_collective(m.info().shape, m.info().request.network, k, detail::axis_bit(0), bytes);
     CHECK(times[0] == detail::time_of_collective(m.info().shape, m.info().request.network, k, detail::axis_bit(0),
-                                                 bytes));  // plans are chosen by that
+                                                 bytes));  // plans are chosen by this time
     return times[0];
   };
   const auto takes = [&](kind k, int devices, std::int64_t bytes) { return on(one_switch, k, devices, bytes); };
@@ -115,21 +116,22 @@ TEST_CASE("network: by a switch each collective takes the least of its algorithm
     CHECK(takes(k, 6, 500) == 3 * 1000 + 500);
     CHECK(takes(k, 1024, 1023) == 10 * 1000 + 1023);
   }
-  // 4 bytes of each, of which 2 * 4 * 7/8 count: three times all of them (recursive doubling)
+  // 4 bytes per device, counted as 2 * 4 * 7/8: each byte three times (recursive doubling)
   CHECK(takes(kind::all_reduce, 8, 7) == 3 * (1000 + 4));
   CHECK(takes(kind::all_reduce, 2, 4) == 1000 + 4);
   // 8000 bytes: reduce_scatter and all_gather (Rabenseifner)
   CHECK(takes(kind::all_reduce, 8, 14000) == 6 * 1000 + 14000);
-  // 12 bytes of each of 6 devices: all of them to all, and each adds; 12000 in parts
+  // 12 bytes on each of 6 devices: all bytes are sent to all devices, and each device adds; 12000 bytes are sent in
+  // parts
   CHECK(takes(kind::all_reduce, 6, 20) == 3 * 1000 + 5 * 12);
   CHECK(takes(kind::all_reduce, 6, 20000) == 6 * 1000 + 20000);
-  // 80 bytes of each: of 8 blocks 12 go on their way in 3 messages (Bruck); 80000: 7 to whom they are for
+  // 80 bytes per device: 12 of 8 blocks are sent in 3 messages (Bruck); 80000 bytes: 7 blocks are sent directly
   CHECK(takes(kind::all_to_all, 8, 70) == 3 * 1000 + 12 * 10);
   CHECK(takes(kind::all_to_all, 8, 70000) == 7 * 1000 + 70000);
   CHECK(takes(kind::all_to_all, 6, 50) == 3 * 1000 + (1 + 1 + 2 + 1 + 2) * 10);
   CHECK(takes(kind::all_to_all, 2, 50) == 1000 + 50);
   CHECK(takes(kind::collective_permute, 8, 40) == 1000 + 40);
-  // Of 64 devices that trade with each other, twice as long as of 16; the rest as fast.
+  // 64 devices that exchange data take twice as long as 16; the other collectives take the same time.
   CHECK(on(tapered, kind::all_to_all, 16, 15'000'000) == 15 * 1000 + 15'000'000);
   CHECK(on(tapered, kind::all_to_all, 64, 63'000'000) == 63 * 1000 + 2 * 63'000'000);
   CHECK(on(tapered, kind::all_reduce, 64, 126'000'000) == 12 * 1000 + 126'000'000);
@@ -145,10 +147,11 @@ TEST_CASE("network: all_reduce over several axes scatters along the fast ones, a
     return std::pair{times[0], times[1]};
   };
   using pair = std::pair<std::int64_t, std::int64_t>;
-  CHECK(takes(30) == pair{3 * (1000 + 16), 1000 + 16 * 100});                       // 16 bytes of each
+  CHECK(takes(30) == pair{3 * (1000 + 16), 1000 + 16 * 100});                       // 16 bytes per device
   CHECK(takes(30000) == pair{6 * 1000 + 2 * 14000, 1000 + 2000 * 100});             // 16000
-  CHECK(takes(3'000'000) == pair{6 * 1000 + 2 * 1'400'000, 1000 + 200'000 * 100});  // two devices have the same bytes either way
-  // Along a ring no message goes by others: whole sums are gathered by all.
+  CHECK(takes(3'000'000) == pair{6 * 1000 + 2 * 1'400'000, 1000 + 200'000 * 100});  // two devices have the same bytes in
+                                                                                    // both cases
+  // Along a ring messages do not pass each other, so all devices gather the whole sums.
   const auto ring = dynamic::mesh({{"x", 8}}).on(network(1e12, {{"x", topology::torus, 1e12, 1e-9}}));
   CHECK(detail::time_of_collective(ring.info().shape, ring.info().request.network, collective_kind::all_reduce, 1, 14) ==
         4 * 1000 + 7 * 8 / 2);
@@ -173,7 +176,7 @@ TEST_CASE("network: small sums are added up, none is gathered to save messages, 
 }
 
 TEST_CASE("network: what is not described is refused") {
-  const std::string name = "x";  // an axis of the run time
+  const std::string name = "x";  // an axis that is known at run time
   CHECK(network(1, {{name, topology::torus, 7, 0}}).link(name).bytes_per_second == 7);
   CHECK(error_of([] { static_cast<void>(network(0, {})); }) == "gspmd: network: a device computes at a positive rate");
   CHECK(error_of([] {
@@ -267,7 +270,7 @@ TEST_CASE("the utilisation of GSPMD Table 2, from the plans' flops") {
     const auto layer = b.compile();
     const auto logits = dynamic::compile([](auto y, auto e) { return einsum<"bsm,mv->bsv">(y, e); }, m,
                                          f32({c.batch, length, c.model}, {"x", "", ""}), f32({c.model, vocabulary}, {"", "y"}));
-    // Backward is two products for each of forward's.
+    // The backward pass has two products for each product of the forward pass.
     const auto flops = 3 * static_cast<double>(c.layers * layer.flops_per_device() + logits.flops_per_device());
     const double utilisation = 100 * flops / 61.5e12 / c.seconds;
     CAPTURE(c.layers);
@@ -284,7 +287,7 @@ struct wide_model {
   std::int64_t batch, model, hidden, heads, width;
 };
 
-/// A step of training, with gradients and update, or its forward pass alone.
+/// A training step with gradients and update, or only its forward pass.
 dynamic::program transformer(const wide_model& c, int layers, bool is_training, const dynamic::mesh& on) {
   constexpr std::int64_t length = 1024, vocabulary = 32000;
   const auto bf = [](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
@@ -313,8 +316,8 @@ dynamic::program transformer(const wide_model& c, int layers, bool is_training, 
   return b.compile();
 }
 
-/// The paper's devices: cores of TPUv3, two of which share 900 GB/s of memory. The whole machine, 32 x 32 chips, is a torus; of its parts the
-/// ends are not joined, so that all goes one way and farther.
+/// The paper's devices: TPUv3 cores, two share 900 GB/s of memory bandwidth. The whole machine, 32 x 32 chips, is a
+/// torus. In a part of the machine the ends are not connected, so messages go in one direction and take longer paths.
 network tpu_v3(int devices) {
   const bool is_whole = devices == 2048;
   const double rate = is_whole ? bandwidth : bandwidth / 2, latency = is_whole ? 1e-6 : 2e-6;
@@ -330,7 +333,8 @@ TEST_CASE("training steps of GSPMD Table 2, of all layers, have the paper's coll
     const auto net = tpu_v3(c.x * c.y);
     const auto training = transformer(c, c.layers, true, devices.on(net)),
                forward = transformer(c, c.layers, false, devices.on(net));
-    // Layer by layer: weights are gathered along x and their gradients scattered, activations likewise along y.
+    // Layer by layer: weights are gathered along x and their gradients scattered; the same holds for activations along
+    // y.
     int gathered = 0, scattered = 0;
     for (const auto& s : training.collectives()) {
       gathered += s == all_gather<"x"> ? 1 : 0;
@@ -340,7 +344,7 @@ TEST_CASE("training steps of GSPMD Table 2, of all layers, have the paper's coll
     CHECK(scattered == 6 * c.layers + 1);
     CHECK(training.traffic().in(collective_kind::all_to_all).collectives == 0);
     CAPTURE(c.layers);
-    // For a cluster of which no more is known they are planned as well, and where no network is named.
+    // Plans for a cluster without other information, and without a network, are as good.
     for (const auto& other : {devices.on(cluster_network), devices}) {
       CHECK(estimate(transformer(c, c.layers, true, other), net).total() <= 1.1 * estimate(training, net).total());
       CHECK(estimate(transformer(c, c.layers, false, other), net).total() <= 1.1 * estimate(forward, net).total());
@@ -357,13 +361,13 @@ TEST_CASE("network: an operator takes what its arithmetic takes, or its memory")
     return estimate(dynamic::compile(f, m.on(net), inputs...), net).computation * 1e12;
   };
   const auto about = [](double t) { return doctest::Approx(t).epsilon(1e-9); };
-  // A device has 32 rows, and 48 columns and 256 terms: each counts 16 more.
+  // A device has 32 rows, 48 columns and 256 terms; each counts 16 more.
   CHECK(picoseconds([](auto a, auto b) { return einsum<"ik,kj->ij">(a, b); }, f32({64, 256}, {"x", ""}),
                     f32({256, 48}, {"", ""})) == about(2 * (32 + 16) * (48 + 16) * (256 + 16)));
-  // A product with a vector, 4 bytes for 2 flops: the matrix, the vector and the result are read or written.
+  // A product with a vector, 4 bytes for 2 flops: the matrix and the vector are read, and the result is written.
   CHECK(picoseconds([](auto a, auto b) { return einsum<"ik,k->i">(a, b); }, f32({64, 256}, {"x", ""}), f32({256}, {""})) ==
         about(10 * 4 * (32 * 256 + 256 + 32)));
-  // One loop reads and writes once, however much it computes; a sum reads. What is broadcast takes nothing.
+  // One loop reads and writes once, regardless of its flops; a sum only reads. Broadcast operands cost nothing.
   const auto x = f32({4096}, {"x"});
   CHECK(picoseconds([](auto v) { return relu(v); }, x) == about(10 * 4 * 2 * 2048));
   CHECK(picoseconds([](auto v) { return relu(exponential(v) * 2.0); }, x) == about(10 * 4 * 2 * 2048 + 2048));
@@ -373,7 +377,7 @@ TEST_CASE("network: an operator takes what its arithmetic takes, or its memory")
 }
 
 namespace {
-// Listed once and 3 times as long; both bodies are listed, one counts.
+// Listed once and 3 times as long. Both bodies are listed, and one counts.
 constexpr auto repeated = [](auto x) {
   return fori_loop(
       3,
@@ -394,7 +398,7 @@ static_assert(repeated_step::traffic.collectives == 3);
 TEST_CASE("network: loops take as often as they run, a conditional as its dearer body") {
   const dynamic::mesh m({{"x", 8}, {"y", 4}});
   const network net(1, {{"x", topology::switched, 1, 0}, {"y", topology::switched, 2, 0}});
-  // A sum over x sends 7 bytes in 7 s; one over y sends 6 in 3 s.
+  // A sum over x sends 7 bytes in 7 s; a sum over y sends 6 bytes in 3 s.
   const auto p = dynamic::compile(
       [](auto a, auto b) {
         const auto times = [](value v, value by, std::int64_t n) {
@@ -418,7 +422,7 @@ TEST_CASE("network: loops take as often as they run, a conditional as its dearer
            std::to_string(static_cast<int>(c.seconds)) + ' ' + std::to_string(c.times) + "; ";
     total += c.seconds * static_cast<double>(c.times);
   }
-  // The sum of `by` is the same in both trips of the inner loop, and stands before it.
+  // The sum of `by` is equal in both iterations of the inner loop, and is computed before it.
   CHECK(all == "all_reduce y 3 10; all_reduce x 7 20; all_reduce y 3 10; all_reduce x 7 10; ");
   const auto t = estimate(p, net);
   CHECK(total - t.communication == 10 * 7);  // of the cheaper body
@@ -427,7 +431,7 @@ TEST_CASE("network: loops take as often as they run, a conditional as its dearer
   CHECK(t.over[0] + t.over[1] == t.communication);
 }
 
-// One contracting dim, split by x in one operand and by y in the other one: the operand that crosses the slow axis stays.
+// One contracting dim is split by x in one operand and by y in the other operand. The operand on the slow axis stays.
 namespace {
 constexpr auto product = [](auto a, auto b) { return einsum<"ij,jk->ik">(a, b); };
 constexpr network fast_x(1e15, {{"x", topology::torus, 100e9, 1e-6}, {"y", topology::switched, 1e9, 1e-6}});
@@ -471,7 +475,7 @@ TEST_CASE("one switch: a message costs what it costs, on any axis") {
     return dynamic::compile([](auto a, auto b) { return reshard(einsum<"ij,jk->ik">(a, b), split<_, _>{}); }, m.on(net),
                             f32({64, 64}, {"", "x"}), f32({64, 64}, {"x", ""}));
   };
-  // Of a partial sum over x the devices along y may each reduce a half: fewer bytes, another message.
+  // The devices along y may each reduce one half of a partial sum over x: fewer bytes, one more message.
   CHECK(reduced(slow).traffic().messages <= reduced(prompt).traffic().messages);
   CHECK(reduced(slow).traffic().bytes >= reduced(prompt).traffic().bytes);
   for (const auto* net : {&slow, &prompt}) {

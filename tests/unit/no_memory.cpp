@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once
-// Memory that cannot be had: one error with how much was asked for, what for and on which device, and no device waits for the one that
-// has none.
+// Failed allocations: one error with the number of bytes, the purpose and the device. No device waits for the device
+// that has no memory.
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -15,11 +15,11 @@
 #include "gspmd/layouts/placed_array.hpp"
 #include "support/error_of.hpp"
 
-extern "C" void* __libc_memalign(std::size_t, std::size_t);  // NOLINT: glibc's own name of what is replaced here
+extern "C" void* __libc_memalign(std::size_t, std::size_t);  // NOLINT: glibc's own name of the function that this file replaces
 
 namespace no_memory {
 
-/// From so many bytes on this thread gets none.
+/// Allocations of this size or more fail on this thread.
 thread_local std::size_t limit = std::size_t{1} << 40;
 
 }  // namespace no_memory
@@ -34,7 +34,7 @@ using namespace gspmd;
 using caught::contains;
 using caught::error_of;
 
-/// Its running sums lie in the arena, whose size is that of `columns`.
+/// Its running sums are in the arena, whose size depends on `columns`.
 value sums(value x, std::int64_t columns) {
   return reduce(cumsum(broadcast_in_dim(x, {x.shape()[0], columns}, {0}), 1), monoid::maximum, 1);
 }
@@ -97,5 +97,5 @@ TEST_CASE("arrays and results that cannot be had") {
   CHECK(contains(text,
                  "gspmd: on rank 0: there is no memory for a shard of an input: 262144 bytes were asked for; the plan holds "));
   CHECK(contains(of_shards, "there is no memory for a shard of a sharded_array: 262144 bytes were asked for"));
-  CHECK(run<shards>(simulated{}, whole)[0] == 0);  // what failed before leaves nothing behind
+  CHECK(run<shards>(simulated{}, whole)[0] == 0);  // the earlier failure leaves no state
 }

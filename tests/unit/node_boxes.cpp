@@ -15,7 +15,7 @@ using namespace oracle;
 
 namespace {
 
-/// One device of many, which are threads here: what processes share is a vector of two halves each.
+/// A device, here a thread. The memory that processes would share is a vector with two halves for each device.
 struct member {
   std::vector<std::vector<std::byte>>& memories;
   std::barrier<>& meeting;

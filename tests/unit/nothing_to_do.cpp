@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: dynamic
-// Passes that are asked for in a program that has nothing for them: refused in a sentence where the program cannot have been meant so, and
-// without effect where they promise something that holds anyway.
+// Passes that a program requests without having work for them. They are refused with a sentence if the request must be
+// a mistake. They have no effect if their promise holds anyway.
 #include <doctest/doctest.h>
 
 #include <cmath>

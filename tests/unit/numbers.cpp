@@ -22,7 +22,7 @@ using caught::refusal;
 
 const dynamic::mesh two({{"x", 2}});
 
-/// The error of f(x) for x of this type; "accepted" if there is none.
+/// Returns the error of f(x) for x of this type, or "accepted".
 template <class T>
 std::string said(auto f) {
   return refusal([&] { static_cast<void>(dynamic::compile(f, two, dynamic::in<T>({4}, {"x"}))); });
@@ -88,7 +88,7 @@ TEST_CASE("a map neither takes nor gives numbers that it would cut") {
                  "only for f32"));
   CHECK(contains(said<double>([](value x) { return map(static_cast<float (*)(float)>([](float e) { return e; }), x); }),
                  "only for f32"));
-  // what is rounded or widened is right
+  // values that are rounded or widened are right
   CHECK(computed<float, float>([&](value x) { return map(half, x); }, {4, 5}) == std::vector<float>{2, 2.5F});
   CHECK(computed<float, float>([&](value x) { return map(less, x); }, {4, 5}) == std::vector<float>{3, 4});
   CHECK(computed<std::int32_t, std::int32_t>([](value x) { return map([](std::int32_t e) { return e > 4; }, x); }, {4, 5}) ==

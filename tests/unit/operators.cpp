@@ -20,7 +20,7 @@ using reference::traced;
 using list = std::vector<value>;
 using place = reference::index;
 
-/// f(inputs) must be `wanted`.
+/// Checks that f(inputs) is `wanted`.
 template <class F>
 void check(const char* name, const std::vector<host_array>& inputs, F f, const host_array& wanted) {
   INFO(std::string(name));

@@ -327,7 +327,7 @@ TEST_CASE("tensors of zeros are left: the ratio of lengths is 1 where there is n
 }
 
 TEST_CASE("adafactor: the number of parameters does not matter") {
-  for (std::size_t n = 1; n <= 24; ++n) {  // of some of which a list of nodes has room, and of others none
+  for (std::size_t n = 1; n <= 24; ++n) {  // the list of nodes reallocates at some of these numbers
     CAPTURE(n);
     dynamic::builder b(dynamic::mesh({{"data", 2}}));
     std::vector<value> w;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: random
-// The order of steps that takes less memory; see detail/passes/order/order_steps.hpp.
+// The order of steps with less memory; see detail/passes/order/order_steps.hpp.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 using namespace gspmd;
 namespace ir = gspmd::detail;
 
-/// The plan of a graph with its steps in the order of the program, nothing placed yet.
+/// The plan of a graph with its steps in the order of the program, before memory is assigned.
 struct steps_as_traced {
   ir::plan plan;
   ir::vec<int> base;
@@ -51,7 +51,7 @@ struct steps_as_traced {
   }
 };
 
-/// Checks that every step reads what is made before it, and that nothing went into or out of a body.
+/// Checks that every step reads values of earlier steps, and that no step moved into or out of a body.
 void check_order(const ir::plan& p, const ir::plan& as_traced) {
   REQUIRE(p.steps.size() == as_traced.steps.size());
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
@@ -70,7 +70,7 @@ void check_order(const ir::plan& p, const ir::plan& as_traced) {
   }
 }
 
-/// The least arena of all orders that respect what steps need; 0 if there are too many.
+/// Returns the least arena of all valid orders of the steps, or 0 if there are too many orders.
 class all_orders {
  public:
   explicit all_orders(const steps_as_traced& given) : given_(given), as_traced_(given.placed()), needs_(given.plan.steps.size()) {
@@ -116,7 +116,7 @@ class all_orders {
   int count_ = 0;
 };
 
-/// Four layers, planned by the compiler too.
+/// Four layers, which the compiler plans too.
 constexpr auto four_layers = [](auto x, auto w1, auto w2, auto w3, auto w4) {
   auto h = x;
   const auto weights = std::array{w1, w2, w3, w4};
@@ -135,12 +135,13 @@ dynamic::input f32(std::vector<std::int64_t> shape) { return dynamic::in<float>(
 }  // namespace
 
 TEST_CASE("of two operands the one that takes more on the way is made first") {
-  // Sethi and Ullman: a product of two that need n matrices each on the way needs n + 1, of others as many as the larger one.
+  // Sethi and Ullman: a product of two values that need n intermediate matrices each needs n + 1. If one needs more,
+  // the product needs the larger number.
   const dynamic::mesh m({{"x", 1}});
   dynamic::builder b(m);
   const value a = b.input(f32({64, 64}));
   const auto product = [](const value& x, const value& y) { return einsum<"ab,bc->ac">(x, y); };
-  const auto fresh = [&] { return product(b.input(f32({64, 64})), a); };  // equal ones would be one
+  const auto fresh = [&] { return product(b.input(f32({64, 64})), a); };  // equal products would be merged
   value right = fresh();
   for (int i = 0; i < 4; ++i) {
     value left = fresh();
@@ -158,7 +159,7 @@ TEST_CASE("of two operands the one that takes more on the way is made first") {
   check_order(after, before);
   const std::int64_t matrix = 64 * 64 * 4;
   CHECK(before.arena_bytes / matrix == 9);
-  CHECK(after.arena_bytes / matrix == 5);  // as they count
+  CHECK(after.arena_bytes / matrix == 5);  // the number of Sethi and Ullman
 }
 
 TEST_CASE("a weight is updated as soon as its gradient is there") {
@@ -178,7 +179,7 @@ TEST_CASE("a weight is updated as soon as its gradient is there") {
   const std::int64_t weight = 128 * 128 * 4, rows = 16 * 128 * 4;
   CHECK(before.arena_bytes > layers * weight);
   CHECK(after.arena_bytes < 3 * weight + (layers + 4) * rows);
-  CHECK(after.shared_inputs == before.shared_inputs);  // each may be written where the old one lies
+  CHECK(after.shared_inputs == before.shared_inputs);  // each may overwrite the old value
   for (std::size_t k = 0; k < weights.size(); ++k) CHECK(after.shared_inputs[k] == static_cast<int>(k) + 1);
 }
 
@@ -204,7 +205,7 @@ TEST_CASE("what is reduced at once is made one after the other") {
       b.output(fori_loop(
           3, [&](const value&, const value& x) { return x * many(x); }, a));
     else b.output(many(a));
-    const steps_as_traced steps(b.graph(), m.info().shape);  // as written, all large ones first
+    const steps_as_traced steps(b.graph(), m.info().shape);  // as written, all large values first
     const auto before = steps.placed();
     const auto after = steps.ordered();
     check_order(after, before);
@@ -237,7 +238,7 @@ TEST_CASE("random programs: steps that are made a few operators at a time are th
       ir::step_state state(g, r.mesh, {}, local);
       while (!state.is_done_) {
         ir::scheduler(state).go_on(most);
-        ir::step_state next;  // what goes from one evaluation of a compiler to the next one
+        ir::step_state next;  // the state that is passed from one constant evaluation to the next
         ir::step_state::lists(state,
                               [&](auto&... from) { ir::step_state::lists(next, [&](auto&... to) { ((to = from), ...); }); });
         ir::step_state::rest(state, [&](auto&... from) { ir::step_state::rest(next, [&](auto&... to) { ((to = from), ...); }); });
@@ -273,7 +274,7 @@ TEST_CASE("random programs: never more memory, and how often the least") {
     else ++lowered;
     if (program.g.has_regions) continue;
     const auto least = all_orders(steps).least;
-    if (least == 0) continue;  // or nothing lies in the arena
+    if (least == 0) continue;  // or the arena is empty
     ++small;
     least_before += before.arena_bytes == least ? 1 : 0;
     least_after += after.arena_bytes == least ? 1 : 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Scans, the largest elements and where they are: on random meshes and shardings what loops over the lines give, with few bytes sent.
+// Scans, maxima and their positions, compared with loops over lines on random meshes and shardings; with few bytes
+// sent.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Collectives that the planner starts ahead: where they stand, that nothing else changes, and the same plan on both paths. Random programs
-// are in random_programs.cpp, and over MPI.
+// Collectives that the planner starts early: their positions, all other properties unchanged, and the same plan on both
+// paths. Random programs are in random_programs.cpp, and over MPI.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -30,14 +30,14 @@ constexpr auto train = [](auto x, auto w1, auto w2, auto w3) {
   const auto [g1, g2, g3] = grad(0.5 * sum(y * y), std::tuple{w1, w2, w3});
   return std::tuple{w1 - 0.00001 * g1, w2 - 0.00001 * g2, w3 - 0.00001 * g3};
 };
-// Weights that are split over the devices that split the batch; 510 rows, of which the last device has 126.
+// Weights are split over the devices that split the batch; the last device has 126 of 510 rows.
 using weight = in<float, dims<64, 64>, split<"data", _>>;
 template <class Mesh>
 using step_on = compile<train, Mesh, in<float, dims<510, 64>, split<"data", _>>, weight, weight, weight>;
 using plain = step_on<pod>;
 using hiding = step_on<overlapped<pod>>;
 
-/// The numbers of the steps that start collectives, of those that finish them, and of products.
+/// The numbers of the steps that start collectives, of the steps that finish them, and of products.
 struct places {
   std::vector<int> started, finished, products;
 
@@ -55,7 +55,7 @@ struct places {
 
 static_assert(plain::collectives == hiding::collectives && plain::traffic.bytes == hiding::traffic.bytes);
 static_assert(places(plain::view).started.empty());
-// All but the first gather, for which nothing can be done, and the last reduction.
+// All collectives except the first gather, which has nothing to overlap with, and the last reduction.
 static_assert(places(hiding::view).started.size() == places(hiding::view).finished.size());
 static_assert(places(hiding::view).started.size() >= 4);
 static_assert(hiding::peak_bytes_per_device >= plain::peak_bytes_per_device);
@@ -99,8 +99,8 @@ TEST_CASE("overlapped: the same plan on both paths, and no earlier than the time
   const dynamic::mesh m({{"data", 4}});
   const auto program = planned_on(dynamic::overlapped(m), 64);
   CHECK(reference::difference(program.view(), hiding::view) == "");
-  // The second weight is gathered beside the first product where a network takes less time for it than that; where it takes longer than all
-  // products together, all weights are before it.
+  // The second weight is gathered during the first product if the network is faster than the product. If the gather
+  // takes longer than all products together, all weights are gathered first.
   const auto before_first_product = [&](double bytes_per_second) {
     const auto p = planned_on(dynamic::overlapped(m.on(network(1e9, bytes_per_second, 0))), 240);
     const places at(p.view());
@@ -112,7 +112,7 @@ TEST_CASE("overlapped: the same plan on both paths, and no earlier than the time
 
 TEST_CASE("overlapped: rows that are gone through together hide a collective, and stay together") {
   using namespace overlapped_programs;
-  // Scores of 4,000 rows, then a softmax and a norm, beside which the next weight is gathered.
+  // Scores of 4,000 rows, then a softmax and a norm, during which the next weight is gathered.
   const auto block = [](value x, value w1, value w2) {
     const value h = einsum<"bd,df->bf">(x, w1), y = softmax(h, 1) * (h - broadcast_in_dim(mean(h, 1), {16000, 64}, {0}));
     return einsum<"bf,fd->bd">(y, w2);
@@ -157,7 +157,8 @@ TEST_CASE("overlapped: what a stage of a pipeline sends is under way beside the 
   const auto plain = planned_on(m), hiding = planned_on(dynamic::overlapped(m));
   CHECK(plain.traffic().bytes == hiding.traffic().bytes);
   const places at(hiding.view());
-  // Going forward, beside the copies that the backward pass needs; there, beside the product that is computed again.
+  // In the forward pass, during the copies that the backward pass needs. In the backward pass, during the recomputed
+  // product.
   int started = 0, beside_products = 0;
   for (std::size_t k = 0; k < at.started.size(); ++k) {
     const auto begin = at.started[k], end = at.finished[k];

@@ -43,7 +43,7 @@ bool are_hundredths(const T* y, std::int64_t n) {
 
 const dynamic::mesh grid({{"x", 2}, {"y", 4}});
 
-/// x without zeros under one sharding, and what map makes of it, read or made in several ways.
+/// Tests map on x, which has no zeros, under one sharding. The result is read or computed in several ways.
 void check_map(std::initializer_list<std::int64_t> shape, const std::vector<std::string>& split,
                const std::vector<std::string>& other) {
   std::int64_t n = 1;

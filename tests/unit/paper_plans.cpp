@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: plans
-// The programs of the papers, planned at run time: what they communicate stands in tests/golden/papers.txt, and what the
-// papers say about it in the checks. Names of features are those of the project's inventory.
+// The programs of the papers, planned at run time. Their communication is in tests/golden/papers.txt, and the checks
+// have the numbers of the papers. Names of features are those of the project's inventory.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -49,7 +49,7 @@ TEST_CASE("GSPMD 3.2, in-operator parallelism") {
   const auto f54 = file().check("BD,DF->BF, weight over x and y",
                                 dynamic::compile(product, m, f32({1024, 512}, {"x", ""}), f32({512, 256}, {"x", "y"})));
   CHECK(collectives_of(f54) == "all_gather x");
-  CHECK(f54.traffic().bytes == 256 * 64 * 4);  // of half the rows of 64 columns
+  CHECK(f54.traffic().bytes == 256 * 64 * 4);  // half of the rows of 64 columns
   const auto update = [](auto x, auto w) {
     auto y = einsum<"bd,df->bf">(x, w);
     return w - 0.1 * grad(sum(y * y), w);
@@ -129,7 +129,8 @@ TEST_CASE("GSPMD Table 1 and Fig. 7, the feed-forward layer") {
   const auto local = [](const dynamic::program& p, int input) {
     return detail::elements(p.view().value(p.view().inputs[static_cast<std::size_t>(input)]).local);
   };
-  // Attempt 1 as the paper draws it keeps the operands of both einsums where they are; left to itself the planner sends less.
+  // Attempt 1 of the paper keeps the operands of both einsums in place. Without this restriction the planner sends
+  // less.
   const auto drawn = [](auto x, auto w_in, auto w_out) {
     const auto h = relu(split_as(forbid_reshard(einsum<"bsm,mh->bsh">(x, w_in)), attempts[0].bsh_axes));
     return split_as(forbid_reshard(einsum<"bsh,hm->bsm">(h, w_out)), attempts[0].bsm_axes);
@@ -217,8 +218,8 @@ TEST_CASE("a Transformer layer from seven kinds of annotations") {
     b.output(feed_forward(t, attended, w_in, w_out));
     const auto p = file().check(std::string("Transformer layer, ") + t.name, b.compile());
     CAPTURE(t.name);
-    // The memory column of Table 1: every activation of attention is split over y by heads and, but for attempt 1, over x.
-    // In attempt 1 the planner makes some of them split over x too.
+    // The memory column of Table 1: every activation of attention is split over y by heads and, except for attempt 1,
+    // over x. In attempt 1 the planner splits some activations over x too.
     for (const auto& v : p.view().values)
       if (v.global.count == 4) CHECK(detail::elements(v.local) * (t.bsnd_axes[0] < 0 ? Y : X * Y) <= detail::elements(v.global));
     int annotated = 0;

@@ -36,7 +36,7 @@ bool contains(const box& outer, const box& inner) {
     if (inner[d].begin < outer[d].begin || inner[d].end > outer[d].end) return false;
   return true;
 }
-/// Whether every element of `wanted` is in one of `boxes`.
+/// Returns true if `boxes` contain every element of `wanted`.
 bool covered(const box& wanted, const std::vector<box>& boxes) {
   if (is_empty(wanted)) return true;
   std::vector<std::int64_t> at;
@@ -57,7 +57,7 @@ bool covered(const box& wanted, const std::vector<box>& boxes) {
   }
 }
 
-/// Each axis splits at most one dim, once, and no axis splits and is partial.
+/// Returns true if each axis splits at most one dim, once, and no axis both splits and is partial.
 bool is_valid(const sharding& s, int rank) {
   axis_mask used = s.partial;
   int dim = 0;
@@ -69,7 +69,7 @@ bool is_valid(const sharding& s, int rank) {
   return true;
 }
 
-/// The mistake in going from one layout to another by one operation; empty if there is none.
+/// Returns the mistake in a single operation from one layout to another, or "".
 std::string wrong_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
                        instruction_kind what, axis_mask axes) {
   if (!is_valid(to, global.count)) return "not a sharding";
@@ -111,13 +111,13 @@ std::vector<int> axes_of(const sharding& s, int dim) {
   return axes;
 }
 
-/// The mistake in running an operator of the program on shards of these layouts; empty if there is none. (Reshapes and
-/// broadcasts are left to the runs of random programs.)
+/// Returns the mistake in running an operator of the program on shards of these layouts, or "". (Random programs test
+/// reshapes and broadcasts.)
 std::string wrong_compute(const graph& g, const local_program& p, const instruction& op) {
   const node& n = g.nodes[static_cast<std::size_t>(op.node)];
   const sharding& result = p.value(op.result).layout;
-  axis_mask partial_before = 0;  // over which axes operands are partial
-  axis_mask summed = 0;          // which axes split what the operator reduces
+  axis_mask partial_before = 0;  // axes over which operands are partial
+  axis_mask summed = 0;          // axes that split dims that the operator reduces
   for (const int o : op.operands) {
     const auto& s = p.value(o).layout;
     if (s.partial != 0 && result.partial != 0 && s.reduced_by != result.reduced_by)
@@ -175,12 +175,12 @@ std::string wrong_compute(const graph& g, const local_program& p, const instruct
   return result.partial == (partial_before | summed) ? "" : "the partial axes are wrong";
 }
 
-/// The mistake in a local program; empty if there is none.
+/// Returns the mistake in a local program, or "".
 std::string wrong_program(const graph& g, const mesh_shape& mesh, gspmd::detail::span<const sharding> completed,
                           const local_program& p) {
   std::vector<bool> made(p.values.size(), false);
   for (const int i : p.inputs) made[static_cast<std::size_t>(i)] = true;
-  const auto source = [&g](int node) {  // a reshard is its operand
+  const auto source = [&g](int node) {  // a reshard is replaced by its operand
     while (g.nodes[static_cast<std::size_t>(node)].op == code_of<reshard_op> ||
            g.nodes[static_cast<std::size_t>(node)].op == code_of<shard_alike_op>)
       node = g.nodes[static_cast<std::size_t>(node)].operands[0];
@@ -214,12 +214,12 @@ std::string wrong_program(const graph& g, const mesh_shape& mesh, gspmd::detail:
   return {};
 }
 
-/// Walks from one sharding to the other; the collectives on the way, or what is wrong.
+/// Walks from one sharding to another. Has the collectives of the path, or the mistake.
 struct walk {
   int steps = 0;
   std::string wrong;
   texts names;
-  std::int64_t largest = 0;  // elements of the largest shard on the way, both ends aside
+  std::int64_t largest = 0;  // elements of the largest shard on the path, without both ends
 };
 walk walk_of(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to) {
   walk w;
@@ -245,7 +245,7 @@ walk walk_of(const mesh_shape& mesh, const extents& global, sharding from, const
   return w;
 }
 
-/// Puts every subset of the axes that do not split in the place of the partial axes.
+/// Replaces the partial axes by every subset of the axes that do not split.
 template <class Visit>
 void for_each_partial(const mesh_shape& mesh, const sharding& s, axis_mask allowed, Visit visit) {
   const axis_mask all = (axis_mask{1} << mesh.axis_count()) - 1;
@@ -325,7 +325,7 @@ TEST_CASE("resharding: the steps of known cases") {
   CHECK(names(partial(split({{y}}), 1), split({{y, x}})) == texts{"reduce_scatter x"});
   CHECK(names(partial({}, 3), partial({}, 2)) == texts{"all_reduce x"});
 
-  // P(y,-,x) -> P(-,(x,y),-): the data trades places and is nowhere put together
+  // P(y,-,x) -> P(-,(x,y),-): the data is exchanged and never gathered
   const auto w = walk_of(mesh, global, split({{y}, {}, {x}}), split({{}, {x, y}, {}}));
   CHECK(w.wrong == "");
   CHECK(!w.names.empty());
@@ -555,7 +555,7 @@ TEST_CASE("every triple of shardings of a product, even and uneven, legal and ne
 
 TEST_CASE("random programs: every operation of the local program is legal") {
   reference::random_options options;
-  options.regions = false;  // a value has one maker here; carried values have several
+  options.regions = false;  // a value has one producer here; carried values have several
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
     reference::random_program r(seed, options);
     CAPTURE(r.describe());

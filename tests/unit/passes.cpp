@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: random
-// The list of passes: its order, what each makes of a program, and that an answer is right without those that make it faster.
+// The list of passes: its order, the effect of each pass, and right results without the passes that only optimise.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ struct result_without {
     for (auto& y : p.run(simulated{}, inputs...)) outputs.push_back(std::move(y.bytes));
   }
 };
-/// Checks that a pass changes the plan, and not what it gives.
+/// Checks that a pass changes the plan and not the results.
 template <class Pass, class... Inputs>
 void check_without(const dynamic::builder& b, const Inputs&... inputs) {
   const result_without<without<>> with(b, inputs...);
@@ -61,7 +61,7 @@ std::string joined(const texts& list) {
   return all;
 }
 
-/// relu(2 x + 1), whose sharding is written for every value if its types say what is sent.
+/// relu(2 x + 1). If `is_typed`, the sharding of every value is written as types would state it.
 dynamic::inspection made(bool is_typed) {
   dynamic::builder b(dynamic::mesh({{"x", 2}}));
   const auto x = b.input(dynamic::in<float>({8, 4}, {"x", ""}));
@@ -136,7 +136,7 @@ TEST_CASE("passes: without one the plan is another one, and its answer the same"
     b.output(softmax(b.input(dynamic::in<float>({4096, 1024}, {"x", ""})), 1));
     check_without<detail::row_blocks_pass>(b, counted(4096 * 1024));
   }
-  {  // what is brought for the rim is under way while the rest is computed
+  {  // the exchange for the boundary is in progress while the interior is computed
     dynamic::builder b(m);
     const auto x = b.input(dynamic::in<float>({512, 1024}, {"x", ""}));
     b.output(slice(pad(x, {1, 0}, {0, 0}), {0, 0}, {512, 1024}) + x * 2.0);

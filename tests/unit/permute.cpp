@@ -23,7 +23,7 @@ void check(const permutation_spec& s, std::size_t misalign = 0) {
   const std::unique_ptr<T[]> in_memory(new T[size + misalign + 1]), out_memory(new T[size + misalign + guard]);
   T *const in = in_memory.get() + misalign, *const out = out_memory.get() + misalign;
   std::mt19937 random(1);
-  const auto element = [&](std::size_t i) {  // distinguished, as far as T can
+  const auto element = [&](std::size_t i) {  // distinct, within the range of T
     if constexpr (std::is_same_v<T, bool>) return random() % 2 == 0;
     else return static_cast<T>(i + 1);
   };

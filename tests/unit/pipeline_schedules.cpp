@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: dynamic
-// Steps of pipelines by any schedule, each device a stage that goes its own way: what they compute is what one device computes, what they send
-// and keep is what the schedule says.
+// Pipeline steps with any schedule. Each device is a stage with its own sequence of works. The results equal those of
+// one device. The bytes sent and held match the schedule.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -65,7 +65,8 @@ void check_same(const std::vector<list>& got, const std::vector<list>& want) {
 const auto layer = [](value w, value x) { return tanh(einsum<"bd,df->bf">(x, w)); };
 const auto squares = [](value y, value t) { return 100.0 * mean((y - t) * (y - t)); };
 
-/// How `schedule` has layers [layers, 3, 3] on its stages, [stages, rounds, each, 3, 3]: those that are missing are the first one's.
+/// Distributes layers [layers, 3, 3] to the stages of `schedule`, [stages, rounds, each, 3, 3]. Missing layers are
+/// copies of the first layer.
 template <class Schedule>
 struct laid_out {
   const Schedule& schedule;
@@ -88,7 +89,7 @@ struct laid_out {
     list by_layer(static_cast<std::size_t>(layers * 9));
     for_each_number([&](std::size_t i, std::size_t k, bool is_there) {
       if (is_there) by_layer[k] = parts[i];
-      else CHECK(parts[i] == 0);  // a layer that is missing has no gradient
+      else CHECK(parts[i] == 0);  // a missing layer has no gradient
     });
     return by_layer;
   }
@@ -138,9 +139,9 @@ TEST_CASE("a step by 1F1B, interleaved 1F1B, GPipe or a circular schedule is one
   for (const std::int64_t stages : {2, 3, 4, 8})
     for (const std::int64_t microbatches : {std::int64_t{1}, stages, 2 * stages + 1}) {
       if (stages == 8 && microbatches > 8) continue;
-      const std::int64_t layers = stages == 4 ? 6 : stages;  // of two to a stage the last one has none
+      const std::int64_t layers = stages == 4 ? 6 : stages;  // with two layers per stage, the last stage has none
       check_schedule(one_forward_one_backward{stages, microbatches}, layers, stages < 4 ? 2 : 1);
-      // A message in each tick; of two stages that take turns every other tick has none.
+      // There is a message in each tick. With two alternating stages, every other tick has no message.
       const detail::tick_table table(one_forward_one_backward{stages, microbatches});
       CHECK(table.messages() == (stages == 2 && microbatches > 1 ? 1 : 2) * (microbatches + stages - 1));
       CHECK(table.ticks() == 2 * (microbatches + stages - 1));
@@ -161,10 +162,10 @@ TEST_CASE("stages that are interleaved take turns: of an even number of them a m
       CHECK(table.ticks() == 2 * (2 * stages * rounds + stages - 1));
       CHECK(table.messages() == table.ticks());
     }
-  // Of three stages the last one and the first one, which are neighbours, are at the same turn.
+  // With three stages, the last and the first stage, which are neighbours, work in the same tick.
   const detail::tick_table odd(interleaved{3, 6, 2});
   CHECK(odd.messages() > odd.ticks());
-  CHECK(odd.messages() < odd.ticks() + 16);  // as many more as there are ticks with both passes
+  CHECK(odd.messages() < odd.ticks() + 16);  // one additional message for each tick with both passes
 }
 
 TEST_CASE("gradients of weights are reduced over the axes of the data once, by every schedule") {
@@ -267,7 +268,7 @@ TEST_CASE("1F1B keeps as much of any batch, GPipe all its microbatches") {
   };
   const double eight = peak(one_forward_one_backward{4, 8}), more = peak(one_forward_one_backward{4, 32});
   const double all_of_eight = peak(gpipe{4, 8}), all_of_more = peak(gpipe{4, 32});
-  const double of_arguments = (more - eight) / 24;  // xs, targets, the gradients by xs, and what is sent of them
+  const double of_arguments = (more - eight) / 24;  // xs, targets, the gradients with respect to xs, and their messages
   CHECK(of_arguments <= 4.1);
   CHECK(all_of_more - all_of_eight == doctest::Approx(24 * (of_arguments + 1)).epsilon(0.03));
   CHECK(all_of_more - more == doctest::Approx(32 + 1 - (4 + 1)).epsilon(0.15));
@@ -286,7 +287,8 @@ TEST_CASE("stages that take turns hold one sum of the gradients of their weights
                          dynamic::in<double>({schedule.stages, D, D}, {"stage", "", ""}), xs, xs);
     return static_cast<double>(p.peak_bytes_per_device()) / static_cast<double>(D * D * 8);  // in weights
   };
-  // Two of its ticks have each a backward pass, whose gradient it holds beside that sum, where one has of GPipe.
+  // Two of its ticks each have a backward pass, whose gradient it holds in addition to the sum. GPipe has one such
+  // tick.
   for (const std::int64_t data : {1, 2})
     for (const std::int64_t stages : {2, 4})
       CHECK(peak(one_forward_one_backward{stages, 2 * stages}, data) < peak(gpipe{stages, 2 * stages}, data) + 1);
@@ -322,14 +324,14 @@ TEST_CASE("layers of a stage that are computed again keep what is between them, 
   const auto kept = planned_with(wide), again = planned_with(recompute(wide));
   const std::vector<list> inputs{some(S * each * D * F, 0.02, 3), some(S * each * D * F, 0.02, 1), some(M * rows * D, 0.3, 5)};
   check_same(results(again, simulated{}, inputs), results(kept, simulated{}, inputs));
-  // Of all layers but one the hidden units are not kept, of each layer its x is.
+  // The hidden units of all layers but one are not kept. The x of each layer is kept.
   const std::int64_t hidden = rows * F * 8, between = rows * D * 8;
   CHECK(kept.peak_bytes_per_device() - again.peak_bytes_per_device() >= (each - 1) * (hidden - 2 * between));
   CHECK(again.traffic().bytes == kept.traffic().bytes);
 }
 
 TEST_CASE("groups in which integers go along, and a schedule of one's own") {
-  struct one_at_a_time {  // each microbatch there and back before the next one
+  struct one_at_a_time {  // each microbatch passes forward and backward before the next one
     std::int64_t stages = 2, microbatches = 3, rounds = 1;
     [[nodiscard]] detail::text misfit() const { return {}; }
     [[nodiscard]] std::vector<pipeline_work> works(std::int64_t) const {
@@ -370,7 +372,7 @@ TEST_CASE("groups in which integers go along, and a schedule of one's own") {
 
 namespace {
 
-/// GPipe with the works of stage 1 changed: `add` after the first `keep` of them.
+/// GPipe with changed works of stage 1: `add` after the first `keep` works.
 struct changed_schedule {
   std::int64_t stages = 2, microbatches = 2, rounds = 1, keep = 0;
   std::vector<pipeline_work> add = {};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: dynamic
-// Pipelines: what they compute, forward and backward, is what a loop over the layers computes; what they send is the closed form; what
-// their schedules say of bubbles and memory is what the papers print.
+// Pipelines: their results, forward and backward, equal a loop over the layers. The bytes sent equal the closed form.
+// Bubbles and memory of their schedules equal the numbers in the papers.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -53,7 +53,7 @@ void check_alike(const std::vector<list>& got, const std::vector<list>& want) {
     REQUIRE(got[k].size() == want[k].size());
     double most = 0, largest = 0;
     for (std::size_t i = 0; i < want[k].size(); ++i) {
-      CHECK(std::isfinite(got[k][i]));  // what is no number is no maximum
+      CHECK(std::isfinite(got[k][i]));  // max() would ignore NaN
       most = std::max(most, std::abs(got[k][i] - want[k][i]));
       largest = std::max(largest, std::abs(want[k][i]));
     }
@@ -63,7 +63,7 @@ void check_alike(const std::vector<list>& got, const std::vector<list>& want) {
 }
 std::int64_t permutes(const dynamic::program& p) { return p.traffic().in(collective_kind::collective_permute).collectives; }
 
-/// The result of `f` and its gradients by weights and data.
+/// Returns the result of `f` and its gradients with respect to weights and data.
 template <class F>
 auto with_gradients(F f) {
   return [f](value w, value x) {
@@ -74,7 +74,7 @@ auto with_gradients(F f) {
 }
 const auto layer = [](value w, value x) { return tanh(einsum<"bd,de->be">(x, w)); };
 
-/// All layers one after the other, for weights [stages, width, width], or [stages, rounds, width, width].
+/// Applies all layers one after the other, for weights [stages, width, width] or [stages, rounds, width, width].
 template <class Layer = decltype(layer)>
 value one_by_one(value w, value x, std::int64_t stages, std::int64_t rounds, Layer one = layer) {
   const auto D = x.shape()[2], rows = x.shape()[0] * x.shape()[1];
@@ -123,7 +123,7 @@ TEST_CASE("a pipeline is a loop over its stages, with its gradients, and sends a
     const auto forward =
         dynamic::compile(piped, dynamic::mesh({{"stage", c.devices}}), f64(shape, split), f64({c.microbatches, rows, width}));
     CHECK(permutes(forward) == c.ticks);
-    // The ticks are those of the schedule, whose stages do the work of one tick in one tick.
+    // A schedule has the same number of ticks, if a stage does the work of a tick in one tick.
     const auto forward_end = [&](const auto& schedule) {
       std::int64_t end = 0;
       const auto times = timetable(schedule);
@@ -170,7 +170,8 @@ TEST_CASE(
     CHECK(p.traffic().over("data").bytes == 2 * own / 2);
     const auto ticks = c.microbatches * c.rounds + c.stages - 1;
     CHECK(permutes(p) == 2 * ticks);
-    // A stage sums its result, and on the way back the gradient of its x; the forward sum again, if it is computed again.
+    // A stage sums its result and, in the backward pass, the gradient of its x. If it recomputes, it also sums the
+    // forward result again.
     CHECK(p.traffic().over("model").bytes <= 3 * ticks * (rows / 2 * D * 8));
   }
 }
@@ -338,7 +339,7 @@ TEST_CASE(
     check_alike(run_all(p, inputs), run_all(compiled(serial, M, dynamic::mesh({{"stage", 1}}), false), inputs));
     CHECK(permutes(p) == 2 * (M + 2 * (S - 1)));
     CHECK(p.traffic().over("data").bytes <= 2 * D * D * 8 / 2 + 16);  // the gradient of the weights, once, and the loss
-    const auto of_arguments = (3 + 1) * M * rows * D * 8 / 2;  // xs, targets and gradients, and rows of these on the stages
+    const auto of_arguments = (3 + 1) * M * rows * D * 8 / 2;         // xs, targets and gradients, and their rows on the stages
     peaks.push_back(compiled(eager, M, pod, true).peak_bytes_per_device() - of_arguments);
     if (M == 32) CHECK(peaks.back() < compiled(after, M, pod, true).peak_bytes_per_device() - of_arguments);
   }
@@ -351,7 +352,7 @@ TEST_CASE("bubbles are those of GSPMD's Tables 4 and 5, a little above what was 
     CHECK(measured >= 0.89 * 100 * found);
     CHECK(measured <= 100 * found);
   };
-  // Stages and microbatches of Table 4; no schedule of two passes depends on how long they take.
+  // Stages and microbatches of Table 4. No schedule with two passes depends on the durations of its passes.
   for (const pipeline_ticks ticks : {pipeline_ticks{1, 1}, pipeline_ticks{1, 2}, pipeline_ticks{1, 3}}) {
     near(5.88, timetable(gpipe{2, 16}, ticks).bubble_ratio(), 5.6);
     near(15.79, timetable(gpipe{4, 16}, ticks).bubble_ratio(), 14.8);
@@ -467,7 +468,7 @@ TEST_CASE("mistakes in pipelines are one sentence") {
 }
 
 TEST_CASE("between stages activations lie over all axes, where a stage returns them so: each message is that much shorter") {
-  // Of a stage the hidden units are split over `model`; x comes and goes whole along it, or split by features.
+  // The hidden units of a stage are split over `model`. x is replicated over `model`, or split by features.
   const auto stage_with = [](bool is_split) {
     return [=](std::tuple<value, value> w, value x) {
       const value h = tanh(einsum<"bd,df->bf">(x, std::get<0>(w)));
@@ -528,7 +529,8 @@ TEST_CASE("between stages activations lie over all axes, where a stage returns t
       const auto [whole, split] = check(by_gpipe, 2 * (M + S - 1));
       check_alike(run_all(whole, inputs), expected);
       check_alike(run_all(split, inputs), expected);
-      const auto [whole_step, split_step] = check(by_1f1b, M + S - 1);  // two stages take turns: one message for both ways
+      const auto [whole_step, split_step] = check(by_1f1b, M + S - 1);  // two stages alternate: one message serves both
+                                                                        // directions
       check_alike(run_on(threads{}, whole_step, inputs), expected);
       check_alike(run_on(threads{}, split_step, inputs), expected);
     }

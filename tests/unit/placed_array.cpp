@@ -37,7 +37,7 @@ struct backwards : contiguous {  // unsplit is not the inverse of split
     return contiguous::split(extent, parts, part, local_extent(extent, parts, part) - 1 - i);
   }
 };
-struct forgetful : contiguous {  // the last element is nobody's
+struct forgetful : contiguous {  // no device has the last element
   static constexpr std::int64_t local_extent(std::int64_t extent, std::int64_t parts, std::int64_t part) {
     return contiguous::local_extent(extent, parts, part) -
            (part == parts - 1 && contiguous::local_extent(extent, parts, part) > 0);
@@ -129,7 +129,8 @@ TEST_CASE("who holds what") {
 }
 
 TEST_CASE("strided first, contiguous second is JAX's order of axes") {
-  // a mesh (fsdp, tp) and split<"tp,fsdp">: tp cuts first. From left to right: fsdp deals strided<tp>, then tp contiguous.
+  // a mesh (fsdp, tp) and split<"tp,fsdp">: tp cuts first. From left to right: fsdp distributes strided<tp>, then tp
+  // contiguous.
   const auto mesh = layouts::mesh_of({3, 2});
   const auto jax = layouts::split({{1, 0}});
   const std::int64_t extent = 24;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
-// Pictures and tables of gspmd-plan for a program in which operators have no name of the document's.
+// Pictures and tables of gspmd-plan for a program whose document does not name its operators.
 #include <doctest/doctest.h>
 
 #include <string>

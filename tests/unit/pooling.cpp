@@ -19,7 +19,7 @@
 #include "support/gradients.hpp"
 #include "support/run_random.hpp"
 
-// Windows as a user writes them: what they give on both paths, what they send, and what they refuse.
+// Windows as users write them: results on both paths, messages, and errors.
 
 using namespace gspmd;
 
@@ -45,11 +45,12 @@ bool mentions(const std::string& text, const std::string& part) { return text.fi
 }  // namespace
 
 TEST_CASE("pooling: static programs, and the same ones at run time") {
-  // 13 rows in 4,4,4,1; 7 outputs in 2,2,2,1. Tiles -1..3, 3..7, 7..11, 11..13: one row from above, and row 11 for the last one.
+  // 13 rows in 4,4,4,1; 7 outputs in 2,2,2,1. Tiles -1..3, 3..7, 7..11, 11..13: one row from above, and row 11 for the
+  // last device.
   using step = compile<pooled, four, in<float, dims<13, 3>, split<"x", _>>>;
   static_assert(step::collectives == collectives{collective_permute<"x">});
   static_assert(step::traffic.bytes == 3 * 4 && step::traffic.messages == 1);
-  // Windows that end where shards do: nothing is sent, and nothing copied.
+  // Windows that end at the ends of shards: nothing is sent, and nothing copied.
   static_assert(compile<halved, four, in<float, dims<16, 8>, split<"x", _>>>::collectives == collectives{});
   array<float> x({13, 3});
   for (std::int64_t i = 0; i < 39; ++i) x.data()[i] = static_cast<float>(i * 7 % 40);
@@ -140,7 +141,7 @@ TEST_CASE("pooling: interpolation and means of blocks, and their gradients, are 
         };
         const auto xs = made(n * 2, 7), us = made(n * f * 4, 5), vs = made(coarse * 2, 3);
         const auto y = p.compile().run(simulated{}, xs, us, vs);
-        // Which elements make one of the finer grid: the two whose middles it lies between.
+        // The elements that make an element of the finer grid: the two whose centres are on either side.
         struct mix {
           std::int64_t low, high;
           double share;
@@ -224,7 +225,7 @@ TEST_CASE("pooling: windows over one value share one exchange") {
           return reduce_window(x, multiply, {3}, {}, {1}, {1}) +
                  reduce_window(x, add, {3}, {}, {1}, {1}) * reduce_window(x, add, {3}, {}, {1}, {1});
         }) == 2);               // one for each identity outside
-  CHECK(messages([](value x) {  // of two elements to either side
+  CHECK(messages([](value x) {  // two elements to either side
           return reduce_window(x, add, {3}, {}, {1}, {1}) + reduce_window(x, add, {5}, {}, {2}, {2}) +
                  reduce_window(x, add, {2}, {}, {0}, {1}, {}, {1});
         }) == 1);
@@ -337,8 +338,8 @@ TEST_CASE("pooling: the first of equal maxima has the gradient, on every mesh") 
 
 namespace {
 
-/// The gradient of a maximum over windows along both dims of [rows, columns], from the definition: each window's number goes to its first
-/// largest element, a NaN before numbers.
+/// Returns the gradient of a maximum over windows along both dims of [rows, columns], by the definition. The number of
+/// each window is added to its first largest element; NaN precedes numbers.
 std::vector<float> pool_gradient(const std::vector<float>& x, std::array<std::int64_t, 2> extents,
                                  std::array<std::int64_t, 2> size, std::array<std::int64_t, 2> stride,
                                  std::array<std::int64_t, 2> low, std::array<std::int64_t, 2> outputs,
@@ -480,7 +481,8 @@ TEST_CASE("pooling: the gradient of a maximum gets the windows that hold its ele
     const value x = p.input(dynamic::in<float>({16, 6}, {"x", ""})), u = p.input(dynamic::in<float>({16, 6}, {"x", ""}));
     p.output(grad(sum(max_pool(x, {size, 1}, {1, 1}, {size / 2, 0}, {(size - 1) / 2, 0}) * u), x));
     const auto step = p.compile();
-    // Windows reach size - 1 elements beyond each end of a shard, and begin size - 1 outputs before its last one at most.
+    // Windows reach size - 1 elements beyond each end of a shard, and begin at most size - 1 outputs before its last
+    // one.
     const auto halo = size == 5 ? 2 * 4 : 2 * (size - 1);
     CHECK(step.traffic().bytes == (halo + size - 1) * 6 * 4);
     CHECK(step.traffic().in(collective_kind::collective_permute).bytes == step.traffic().bytes);

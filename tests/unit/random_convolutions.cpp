@@ -13,8 +13,8 @@
 #include "support/run_random.hpp"
 #include "support/traced.hpp"
 
-// Convolutions of any rank, layout and window, split anyhow, their gradients and the gradients of these, against loops over StableHLO's
-// definition. The numbers are small and whole, so that all sums are exact.
+// Convolutions of any rank, layout, window and split, their gradients and second gradients, compared with loops over
+// StableHLO's definition. The numbers are small and whole, so that all sums are exact.
 
 namespace {
 
@@ -109,7 +109,7 @@ void add_product(host_array& to, std::size_t i, const host_array& a, std::size_t
   else to.ints[i] += a.ints[k] * b.ints[l];
 }
 
-/// Annotates some inputs and outputs anyhow, runs the program, and says what is wrong with the outputs.
+/// Annotates some inputs and outputs randomly and runs the program. Returns the mistake in the outputs.
 std::string run(draws& r, traced& program, const std::vector<value>& in, const std::vector<value>& outputs,
                 const std::vector<host_array>& wanted, bool& sends) {
   for (const auto& t : outputs) {
@@ -118,7 +118,7 @@ std::string run(draws& r, traced& program, const std::vector<value>& in, const s
   }
   for (const auto& t : in)
     if (chance(r, 60)) annotate(r, program, t);
-  program.g.allow_replication = true;  // of windows that are split, and of groups that do not go into parts
+  program.g.allow_replication = true;  // for split windows, and groups that are not divisible into parts
   const reference::partitioned_run made(program);
   sends = made.collectives > 0;
   std::string wrong = made.wrong;
@@ -129,7 +129,7 @@ std::string run(draws& r, traced& program, const std::vector<value>& in, const s
   return wrong;
 }
 
-/// The mistake in a random convolution; empty if there is none.
+/// Returns the mistake in a random convolution, or "".
 std::string check(std::uint64_t seed, bool& sends) {
   draws r{std::mt19937_64(seed)};
   const auto c = draw_case(r);
@@ -179,7 +179,7 @@ std::string check(std::uint64_t seed, bool& sends) {
   return wrong;
 }
 
-/// An einsum with indices, read and computed by the letter: a dim is a sum of letters with strides, and a number.
+/// An einsum with indices, parsed and computed by its letters. A dim is a sum of letters with strides, and a number.
 struct naive_dim {
   std::int64_t times[128]{};
   std::int64_t first = 0;
@@ -212,7 +212,8 @@ std::vector<std::vector<naive_dim>> naive_dims(const std::string& equation) {
 std::string check_einsum(std::uint64_t seed, const std::string& equation, bool& sends) {
   draws r{std::mt19937_64(seed)};
   const auto tensors = naive_dims(equation);
-  // Extents: a letter's where a dim is just the letter; then the largest that stays below the end of an index.
+  // Extents: the extent of a letter if the dim is only this letter; then the largest extent that stays below the end of
+  // an index.
   std::int64_t extent[128]{};
   std::vector<std::vector<std::int64_t>> shapes(tensors.size());
   for (std::size_t k = 0; k < tensors.size(); ++k)

@@ -139,7 +139,7 @@ TEST_CASE("random: a permutation has every number once, by the order of random w
 
 namespace {
 
-/// The range that results are drawn from, what is drawn, and every number of a narrow type that must occur.
+/// The range of the results, the drawn results, and every number of a narrow type that must occur.
 template <class T>
 void check_range(double low, double high, std::int64_t occurring = 0) {
   const auto p = dynamic::compile([=](value key) { return random::uniform<T>(key, low, high, {20000}); },

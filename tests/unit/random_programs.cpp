@@ -14,7 +14,8 @@
 #include "support/equal_plans.hpp"
 #include "support/run_random_on_threads.hpp"
 
-// The partitioned program equals the single-device one. GSPMD_SEED and GSPMD_PROGRAMS choose other programs and more of them.
+// The partitioned program equals the single-device one. GSPMD_SEED and GSPMD_PROGRAMS select the programs and their
+// number.
 
 TEST_CASE("random programs on simulated devices equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
@@ -23,9 +24,9 @@ TEST_CASE("random programs on simulated devices equal the naive reference") {
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed);
     gspmd::detail::plan_request request;
-    if (seed % 8 == 3) request.saving = 1 + static_cast<int>(seed / 8 % 4);  // as where memory is short
+    if (seed % 8 == 3) request.saving = 1 + static_cast<int>(seed / 8 % 4);  // as if memory were short
     if (seed % 8 == 5)
-      request.network.one_switch.per_kib = std::int64_t{1} << 40;  // bytes are dear: another plan is searched for
+      request.network.one_switch.per_kib = std::int64_t{1} << 40;  // bytes are expensive, so another plan is searched for
     if (seed % 8 == 1 || seed % 16 == 13) request.hide = gspmd::detail::hide_collectives;
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh, request);
     const gspmd::detail::plan_view view(plan);
@@ -64,8 +65,9 @@ TEST_CASE("random programs on simulated devices equal the naive reference") {
 }
 
 namespace {
-/// The program with every operator written twice, each copy from copies of its own operands, the outputs from second copies. What is made
-/// wherever it is read (constants, broadcasts) stays as it is: its copies are values of their own.
+/// Returns the program with every operator written twice, each copy with copies of its operands, and outputs from
+/// second copies. Values that are computed where they are read (constants, broadcasts) are not copied, because their
+/// copies are separate values anyway.
 gspmd::detail::graph written_twice(const gspmd::detail::graph& g) {
   using gspmd::detail::origin;
   gspmd::detail::graph twice = g;
@@ -111,7 +113,8 @@ TEST_CASE("random programs in which every operator is written twice are planned 
 }
 
 TEST_CASE("seeds that were wrong once") {
-  for (const std::uint64_t seed : {std::uint64_t{3115680}}) {  // computed in one branch what both read through a broadcast
+  for (const std::uint64_t seed : {std::uint64_t{3115680}}) {  // computed in one branch for two users that read it through
+                                                               // a broadcast
     const reference::random_program program(seed);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
     gspmd::simulated_communicator comm(program.device_count());
@@ -119,11 +122,11 @@ TEST_CASE("seeds that were wrong once") {
   }
   reference::random_options with_lookups;
   with_lookups.lookups = true;
-  const reference::random_program sums(91032459, with_lookups);  // a sum of other values behind a scatter that adds
+  const reference::random_program sums(91032459, with_lookups);  // a sum of other values after a scatter that adds
   const auto two_results = gspmd::detail::make_plan(gspmd::detail::canonical_order(sums.g), sums.mesh);
   gspmd::simulated_communicator devices(sums.device_count());
   CHECK(reference::run_and_check(devices, sums, gspmd::detail::plan_view(two_results)) == "");
-  const reference::random_program program(71016005);  // with GCC: an output over an input that is under way to others
+  const reference::random_program program(71016005);  // with GCC: an output over an input that is being sent
   gspmd::detail::plan_request request;
   request.hide = gspmd::detail::hide_collectives;
   const auto plan = gspmd::detail::make_plan(program.g, program.mesh, request);

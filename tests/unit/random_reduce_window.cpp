@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: exhaustive
 // group: random
-// Windows over split dims, against windows laid over the tensor element by element: what comes out, and what is sent for it.
+// Windows over split dims, compared with windows over single elements of the tensor: results and messages.
 #include <doctest/doctest.h>
 #include <span>
 
@@ -28,14 +28,14 @@ namespace {
 
 using gspmd::dtype;
 
-/// A window along a dim, as StableHLO writes it.
+/// A window along a dim, in StableHLO's notation.
 struct side {
   std::int64_t extent = 1, size = 1, stride = 1, low = 0, high = 0, base = 1, dilation = 1;
 
   [[nodiscard]] std::int64_t padded() const { return (extent == 0 ? 0 : (extent - 1) * base + 1) + low + high; }
   [[nodiscard]] std::int64_t span() const { return (size - 1) * dilation + 1; }
   [[nodiscard]] std::int64_t outputs() const { return padded() < span() ? 0 : (padded() - span()) / stride + 1; }
-  /// The element at a place of the padded operand; -1: none.
+  /// Returns the element at a position of the padded operand, or -1.
   [[nodiscard]] std::int64_t element(std::int64_t place) const {
     const auto j = place - low;
     return j >= 0 && j % base == 0 && j / base < extent ? j / base : -1;
@@ -150,7 +150,8 @@ struct windowed {
     return wrong;
   }
 
-  /// The elements that devices must exchange: of the range that the windows of a device pass over, all that another one holds.
+  /// Returns the elements that devices must exchange: in the range that the windows of a device cover, all elements of
+  /// other devices.
   [[nodiscard]] std::int64_t most_exchanged() const {
     const auto devices = static_cast<int>(mesh.device_count());
     std::vector<std::int64_t> sent(static_cast<std::size_t>(devices)), received = sent;

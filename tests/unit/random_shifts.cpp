@@ -11,8 +11,8 @@
 
 // Random programs with shifts among the other operators: loops, fused operators, partial values around them.
 
-/// Programs of so many seeds, on simulated devices and now and then on threads; `look(view, step)` at every step of every plan.
-/// Returns how many programs there are.
+/// Runs programs of several seeds on simulated devices and sometimes on threads. Calls `look(view, step)` for every
+/// step of every plan. Returns the number of programs.
 template <class Look>
 std::uint64_t run_programs(const reference::random_options& options, Look look) {
   const auto first = reference::setting("GSPMD_SEED", 1);

@@ -2,7 +2,7 @@
 // labels: threads
 // timeout: 600
 // group: random
-// Random programs on devices of several threads are right, and have the bits of one thread.
+// Random programs on devices with several threads are right, and have the bits of one thread.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -19,10 +19,10 @@
 
 namespace {
 
-/// Every step that threads can share is shared, however small it is.
+/// Every step that threads can share is shared, for any size.
 constexpr std::int64_t all_work = 1;
 
-/// The outputs of the first device, whose bits are compared. What is wrong by the reference, on any of them, is added to `wrong`.
+/// Returns the outputs of the first device, whose bits are compared. Adds the mistakes of all devices to `wrong`.
 template <class Backend>
 std::vector<std::vector<std::byte>> random_outputs(const Backend& backend, const reference::random_program& program,
                                                    const gspmd::detail::plan_view& plan, int count, std::string& wrong) {
@@ -45,13 +45,13 @@ std::vector<std::vector<std::byte>> random_outputs(const Backend& backend, const
 
 TEST_CASE("threads of a device: random programs have the bits of one thread") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  // Under ThreadSanitizer one takes seconds, with up to 24 threads on few cores.
+  // Under ThreadSanitizer a program takes seconds, with up to 24 threads on few cores.
   const auto count = std::min<std::uint64_t>(reference::programs(400) / 8, reference::is_sanitized ? 16 : 1000000);
   std::uint64_t shared = 0;
-  const int of_blas = gspmd::detail::set_blas_threads(1);  // else products are left to it
+  const int of_blas = gspmd::detail::set_blas_threads(1);  // otherwise BLAS would use the threads for products
   for (auto seed = first; seed < first + count; ++seed) {
     reference::random_options options;
-    options.lookups = seed % 2 == 0;  // which most programs have few of
+    options.lookups = seed % 2 == 0;  // most programs have few lookups
     const reference::random_program program(seed, options);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh, {});
     const gspmd::detail::plan_view view(plan);

@@ -9,8 +9,8 @@
 #include "gspmd/comm/simulated.hpp"
 #include "support/run_random_on_threads.hpp"
 
-// Programs whose einsums may not gather their operands beyond some bytes: operands go round rings of devices.
-// GSPMD_SEED and GSPMD_PROGRAMS choose other programs and more of them.
+// Programs whose einsums must not gather operands above some size: the operands rotate around rings of devices.
+// GSPMD_SEED and GSPMD_PROGRAMS select the programs and their number.
 
 namespace {
 struct counts {

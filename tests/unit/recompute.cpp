@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Functions whose values are computed again on the way back: the gradients are those without it, and less is held.
+// Functions whose values are recomputed in the backward pass: equal gradients, and less memory.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -27,8 +27,8 @@ namespace {
 
 using function = std::function<value(value)>;
 
-/// A random function of a [4,6] value that reads the weights beside it, of loops, conditionals, vmap and functions in functions; each may be
-/// computed again.
+/// A random function of a [4,6] value that also reads weights. It has loops, conditionals, vmap and nested functions,
+/// each of which may be recomputed.
 class random_layers {
  public:
   random_layers(std::uint64_t seed, bool again, value w, value b) : random_(seed), again_(again), w_(w), b_(b) {}
@@ -77,7 +77,7 @@ class random_layers {
         return [b](value x) {
           return vmap([b](value row) { return recompute([b](value r) { return sine(r * b) * r; })(row) + b; })(x);
         };
-      default: {  // two results, of which the second is read behind other uses
+      default: {  // two results; the second is read after other users
         const function f = make(depth - 1);
         const bool again = again_;
         return [f, again](value x) {
@@ -150,7 +150,7 @@ TEST_CASE("recompute: random functions in functions, loops, conditionals and vma
     barriers += got.barriers;
   }
   CHECK(barriers > 0);
-  if (reference::programs(60) < 60) return;  // under a sanitizer they are too few to meet everything
+  if (reference::programs(60) < 60) return;  // under a sanitizer the programs are too few to reach every kind
   CHECK(met == (1 << 10) - 1);
   CHECK(barriers > 100);
 }
@@ -163,7 +163,7 @@ TEST_CASE("recompute: the gradient of a gradient, a loss inside of a call, and t
       const auto loss_of = [&](value y) { return std::tuple{sum(call(call(y))), sum(y) * sum(b)}; };
       const auto [loss, other] = again ? recompute(loss_of)(x) : loss_of(x);
       const value g = grad(loss, x), second = grad(sum(g * g), w), third = grad(loss * other, w);
-      const value inner = call(x);  // the gradient by a result of a call, which others read too
+      const value inner = call(x);  // the gradient with respect to a result of a call that has other users too
       return std::tuple{g, second, third, grad(sum(inner * call(inner)), inner)};
     };
   };
@@ -218,7 +218,7 @@ TEST_CASE("recompute: a chain of layers holds the input of each and the values o
   CHECK(kept >= 6 * inner);
   CHECK(less == 6 * input);
 
-  // A weight that is gathered is gathered again: more is sent, and none of the gathered ones is held.
+  // A gathered weight is gathered again: more bytes are sent, and no gathered weight is held.
   const auto once = chain(12, false, 1), twice = chain(12, true, 1);
   const auto gathers = [](const auto& p) {
     return detail::count_traffic(p.view(), detail::of_kind(collective_kind::all_gather)).bytes;
@@ -251,7 +251,7 @@ TEST_CASE("recompute: a barrier that is to come behind more values than it can n
   CHECK(text.find("comes behind 8 values, and may behind 7; name those that are made last") != std::string::npos);
 }
 
-// Programs with types, and planned while compiling.
+// Programs with types, planned at compile time.
 namespace {
 
 constexpr auto product = [](auto x, auto w, auto v) { return einsum<"bf,fd->bd">(tanh(einsum<"bd,df->bf">(x, w)), v); };

@@ -216,7 +216,7 @@ TEST_CASE("reduce: a NaN wins a maximum and a minimum wherever it stands, and no
 }
 
 namespace {
-// By how much the sum over `dims` of equal numbers is off, whose roundings do not cancel out.
+// Returns the error of the sum over `dims` of equal numbers, whose roundings do not cancel.
 double error_of_sum(std::initializer_list<std::int64_t> shape, dim_mask dims) {
   reduction_spec spec;
   std::vector<std::int64_t> valid;

@@ -47,7 +47,8 @@ TEST_CASE("replication: what can be kept, and what the user resharded, is no mis
   CHECK(error_of([](auto x) { return reshape(x, {12}); }, {2, 6}, {"x", ""}) == "");
   CHECK(error_of([](auto x) { return reshape(x, {3, 2}); }, {2, 3}, {"", ""}) == "");
   CHECK(error_of([](auto x) { return reshape(replicate(x), {3, 2}); }, {2, 3}, {"x", ""}) == "");
-  // A split is not given up silently either where that costs less: an einsum gathers, and could have kept the split.
+  // Without reporting it, a split is given up only if that costs less: an einsum gathers, although it could keep the
+  // split.
   CHECK(error_of([](auto x) { return einsum<"ab,cb->ac">(x, x); }, {8, 64}, {"x", ""}) == "");
 }
 
@@ -113,7 +114,7 @@ TEST_CASE("reshapes of 24 elements between all shapes of rank 2 and 3, split in 
           const auto x = b.input(dynamic::in<std::int32_t>(from, sharding));
           b.output(allow_replication({x.graph(), detail::add_reshape(b.graph(), x.id(), detail::extents_of(to), {})}));
           const auto p = b.compile();
-          bool can_be_kept = false;  // the split cuts the elements in runs that a split of some dim of the result cuts as well
+          bool can_be_kept = false;  // the split cuts the elements in runs that a split of some dim of the result also cuts
           std::int64_t major = 1;
           for (std::size_t k = 0; k < d; ++k) major *= from[k];
           std::int64_t before = 1;
@@ -162,7 +163,7 @@ TEST_CASE("with_policy: what is said of a function holds for its operators, thos
   };
   CHECK(mistake_of(resharded, {"", "x"}, {"y", ""}) == "");
 
-  // Backward, what comes back to tanh is partial over y: adding it up is communication that the policy forbids.
+  // In the backward pass the gradient of tanh is partial over y. Its sum is communication that the policy forbids.
   const auto gradient_of = [](const auto& f) {
     return [=](auto x, auto w) { return grad(sum(f(x, w)), std::vector<value>{x})[0]; };
   };
@@ -170,7 +171,7 @@ TEST_CASE("with_policy: what is said of a function holds for its operators, thos
   CHECK(mistake_of(gradient_of(strict), {"", ""}, {"", "y"}).find("forbid_reshard does not allow") != std::string::npos);
   CHECK(mistake_of(gradient_of(strict), {"y", ""}, {"", ""}) == "");
 
-  // A limit for each einsum of a function, and the nearest one holds.
+  // A limit for each einsum of a function. The nearest limit applies.
   const auto two = [](auto x, auto w) { return einsum<"bd,df->bf">(limit_gather(einsum<"bd,df->bf">(x, w), 1 << 20), w); };
   const auto limited = [&](auto x, auto w) { return with_policy({.limit_gather = 256}, two, x, w); };
   const auto limits = [&](const auto& f) {
@@ -183,7 +184,7 @@ TEST_CASE("with_policy: what is said of a function holds for its operators, thos
     return found;
   };
   CHECK(limits(limited) == std::vector<std::int64_t>{1 << 20, 256});
-  // And what a function may gather, its reshapes may.
+  // If a function may gather, its reshapes may too.
   const auto turned = [](auto x) { return reshape(x, {3, 2}); };
   CHECK(error_of([&](auto x) { return with_policy({.allow_replication = true}, turned, x); }, {2, 3}, {"x", ""}) == "");
 }
@@ -197,7 +198,7 @@ TEST_CASE("keep_split: no operator gathers the value; where none can do without,
   const auto kept = product([](auto x, auto w) { return einsum<"bd,df->bf">(x, keep_split(w)); });
   CHECK(kept.traffic().in(collective_kind::all_gather).collectives == 0);
   CHECK(kept.traffic().bytes > gathered.traffic().bytes);
-  // A reshard is what the user asks for, and what reads it finds it whole.
+  // A reshard is explicit, so its users get the whole value.
   const auto asked = product([](auto x, auto w) { return einsum<"bd,df->bf">(x, replicate(keep_split(w))); });
   CHECK(asked.traffic().bytes == gathered.traffic().bytes);
 
@@ -225,7 +226,7 @@ TEST_CASE("keep_partial: a value is reduced where its sum is needed, and not bef
   const auto later = two(chain(true, [](auto h) { return keep_partial(h * 0.5); }));
   CHECK(later.traffic().bytes == 2 * 3 * 64 * 512 * 4 / 4);
   CHECK(later.traffic().collectives == 1);
-  // An operator that is not linear in it needs the sum: nothing is refused.
+  // An operator that is not linear needs the sum, so nothing is refused.
   CHECK(two(chain(true, [](auto h) { return tanh(h); })).traffic().bytes == two(chain(false, same)).traffic().bytes);
 
   std::vector<float> x(64 * 256), w(256 * 32), v(32 * 512);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Functions whose results have the same bits however they are planned, and how near they are.
+// Functions whose results have the same bits with every plan, and their accuracy.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ results all_of(const std::vector<value>& list) {
 
 constexpr int64_t rows = 61, columns = 22, features = 7;
 
-/// Numbers of many sizes, so that the order of additions shows.
+/// Returns numbers of many sizes, so that the order of additions matters.
 std::vector<double> numbers(std::size_t count, std::uint64_t seed) {
   reference::random_numbers random(seed);
   std::vector<double> x(count);
@@ -77,7 +77,7 @@ std::vector<bytes> run_on(const function& f, const of_mesh& on, const reference:
   return all;
 }
 
-/// The meshes of up to 8 devices, each with some shardings.
+/// Returns the meshes of up to `most` devices, each with some shardings.
 std::vector<of_mesh> meshes(int most) {
   std::vector<of_mesh> all;
   for (int p = 1; p <= most; ++p) {
@@ -173,7 +173,7 @@ TEST_CASE("reproducible: the same bits on all meshes of up to 8 devices") {
     CHECK(different<double>(p, false, {all[0], all[7], all[10], all.back()}, threads{}) == 0);
   }
   for (const std::size_t k : {std::size_t{0}, std::size_t{1}, std::size_t{3}})
-    CHECK(different<float>(programs()[k], true, all, simulated{}) > 0);  // as they are they differ
+    CHECK(different<float>(programs()[k], true, all, simulated{}) > 0);  // without reproducible() the results differ
 }
 
 TEST_CASE("reproducible: narrow and complex elements") {
@@ -237,7 +237,7 @@ void check_near_numbers() {
     fill([] { return T(0.1); });
     fill([&] { return limits::denorm_min() * T(random.between(-5, 100)); });
     fill([&] { return random.chance(50) ? limits::min() * T(1.5) : limits::denorm_min(); });
-    for (std::size_t i = 0; i < n; ++i) x[i] = i % 2 == 0 ? between() : -x[i - 1];  // what is left is small
+    for (std::size_t i = 0; i < n; ++i) x[i] = i % 2 == 0 ? between() : -x[i - 1];  // the remaining sum is small
     x.back() = T(0.37);
     check_near(x);
     for (std::size_t i = 0; i < n; ++i)
@@ -274,7 +274,7 @@ namespace {
 
 using limits_of_float = std::numeric_limits<float>;
 
-/// The results of `f`, plainly, and then reproducibly on 1, 2 and 3 devices.
+/// Returns the results of `f` itself, and then reproducibly on 1, 2 and 3 devices.
 template <class T = float>
 std::vector<std::vector<T>> results_of(const std::function<value(value)>& f, const std::vector<T>& x,
                                        const std::vector<int64_t>& shape) {
@@ -311,7 +311,8 @@ TEST_CASE("reproducible: an infinity or a NaN is in the results that it is added
   check_as_plain(running, {1, nan, 4}, {3}, {1, nan, nan});
   const auto pairs = [](value x) { return sum_pool(x, {2}, {1}); };
   check_as_plain(pairs, {1, 2, inf, 4, 5, 6, nan}, {7}, {3, inf, inf, 9, 11, nan});
-  // The rows are 0, 5, 3, 1, 6, 4: two of the updates lie outside of the table of 5, are dropped, and are the largest of all.
+  // The rows are 0, 5, 3, 1, 6, 4. Two updates are out of range for the table of 5 and are dropped. They are the
+  // largest of all.
   const auto added = [](value x) {
     const value i = iota<int>(x, {6}, 0) * 5;
     return segment_sum(x, i - i / 7 * 7, 5);
@@ -420,7 +421,7 @@ TEST_CASE("reproducible: what is sent") {
     return std::pair{t.bytes, t.messages};
   };
   const auto plain = [](value x) { return sum(x); };
-  // An all_reduce of b bytes over 4 devices sends 2 b, or 3/2 b where it is cut: these are not.
+  // An all_reduce of b bytes over 4 devices sends 2 b, or 3/2 b if it is cut. These all_reduces are not cut.
   const auto one = sent(plain, dynamic::in<float>({1000}, {"a"})),
              two = sent(reproducible(plain), dynamic::in<float>({1000}, {"a"}));
   CHECK(two.first == 4 * one.first);  // two floats and a double

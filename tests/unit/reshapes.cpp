@@ -18,7 +18,7 @@
 #include "support/equal_plans.hpp"
 #include "support/reshaped_movements.hpp"
 
-// Reshapes of uneven splits as programs: what lies across the boundaries of shards is all that is sent.
+// Reshapes of uneven splits in programs: only elements that cross the boundaries of shards are sent.
 
 using namespace gspmd;
 
@@ -33,7 +33,7 @@ using fig_5c = compile<flat, two, in<float, dims<3, 2>, split<"x", _>>>;
 static_assert(fig_5c::collectives == collectives{collective_permute<"x">});
 static_assert(fig_5c::traffic.bytes == 4 && fig_5c::traffic.messages == 1);
 
-// The gradient is a reshape back, and sends as much.
+// The gradient is the reverse reshape, and sends the same bytes.
 constexpr auto slope = [](auto x, auto w) { return grad(sum(reshape(x, {6}) * w), x); };
 using slope_5c = compile<slope, two, in<float, dims<3, 2>, split<"x", _>>, in<float, dims<6>, split<"x">>>;
 static_assert(slope_5c::collectives == collectives{collective_permute<"x">} && slope_5c::traffic.bytes == 4);
@@ -53,7 +53,7 @@ std::vector<float> counted(std::size_t n) {
   return data;
 }
 
-/// The bytes that a reshape between these shardings sends, once it is right.
+/// Returns the bytes that a reshape between these shardings sends, after checking its result.
 std::int64_t bytes_of_reshape(const dynamic::mesh& m, const std::vector<std::int64_t>& from,
                               const std::vector<std::string>& split, const std::vector<std::int64_t>& to,
                               const std::vector<std::string>& wanted = {}, bool may_gather = false) {
@@ -69,7 +69,7 @@ std::int64_t bytes_of_reshape(const dynamic::mesh& m, const std::vector<std::int
   return p.traffic().bytes;
 }
 
-/// A reshape between given shardings.
+/// A reshape between fixed shardings.
 class reshape_program {
  public:
   explicit reshape_program(const oracle::reshaped_movement& r) : r_(r) {
@@ -88,7 +88,7 @@ class reshape_program {
     for (const auto& s : planned_.steps) all += s.bytes_sent;
     return all;
   }
-  /// How many elements are wrong.
+  /// Returns the number of wrong elements.
   template <class Comm>
   [[nodiscard]] int run(Comm& comm) const {
     const detail::plan_view p(planned_);
@@ -134,21 +134,22 @@ TEST_CASE("uneven reshapes send what lies across boundaries, on both paths") {
   CHECK(bytes_of_reshape(m4, {30, 20}, {"x", ""}, {600}) == 120);
   CHECK(bytes_of_reshape(m4, {600}, {"x"}, {30, 20}) == 120);
   CHECK(bytes_of_reshape(m2, {2, 3}, {"x", ""}, {3, 2}, {"x", ""}) == 4);      // no common factor
-  CHECK(bytes_of_reshape(grid, {1, 1}, {"x", "y"}, {1, 1}, {"x", "y"}) == 0);  // the identity, whatever is split
+  CHECK(bytes_of_reshape(grid, {1, 1}, {"x", "y"}, {1, 1}, {"x", "y"}) == 0);  // the identity, for any split
   CHECK(bytes_of_reshape(grid, {5, 1, 3}, {"x", "y", ""}, {5, 1, 3}, {"x", "y", ""}) == 0);
   CHECK(bytes_of_reshape(grid, {6, 4, 2}, {"x", "y", ""}, {6, 8}) == 3 * 2 * 4);  // 2,2,0 pairs and 3,3,2, in three rows
-  // Parts are cut off before, which sends nothing, or gathered before: straight it would be 16, 24, 36 and 96.
+  // Parts are sliced first, which sends nothing, or gathered first. Directly it would be 16, 24, 36 and 96.
   const dynamic::mesh square({{"x", 2}, {"y", 2}});
   CHECK(bytes_of_reshape(square, {12}, {"x"}, {3, 4}, {"", "x,y"}) == 8);
   CHECK(bytes_of_reshape(square, {12}, {"x"}, {3, 4}, {"y", "x"}) == 8);
   CHECK(bytes_of_reshape(square, {12}, {"x,y"}, {3, 4}, {"x", ""}, true) == 20);
-  // An axis that splits nothing behind it is gathered before it, not moved first: 72. An axis begins at another dim: 40 and 32.
+  // An axis that splits nothing after the reshape is gathered first, not moved first: 72. An axis begins at another
+  // dim: 40 and 32.
   CHECK(bytes_of_reshape(square, {12, 2}, {"", "y"}, {6, 4}, {"", ""}) == 48);
   const dynamic::mesh both({{"x", 2}, {"y", 4}});
   CHECK(bytes_of_reshape(both, {2, 2, 6}, {"y,x", "", ""}, {4, 3, 2}, {"", "y", "x"}) == 16);
   CHECK(bytes_of_reshape(both, {3, 4, 2}, {"y,x", "", ""}, {12, 2}, {"y,x", ""}) == 16);
   CHECK(bytes_of_reshape(square, {3, 8}, {"x", "y"}, {24}, {"x"}, true) == 48);
-  // Splits that the operand had are moved to the result's behind it: straight 56, 96, 116, 212 and 288.
+  // Splits of the operand are moved to the result's splits after the reshape. Directly 56, 96, 116, 212 and 288.
   CHECK(bytes_of_reshape(square, {18}, {"y,x"}, {2, 9}, {"", "x"}) == 24);
   CHECK(bytes_of_reshape(square, {2, 15}, {"y", "x"}, {15, 2}, {"y", "x"}) == 20);
   CHECK(bytes_of_reshape(square, {2, 5, 3}, {"x", "y", ""}, {15, 2}, {"x", "y"}) == 24);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner exhaustive
 // group: planner
-// Every pair of shardings of rank <= 3 on meshes of up to 8 devices: the path that is planned against an exhaustive search;
-// reductions of uneven extents are in reshard_uneven.cpp.
-// GSPMD_ALL_RESHARDS=1 in the environment: more shapes, and every path is executed.
+// Every pair of shardings of rank <= 3 on meshes of up to 8 devices: the planned path is compared with an exhaustive
+// search. Reductions of uneven extents are in reshard_uneven.cpp. GSPMD_ALL_RESHARDS=1 in the environment adds shapes
+// and executes every path.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -123,7 +123,7 @@ TEST_CASE("pairs with a name") {
     CHECK(steps_between(mesh, shape_of({9, 16384}), split({{x}, {}}), {}) == texts{"all_to_all x 18432", "all_gather x 129024"});
     CHECK(steps_between(mesh, shape_of({9, 4096}), split({{x}, {}}), {}) == texts{"all_gather x 57344"});
     CHECK(steps_between(mesh, shape_of({8, 16384}), split({{x}, {}}), {}) == texts{"all_gather x 114688"});
-    const auto both = mesh_of({2, 4});  // the other axis stays where it is
+    const auto both = mesh_of({2, 4});  // the other axis does not move
     CHECK(steps_between(both, shape_of({6, 5, 16384}), split({{x}, {y}, {}}), split({{x}, {}, {}})) ==
           texts{"all_to_all y 61440", "all_gather y 184320"});
   }
@@ -133,7 +133,7 @@ TEST_CASE("pairs with a name") {
     CHECK(steps_between(mesh, global, partial({}, axis_bit(x)), {}) == texts{"reduce_scatter x 7", "all_gather xy 63"});
     CHECK(steps_between(mesh, global, partial({}, axis_bit(x)), split({{x}})) == texts{"reduce_scatter x 7", "all_gather y 7"});
     CHECK(steps_between(mesh, shape_of({}), partial({}, axis_bit(x)), {}) == texts{"all_reduce x 2"});
-    const auto two = mesh_of({2, 8});  // no fewer bytes, so one message
+    const auto two = mesh_of({2, 8});  // the same bytes, so one message
     CHECK(steps_between(two, global, partial({}, axis_bit(x)), {}) == texts{"all_reduce x 64"});
     CHECK(steps_between(mesh, global, partial(split({{y}}), axis_bit(x)), split({{y}})) == texts{"all_reduce x 14"});
   }
@@ -169,7 +169,7 @@ TEST_CASE("one gather for two users") {
 
 namespace {
 
-/// Gives every arena out of its own store, with a guard behind it.
+/// Allocates every arena from its own memory, with a guard after it.
 struct arena_keeper : gspmd::simulated_communicator {
   using gspmd::simulated_communicator::simulated_communicator;
   static constexpr std::size_t guard = 64;
@@ -193,13 +193,13 @@ TEST_CASE("resharding takes no memory but the arena, and of that what is alive a
   const int in = b.input({16, 8, 4}, split({{x}, {}, {}}));
   const int moved = b.reshard(in, split({{}, {x}, {y}}));                     // a slice, then all_to_all
   const int summed = b.reduce(b.op(opcode::exponential, moved), dim_bit(1));  // partial over x
-  b.g.outputs = {b.op(opcode::negate, b.reshard(summed, split({{y}, {}})))};  // reduce_scatter, then what is cheapest
+  b.g.outputs = {b.op(opcode::negate, b.reshard(summed, split({{y}, {}})))};  // reduce_scatter, then the cheapest path
   const auto p = make_plan(b.g, b.mesh);
   REQUIRE(p.error.empty());
   const plan_view view(p);
 
-  // The bytes of the arena that hold something during each step: of its values from the step that makes them to the last one
-  // that reads them, and the blocks in which it computes what it reduces.
+  // The bytes of the arena that are in use during each step. A value is in use from the step that computes it to the
+  // last step that reads it. Blocks in which a step computes the operand of a reduction are in use in that step.
   std::size_t most = 0;
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
     std::set<std::int64_t> lines;
@@ -216,7 +216,7 @@ TEST_CASE("resharding takes no memory but the arena, and of that what is alive a
     most =
         std::max(most, lines.size() + static_cast<std::size_t>(facts_of(p.steps[i]).scratch_bytes(view, p.steps[i]) + 63) / 64);
   }
-  CHECK(static_cast<std::int64_t>(most) * 64 + 128 == p.arena_bytes);  // the blocks leave a gap beside the sums
+  CHECK(static_cast<std::int64_t>(most) * 64 + 128 == p.arena_bytes);  // the blocks leave a gap next to the sums
   CHECK(count_of<kernels::move>(p) + count_of<kernels::combine>(p) >= 3);
 
   arena_keeper comm(static_cast<int>(b.mesh.device_count()));
@@ -251,8 +251,8 @@ TEST_CASE("what MPI packs beside the arena is known") {
     return std::pair{memory.send_elems, memory.receive_elems};
   };
   using elems = std::pair<std::int64_t, std::int64_t>;
-  CHECK(packed({16, 8}, split({{x}}), {}) == elems{0, 0});                  // one after the other: MPI_Allgather
-  CHECK(packed({16, 8}, split({{}, {x}}), {}) == elems{128, 0});            // gathered, then each row to its place
+  CHECK(packed({16, 8}, split({{x}}), {}) == elems{0, 0});                  // consecutive: MPI_Allgather
+  CHECK(packed({16, 8}, split({{}, {x}}), {}) == elems{128, 0});            // gathered, then each row is moved to its position
   CHECK(packed({16, 8}, split({{x}}), split({{}, {x}})) == elems{32, 32});  // a box for every peer
   CHECK(packed({16, 8}, split({{x, y}}), split({{y, x}})) == elems{0, 0});  // whole shards
   CHECK(packed({16, 8}, {}, split({{x}})) == elems{0, 0});                  // nothing is sent

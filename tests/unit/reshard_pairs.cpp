@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// A reshard of a program with types goes from any layout to any other one, and so does its gradient.
+// A reshard of a program with types converts any layout to any other layout, and so does its gradient.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@ namespace reshard_pairs {
 
 using layouts = std::vector<dynamic::value_states>;
 
-/// All layouts of a tensor of `rank` dims over `axes` axes: each axis splits a dim, in every order of those that split it, or is a replica,
-/// invariant or partial.
+/// Returns all layouts of a tensor of `rank` dims over `axes` axes. Each axis splits a dim, in every order of the axes
+/// of that dim, or is a replica, invariant or partial.
 layouts all_layouts(int rank, int axes) {
   layouts all{{}};
   all.back().on.resize(static_cast<std::size_t>(axes));
@@ -37,7 +37,7 @@ layouts all_layouts(int rank, int axes) {
       }
       for (int d = 0; d < rank; ++d)
         for (std::size_t at = 0; at <= l.order.size(); ++at) {
-          // before or behind those of its dim, in every place that is another order
+          // before or after the other axes of its dim, in every position that gives another order
           if (at < l.order.size() && l.order[at].second != d) continue;
           more.push_back(l);
           more.back().on[static_cast<std::size_t>(a)] = {state::shard, static_cast<std::int8_t>(d), monoid::add};
@@ -49,7 +49,7 @@ layouts all_layouts(int rank, int axes) {
   return all;
 }
 
-/// The bytes that the automatic mode sends from one layout to another one, none of them a partial sum.
+/// Returns the bytes that the automatic mode sends from one layout to another. Neither layout is partial.
 std::int64_t sent_by_planner(const std::vector<dynamic::mesh::axis>& axes, const std::vector<std::int64_t>& shape,
                              const dynamic::value_states& from, const dynamic::value_states& to) {
   const auto names = [&](const dynamic::value_states& s) {
@@ -88,7 +88,7 @@ void try_pair(const std::vector<dynamic::mesh::axis>& axes, const std::vector<st
   if ((end.partial & ~begin.partial) == 0)
     CHECK(written == detail::price_of_reshard(mesh, {}, detail::extents_of(shape), begin.planned(), end.planned(), 8).bytes);
   b.output(y);
-  // the gradient of the sum of y * y is 2 x, where a loss may be made of y
+  // the gradient of the sum of y * y is 2 x, if y permits a loss
   const bool has_loss = std::none_of(to.on.begin(), to.on.end(),
                                      [](const axis_state& s) { return s.is == state::replica || s.is == state::partial; });
   if (has_loss) {
@@ -114,7 +114,7 @@ void try_pair(const std::vector<dynamic::mesh::axis>& axes, const std::vector<st
   CHECK(step.traffic().bytes == written);
 }
 
-/// Every pair, or one in so many; the number of those that were tried.
+/// Tries every pair, or one in `one_in`. Returns the number of pairs tried.
 int try_all(const std::vector<dynamic::mesh::axis>& axes, const std::vector<std::int64_t>& shape, int one_in,
             std::mt19937& random) {
   const auto all = all_layouts(static_cast<int>(shape.size()), static_cast<int>(axes.size()));

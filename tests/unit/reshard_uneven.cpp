@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner exhaustive
 // group: layouts
-// Reductions of uneven extents, from and to every pair of shardings on meshes of up to 8 devices: the path that is planned
-// against an exhaustive search among all that never hold more than the larger of both shards.
-// GSPMD_ALL_RESHARDS=1 in the environment: more shapes, all of them of rank 3 too, and every path is executed.
+// Reductions of uneven extents, between every pair of shardings on meshes of up to 8 devices. The planned path is
+// compared with an exhaustive search among all paths that never hold more than the larger of both shards.
+// GSPMD_ALL_RESHARDS=1 in the environment adds shapes, all of rank 3 too, and executes every path.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -103,7 +103,8 @@ TEST_CASE("nor of few elements in many parts, on average") {
   CHECK(t.sum < 1.015 * static_cast<double>(t.pairs));
 }
 
-// Plans state an upper bound of what devices lack of padded shards, so by that another way may be cheaper.
+// Plans state an upper bound of the elements that devices lack of padded shards. By this bound another path may be
+// cheaper.
 TEST_CASE("a reduction of uneven extents is little dearer than the cheapest path, by what devices lack") {
   const auto t = check_all(false, reductions::with);
   CAPTURE(t.first_dearer);

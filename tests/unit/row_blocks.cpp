@@ -19,8 +19,8 @@
 
 #include "support/random_split.hpp"
 
-// Steps that go through the rows of the same values do so by blocks of rows: values between them have the memory of a block, and the bits are
-// those of the rows alone.
+// Steps that process the rows of the same values use blocks of rows. Intermediate values have the memory of a single
+// block. The results have the same bits as without blocks.
 
 namespace {
 
@@ -37,7 +37,7 @@ int count(const dynamic::program& p) {
   return n;
 }
 
-/// Layer norm over the last dim, as one writes it.
+/// Layer norm over the last dim, as users write it.
 value layer_norm(value x, std::vector<std::int64_t> shape) {
   std::vector<std::int64_t> kept;
   const int last = static_cast<int>(shape.size()) - 1;
@@ -46,7 +46,8 @@ value layer_norm(value x, std::vector<std::int64_t> shape) {
   return centred * broadcast_in_dim(rsqrt(mean(centred * centred, last) + 1e-5), shape, kept);
 }
 
-/// Each row as a matrix, by the vector of the means of its rows and of its columns, and what these give by each other.
+/// Treats each row as a matrix. Multiplies it by the vectors of the means of its rows and columns, and combines the
+/// results.
 value times_vectors(value x, const std::vector<std::int64_t>& shape) {
   const int last = static_cast<int>(shape.size()) - 1;
   const auto width = shape.back(), a = width % 4 == 0 ? std::int64_t{4} : width % 2 == 0 ? std::int64_t{2} : std::int64_t{1};
@@ -68,7 +69,8 @@ std::int64_t largest_prime(std::int64_t up_to) {
   }
 }
 
-/// A program each of whose rows, indices of all dims but the last, depends on that row of its input alone.
+/// A program in which each row of the result depends only on that row of the input. The rows are the indices of all
+/// dims but the last.
 struct row_program {
   std::vector<std::int64_t> shape;
   std::vector<int> stages;
@@ -86,7 +88,7 @@ struct row_program {
     gives_sums = r.below(3) == 0;
     gives_gradient = r.below(3) == 0;
   }
-  /// Libraries add up products of few rows in another order.
+  /// Libraries add the terms of products with few rows in another order.
   bool has_products() const { return std::count(stages.begin(), stages.end(), 8) > 0; }
   void build(dynamic::builder& to, const dynamic::input& in, const dynamic::input& bias, std::int64_t first_extent) const {
     auto local = shape;
@@ -136,7 +138,7 @@ std::vector<T> numbers(draws& r, std::int64_t n) {
   return all;
 }
 
-/// Norms of rows, of which each row is one loop in a compiled program, and what lies between them.
+/// Norms of rows, and operators between them. In a compiled program each row is one loop.
 constexpr auto norms = [](auto x) {
   const auto along = [](auto v) { return expand_dims(v, 1); };
   const auto centred = x - along(mean(x, 1)), low = x - along(reduce(x, monoid::minimum, {1}));
@@ -149,13 +151,13 @@ constexpr auto norms = [](auto x) {
                     low * along(sum(low, 1)) + centred,
                     grad(sum(normal * early), x)};
 };
-/// Whether both have the same bits, or are NaN.
+/// Returns true if both have the same bits, or are NaN.
 template <class T>
 bool is_same_number(T a, T b) {
   return std::memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b);
 }
-/// How many outputs of a compiled program differ, in any bit of an element that is a number, from what the run-time path gives; the loops
-/// over rows are counted in `chains`.
+/// Returns the number of outputs of a compiled program that differ from the run-time path in any bit of a number. Adds
+/// the number of loops over rows to `chains`.
 template <class T, int Devices, std::int64_t Rows, std::int64_t Columns>
 int differing_outputs(std::size_t& chains) {
   using on = mesh<axis<"x", Devices>>;
@@ -193,7 +195,7 @@ int differing_outputs(std::size_t& chains) {
   return wrong;
 }
 
-/// `v` is read row by row and then, by a later step of each block, whole; `w` has its size.
+/// `v` is read row by row, and whole in a later step of each block. `w` has the same size.
 constexpr auto read_both_ways = [](auto x, auto g) {
   const auto along = [](auto a) { return expand_dims(a, 1); };
   const auto v = einsum<"ab,b->a">(x, g);
@@ -219,7 +221,8 @@ std::vector<double> read_both_ways_by_hand(const std::vector<float>& x, const st
   return out;
 }
 
-/// Gravity, backwards, between all pairs of N bodies: places `x` and masses `m`, what pushes each of them away from the others.
+/// Negative gravity between all pairs of N bodies, with positions `x` and masses `m`: the force that pushes each body
+/// away from the others.
 template <std::int64_t N>
 constexpr auto gravity = [](auto x, auto m) {
   const auto away = reshard(broadcast_in_dim(x, {N, N, 3}, {0, 2}) - broadcast_in_dim(x, {N, N, 3}, {1, 2}), split<"x", _, _>{});
@@ -261,7 +264,7 @@ void check_gravity(bool by_blocks) {
 
 std::size_t blocked = 0, several_dims = 0, overlapping = 0;
 
-/// All rows at once against a few rows at a time.
+/// Compares all rows together with a few rows at a time.
 template <class T>
 void compare(std::uint64_t seed) {
   draws r{std::mt19937_64(seed)};
@@ -274,7 +277,7 @@ void compare(std::uint64_t seed) {
   std::vector<std::string> split(f.shape.size());
   if (seed % 3 == 1) split[0] = "x";
   if (seed % 3 == 2) split = reference::random_split(r, m, f.shape.size());
-  // (What is split along the rows is summed in another order.)
+  // (A dim that is split along the rows is summed in another order.)
   if (seed % 3 == 2) split.back() = "";
   dynamic::builder whole(m);
   f.build(whole, dynamic::in<T>(f.shape, split), dynamic::in<T>({width}), f.shape[0]);
@@ -307,15 +310,15 @@ void compare(std::uint64_t seed) {
   };
   overlapping += overlaps ? 1 : 0;
   for (std::int64_t begin = 0; begin < f.shape[0]; begin += piece) {
-    // Rows that two blocks compute lie at the end of each device: where there are some, all rows are looked at.
+    // Rows that two blocks compute are at the end of each device. If such rows exist, all rows are compared.
     const std::int64_t looked_at = overlaps ? piece : begin == 0 ? 3 : 1;
     compare_rows(begin, std::min({f.shape[0] - begin, piece, looked_at}));
   }
   compare_rows(f.shape[0] - 1, 1);
 }
 
-/// Random steps over rows of floats, integers and doubles: several values die in one step, some are read by steps before it too, and some are
-/// outputs besides.
+/// Random steps over rows of floats, integers and doubles. Several values end in one step, some are also read by
+/// earlier steps, and some are also outputs.
 struct mixed_rows {
   std::uint64_t seed;
   std::int64_t width;
@@ -348,7 +351,7 @@ struct mixed_rows {
     to.output(some(f));
   }
 };
-/// Returns how many values are made where a result of another type lies.
+/// Returns the number of values that share memory with a result of another type.
 int compare_mixed(std::uint64_t seed) {
   draws r{std::mt19937_64(seed + 1000)};
   constexpr std::int64_t widths[] = {2, 40, 257, 1032};
@@ -388,14 +391,14 @@ int compare_mixed(std::uint64_t seed) {
   return others;
 }
 
-/// The gradient by a of the sum of squares of gelu(a + c) w.
+/// The gradient with respect to a of the sum of squares of gelu(a + c) w.
 constexpr auto gelu_gradient = [](auto a, auto c, auto w) {
   const auto x = a + expand_dims(c, 0);
   const auto h = 0.5 * x * (1.0 + tanh(0.7978846 * (x + 0.044715 * x * x * x)));
   const auto y = einsum<"rf,fo->ro">(h, w);
   return grad(sum(y * y), a);
 };
-/// Its error, over the largest of its elements, of some of its columns.
+/// Returns the error of some columns, divided by their largest element.
 double error_of_gelu_gradient(const float* a, const float* c, const float* w, std::int64_t rows, std::int64_t columns,
                               std::int64_t outs, const float* got) {
   double wrong = 0, largest = 0;
@@ -441,8 +444,8 @@ TEST_CASE("a gradient computes again what is a product of what it reads anyway")
   };
   check(400, one, true);
   check(800, two, true);
-  check(801, two, false);  // loops that end early on the last device stay as they are
-  check(100, one, false);  // so few stay in the first cache
+  check(801, two, false);  // loops that end early on the last device do not use blocks
+  check(100, one, false);  // these few rows stay in the first-level cache
 
   using step = compile<gelu_gradient, mesh<axis<"x", 2>>, in<float, dims<800, columns>, split<"x", _>>, in<float, dims<columns>>,
                        in<float, dims<columns, outs>>>;
@@ -471,7 +474,7 @@ TEST_CASE("rows are gone through once, by blocks") {
   check([&](auto x) { return layer_norm(x, {4096, 1024}); }, 4);
   check([&](auto x) { return x * broadcast_in_dim(rsqrt(mean(x * x, 1) + 1e-5), {4096, 1024}, {0}); }, 2);
   check([](auto x) { return grad(sum(softmax(x, 1) * x), x); }, 3);
-  // The result lies where the scores were computed, as it would without blocks.
+  // The result overwrites the scores, as without blocks.
   const auto scores = dynamic::compile(
       [](auto x) {
         return tanh(transpose(softmax(transpose(x, {1, 0}), 1), {1, 0}));
@@ -479,12 +482,13 @@ TEST_CASE("rows are gone through once, by blocks") {
       one, dynamic::in<float>(shape));
   CHECK(count<kernels::rows_begin>(scores) == 1);
   CHECK(scores.view().arena_bytes <= rows * row_bytes + detail::blocked_bytes);
-  // Values that the second cache holds stay as they are, and those that are reduced along the rows.
+  // Values that fit the second-level cache do not use blocks, and values that are reduced along the rows do not.
   const auto small = dynamic::compile([](auto x) { return softmax(x, 1); }, one, dynamic::in<float>({64, 64}));
   CHECK(count<kernels::rows_begin>(small) == 0);
   const auto columns = dynamic::compile([](auto x) { return softmax(x, 0); }, one, dynamic::in<float>(shape));
   CHECK(count<kernels::rows_begin>(columns) == 0);
-  // The first loop reads an element of `g` for each row, the second one for each column too: `x - g` is stored, not computed again.
+  // The first loop reads an element of `g` for each row, the second loop also for each column. `x - g` is stored and
+  // not recomputed.
   const auto both = dynamic::compile(
       [](auto x, auto g) {
         const auto away = x - expand_dims(g, 1);
@@ -492,7 +496,7 @@ TEST_CASE("rows are gone through once, by blocks") {
       },
       one, dynamic::in<float>({1024, 1024}), dynamic::in<float>({1024}));
   CHECK(count<kernels::rows_begin>(both) == 1);
-  // The exchange between stands between blocks, not inside.
+  // The exchange in between is between blocks, not inside a block.
   const auto split = dynamic::compile([](auto x) { return softmax(x, 1); }, two, dynamic::in<float>(shape, {"", "x"}));
   CHECK(count<kernels::combine>(split) == 2);
 }
@@ -572,14 +576,14 @@ TEST_CASE("compiled programs do the steps of a row one after the other") {
   CHECK(chains > 0);
   CHECK(differing_outputs<float, 1, 7000, 64>(chains) == 0);  // one step of the vectors
   CHECK(chains > 0);
-  CHECK(differing_outputs<double, 1, 17, 2048>(chains) == 0);  // all of it is one block
+  CHECK(differing_outputs<double, 1, 17, 2048>(chains) == 0);  // all rows are one block
   CHECK(chains > 0);
-  CHECK(differing_outputs<float, 1, 515, 100>(chains) == 0);  // likewise; four rows go together, at last three
+  CHECK(differing_outputs<float, 1, 515, 100>(chains) == 0);  // likewise; four rows are processed together, then three
   CHECK(chains > 0);
 }
 
 TEST_CASE("products of matrices and vectors that are computed row by row have the memory of a block of rows") {
   check_gravity<400, 1>(true);
   check_gravity<520, 2>(true);
-  check_gravity<401, 2>(false);  // the rows of one device end early
+  check_gravity<401, 2>(false);  // on one device the rows end early
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Reading and writing one row of a tensor: on random meshes and shardings what the naive loop gives, and at most a row is sent.
+// Reads and writes of a row of a tensor equal a naive loop on random meshes and shardings, and send at most a row.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -291,7 +291,7 @@ TEST_CASE("each file that is wrong is a sentence, and nothing is loaded") {
   model.add("x", x);
   model.add("y", y);
   std::string text;
-  /// Whether the error of a file says `words` of it.
+  /// Returns true if the error of a file contains `words`.
   const auto refused = [&](const std::string& content, const std::string& words) {
     write_file(file, content);
     text = error_of([&] { load_safetensors(two, file, model); });

@@ -42,7 +42,8 @@ place dealt(int global, int block, int first, int processes) {
   }
 }
 
-/// The matrix by `in` goes through a step, and its double comes back by `out`: both for every block size and first process.
+/// Passes the matrix in the format `in` through a step that doubles it. Compares the result in the format `out`. Tests
+/// every block size and first process.
 template <class Mesh, int M, int N>
 void check(const int (&in)[9], const int (&out)[9], int grid_rows, int grid_columns, bool is_row_major) {
   using step = step_on<Mesh, M, N>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: plans
-// GShard Table 4: how compute and communication of partitioned operators grow with the number of devices, by planning them for
-// 2 to 2048 devices. And how planning itself grows with the program.
+// GShard Table 4: the growth of computation and communication of partitioned operators with the number of devices, from
+// plans for 2 to 2048 devices. Also the growth of the planning time with the program.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -46,10 +46,10 @@ TEST_CASE("the exponents of GShard Table 4, planned for 2 to 2048 devices") {
       CAPTURE(log);
       std::string expected = r.collective;
       for (std::size_t at = 0; log == 1 && (at = expected.find(",y")) != std::string::npos;)
-        expected.erase(at, 2);  // y has one device and takes no part
+        expected.erase(at, 2);  // y has one device and no communication
       CHECK(golden::collectives_of(p) == expected);
       if (steps == 0) steps = p.view().steps.size();
-      CHECK(p.view().steps.size() == steps);  // what is planned does not grow with the devices
+      CHECK(p.view().steps.size() == steps);  // the plan does not grow with the devices
       devices.push_back(std::exp2(log));
       total.push_back(static_cast<double>(plan(1, 1).flops_per_device()));
       per_device.push_back(static_cast<double>(p.flops_per_device()));
@@ -57,7 +57,7 @@ TEST_CASE("the exponents of GShard Table 4, planned for 2 to 2048 devices") {
     }
     CHECK(exponent(devices, total) == doctest::Approx(r.total).epsilon(0.001));
     CHECK(exponent(devices, per_device) == doctest::Approx(r.per_device).epsilon(0.001));
-    // Among few devices (D-1)/D is not yet 1: the slope is that of the larger half.
+    // With few devices (D-1)/D is not close to 1, so the slope of the larger half is used.
     if (*r.collective == 0) CHECK(communication.back() == 0);
     else
       CHECK(std::abs(exponent({devices.begin() + 5, devices.end()}, {communication.begin() + 5, communication.end()}) -
@@ -66,7 +66,7 @@ TEST_CASE("the exponents of GShard Table 4, planned for 2 to 2048 devices") {
 }
 
 TEST_CASE("planning takes a time in proportion to the operators") {
-  const auto chain = [](value x, value w, int count) {  // one value has as many readers as there are operators
+  const auto chain = [](value x, value w, int count) {  // one value has one user for each operator
     for (int i = 0; i < count; ++i) x = einsum<"ab,bc->ac">(x, w);
     return x;
   };
@@ -80,7 +80,7 @@ TEST_CASE("planning takes a time in proportion to the operators") {
     for (int i = count / 2; i-- > 0;) x = einsum<"ab,bc->ac">(x, made[static_cast<std::size_t>(i)]);
     return x;
   };
-  const auto shifted = [](value x, value w, int count) {  // all margins are brought before the loops at its end
+  const auto shifted = [](value x, value w, int count) {  // all halos are exchanged before the loops at its end
     value y = x + sum(w);
     for (int i = 0; i < count / 5; ++i) {
       const value z = x * static_cast<double>(i);
@@ -101,10 +101,10 @@ TEST_CASE("planning takes a time in proportion to the operators") {
       CHECK(plan.error.empty());
       return static_cast<double>(after - before) / count;
     };
-    // Eight times the operators, each of which would take eight times as long if all were looked at for each. Up to 2.3 times are the
-    // caches, which a long program does not fit into.
+    // Eight times the operators. Each would take eight times as long if every operator were compared with all
+    // operators. Caches, which a long program exceeds, explain factors of up to 2.3.
     double few = 1e9, many = 1e9;
-    for (int repeat = 0; repeat < 2 || (repeat < 9 && many >= 4 * few); ++repeat) {  // what else the machine does is not growth
+    for (int repeat = 0; repeat < 2 || (repeat < 9 && many >= 4 * few); ++repeat) {  // load from other processes is not growth
       few = std::min(few, ticks_per_operator(2000));
       many = std::min(many, ticks_per_operator(16000));
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: dynamic
-// scan over rows that are split along the dim it goes over: what moves, and the same numbers as one device.
+// scan over rows that are split along its dim: the messages, and the results of a single device.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -90,9 +90,9 @@ TEST_CASE("scan: rows with no other dim to split stay where they are, and are re
       CAPTURE(n);
       const auto p = planned({carried}, {"x", ""}, false, n, 1);
       CHECK(p.traffic().in(collective_kind::all_reduce).collectives == n);
-      CHECK(p.traffic().bytes == n * 12 + (carried.empty() ? 0 : 24));  // what is carried, one number, is gathered
+      CHECK(p.traffic().bytes == n * 12 + (carried.empty() ? 0 : 24));  // the carried value, one number, is gathered
       compare(p, n, 1);
-      const auto allowed = planned({carried}, {"x", ""}, true, n, 1);  // then they are gathered once, where that sends less
+      const auto allowed = planned({carried}, {"x", ""}, true, n, 1);  // then the rows are gathered once, if that sends less
       CHECK(allowed.traffic().bytes <= p.traffic().bytes);
       compare(allowed, n, 1);
     }
@@ -137,7 +137,7 @@ TEST_CASE("scan: the gradient by rows that are split is added up where they lie"
     return reshard(grad(sum(last * last) + sum(stacked), xs), split<"x", _>{});
   };
   const auto p = dynamic::compile(by_rows, m, dynamic::in<double>({1}, {""}), rows);
-  CHECK(p.traffic().bytes <= 2 * 8 * 2 * 8);  // forwards and backwards one row each time
+  CHECK(p.traffic().bytes <= 2 * 8 * 2 * 8);  // one row in each iteration, forward and backward
   const auto one = dynamic::compile(by_rows, dynamic::mesh({{"x", 1}}), dynamic::in<double>({1}, {""}), rows);
   const std::vector<double> h{3}, xs{1, 2, 3, 4, 5, 6, 7, 8};
   const auto a = p.run_pointers(simulated{}, std::vector<const void*>{h.data(), xs.data()});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: dynamic
-// The compiler finds the annotations that are found at run time with as many plans.
+// With the same number of plans, the compiler finds the annotations that a search at run time finds.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct annotation_of<in<T, Dims, split<D...>, partial<"">>> {
   static lies_so dims() { return {std::string(dim_spec(D).view())...}; }
 };
 
-/// Looks whether `Found` is what a search at run time finds with so many plans for inputs.
+/// Checks that `Found` equals the result of a search at run time with the same number of plans.
 template <class Found, class Program>
 void check_same(const Program& program, const dynamic::annotation_search& asked) {
   const auto found = dynamic::find_annotations(program, asked);
@@ -67,7 +67,7 @@ void check_same(const Program& program, const dynamic::annotation_search& asked)
 TEST_CASE("search_annotations: a product") {
   using matrix = in<float, dims<512, 512>>;
   using found = search_annotations<4, product, line_of_4, matrix, matrix>;
-  static_assert(!found::is_complete && found::plans >= 4 && found::plans <= 5);  // the last one says explicitly what was found
+  static_assert(!found::is_complete && found::plans >= 4 && found::plans <= 5);  // the last plan annotates the result explicitly
   check_same<found>(
       [](const dynamic::mesh& m) {
         dynamic::builder b(m);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
 // labels: planner
-// A search is asked for: by the mesh of a compiled program as by that of one that is planned at run time, with the same plan.
+// A search that is requested by the mesh, for a compiled program and for one planned at run time. Both have the same
+// plan.
 #include <doctest/doctest.h>
 
 #include <cstdint>

@@ -24,7 +24,7 @@ namespace {
 
 using gspmd::dtype;
 
-/// A shift of one input, planned for a mesh.
+/// A shift with a single input, planned for a mesh.
 struct shifted {
   mesh_shape mesh;
   extents shape;

@@ -14,7 +14,7 @@
 
 #include "support/equal_plans.hpp"
 
-// Shifts on the static path: a stencil and a convolution, and the plan of the run-time path.
+// Shifts on the static path: a stencil and a convolution, compared with the plan of the run-time path.
 
 using namespace gspmd;
 
@@ -26,11 +26,12 @@ constexpr auto heat = [](auto t) {  // rows uneven over x, columns uneven over y
 };
 using heat_step = compile<heat, grid, in<double, dims<9, 7>, split<"x", "y">>>;
 static_assert(heat_step::collectives == collectives{collective_permute<"x">, collective_permute<"y">});
-// Of two devices each sends one way; of three, the one in the middle both ways.
+// With two devices, each sends in one direction. With three, the one in the middle sends in both directions.
 static_assert(heat_step::traffic.over("x").bytes == 3 * 8 && heat_step::traffic.over("y").bytes == 2 * 5 * 8);
 static_assert(heat_step::traffic.messages == 3 && heat_step::input_shard<0>::local_extents == dims<5, 3>::value);
 
-// One exchange for each dim, and one loop that reads at offsets; nothing is copied, and the arena holds the margins.
+// One exchange for each dim, and one loop that reads at offsets. Nothing is copied, and the arena holds the halo
+// buffers.
 template <class Kernel>
 constexpr std::size_t steps_of(const detail::plan_view& p) {
   std::size_t n = 0;
@@ -42,7 +43,7 @@ static_assert(heat_step::view.steps.size() == 3 && steps_of<detail::kernels::mov
               steps_of<detail::kernels::fused>(heat_step::view) == 1);
 static_assert(heat_step::view.arena_bytes == in_lines(2 * 3 * 8) + in_lines(2 * 5 * 8));
 
-// In a loop two states take turns: the output's memory and as much in the arena.
+// In a loop two states alternate: the output's memory and the same size in the arena.
 constexpr auto heat_of = [](auto trips) {
   return [](auto t) {
     return fori_loop(
@@ -54,7 +55,7 @@ using heat_loop = compile<heat_of(std::integral_constant<std::int64_t, Trips>{})
 template <std::int64_t Trips>
 constexpr bool takes_turns() {
   const auto& p = heat_loop<Trips>::view;
-  for (const auto& s : p.steps)  // the first state comes from the input; then nothing is copied
+  for (const auto& s : p.steps)  // the first state is the input; then nothing is copied
     if (detail::is<detail::kernels::copy>(s) && s.target >= 0 && &p.operand(s, 0) != &p.result(s)) return false;
   return steps_of<detail::kernels::move>(p) == 2 && steps_of<detail::kernels::fused>(p) == 1 &&
          p.arena_bytes == in_lines(5 * 3 * 8) + in_lines(8) + in_lines(2 * 3 * 8) + in_lines(2 * 5 * 8);
@@ -81,7 +82,7 @@ static_assert(forward::collectives == collectives{collective_permute<"x">, colle
 static_assert(forward::traffic.bytes == 2 * (2 * 3 * 8));
 static_assert(backward::output_shard<0>::local_extents == dims<2, 3, 3>::value);
 
-// Nothing is sent along dims that are whole, nor where all that is left is zero.
+// Nothing is sent along whole dims, or if the result is all zeros.
 constexpr auto along = [](auto x) { return std::tuple{shift(x, 1, 2), shift(x, 0, 9), shift(x, 0, 0)}; };
 static_assert(compile<along, four, in<float, dims<9, 7>, split<"x", _>>>::collectives == collectives{});
 // Farther than a shard: from the second and the third device after it.
@@ -114,7 +115,7 @@ TEST_CASE("a stencil of the heat equation") {
 }
 
 namespace {
-// 25.9 MB a device, which go past the caches: the other device reads them in the next trip.
+// 25.9 MB per device, so stores bypass the caches. The other device reads them in the next iteration.
 using wide_loop =
     compile<heat_of(std::integral_constant<std::int64_t, 3>{}), mesh<axis<"x", 2>>, in<double, dims<1801, 3597>, split<"x", _>>>;
 static_assert(static_cast<std::int64_t>(wide_loop::input_shard<0>::local_elems) * 8 >= detail::stream_from_bytes);
@@ -168,7 +169,7 @@ TEST_CASE("a stencil in a loop that does not copy its state") {
   check_all(threads{});
 }
 
-// Shards that are large enough are computed while their margins are exchanged: what needs none of them first, then the rim.
+// Large shards are computed during the exchange of their halo buffers: first the interior, then the boundary.
 using large_heat = compile<heat_of(std::integral_constant<std::int64_t, 3>{}), grid, in<double, dims<701, 500>, split<"x", "y">>>;
 static_assert(steps_of<detail::kernels::start_move>(large_heat::view) == 2 &&
               steps_of<detail::kernels::finish_move>(large_heat::view) == 2 &&
@@ -204,7 +205,8 @@ TEST_CASE("a device that fails while margins are under way leaves nobody waiting
   const auto p = dynamic::compile(program, dynamic::mesh({{"x", 3}}), dynamic::in<double>({600, 200}, {"x", ""}));
   CHECK(std::string(explain(p)).find("while loop 1 computes") != std::string::npos);
   auto t = numbers(600 * 200, 7);
-  for (const std::size_t at : {std::size_t{300 * 200}, std::size_t{399 * 200}, std::size_t{0}}) {  // inside, at a rim, elsewhere
+  for (const std::size_t at : {std::size_t{300 * 200}, std::size_t{399 * 200}, std::size_t{0}}) {  // inside, at a boundary,
+                                                                                                   // elsewhere
     const double kept = t[at];
     t[at] = 1000;
     for (int repeat = 0; repeat < 3; ++repeat) {
@@ -215,8 +217,8 @@ TEST_CASE("a device that fails while margins are under way leaves nobody waiting
   }
 }
 
-// Offsets of several widths, round the end too, with a user's function and a reduction beside them: rows that are short, long, longer
-// than a block of the interpreter, uneven, or shorter than the stencil is wide.
+// Offsets of several widths, also around the end, with a user's function and a reduction. Rows are short, long, longer
+// than a block of the interpreter, uneven, or shorter than the width of the stencil.
 constexpr auto wide = [](auto t) {
   const value beside = shift(t, 1, -3) + shift(t, 1, 1) - shift(t, 1, 3), round = roll(t, 1, 0) - roll(t, -2, 1);
   const value mapped = shift(t, 0, 1) + map([](double x) { return x * 0.5; }, shift(t, 1, -1));
@@ -272,7 +274,7 @@ TEST_CASE("a convolution and its gradients") {
   const auto images = numbers(2 * 10 * 3, 7);
   const std::vector<double> kernel[] = {numbers(3 * 2, 3), numbers(3 * 2, 5), numbers(3 * 2, 4)};
   std::vector<double> y(2 * 10 * 2), by_images(2 * 10 * 3), by_left(3 * 2);
-  const auto each_term = [&](auto visit) {  // output, image, place of the kernel, weight
+  const auto each_term = [&](auto visit) {  // output, image, position in the kernel, weight
     for (std::int64_t b = 0; b < 2; ++b)
       for (std::int64_t x = 0; x < 10; ++x)
         for (std::int64_t k = 0; k < 3; ++k)

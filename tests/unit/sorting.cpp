@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Sorting along any dim, split or not, is what a stable sort of each line gives, on every mesh; with the bytes of closed forms.
+// Sorting along any dim, split or not, equals a stable sort of each line on every mesh. The bytes equal closed forms.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ double real(T x) {
   if constexpr (detail::is_narrow_float<T>) return static_cast<float>(x);
   else return static_cast<double>(x);
 }
-/// Whether x stands before y where the smaller one is first.
+/// Returns true if x precedes y in ascending order.
 template <class T>
 bool is_less(T x, T y) {
   if constexpr (detail::is_float_element<T>) {
@@ -66,7 +66,7 @@ bool same_bits(T x, T y) {
   return std::memcmp(&x, &y, sizeof x) == 0;
 }
 
-/// The input of a sort: the keys of a program, and by index of a line where its elements come from.
+/// The input of a sort: the keys of a program, and the origin of each element of a line.
 struct lines {
   int64_t outer = 1, n = 1, inner = 1;
   template <class Visit>
@@ -174,8 +174,8 @@ TEST_CASE("bytes of a split sort are closed forms") {
   };
   const auto by = [](value x) { return sort(x); };
   CHECK(bytes(2, {3, 1001}, by) == 3 * 501 * 4);                                    // the other part
-  CHECK(bytes(8, {1, 8192}, by) == (3 * 1024 - 2 * 1024 / 8) * 4);                  // three parts, but for what stays
-  CHECK(bytes(4, {8, 4096}, by) == 2 * 8 * 1024 * 3 / 4 * 4);                       // lines dealt out, and back
+  CHECK(bytes(8, {1, 8192}, by) == (3 * 1024 - 2 * 1024 / 8) * 4);                  // three parts, without the elements that stay
+  CHECK(bytes(4, {8, 4096}, by) == 2 * 8 * 1024 * 3 / 4 * 4);                       // lines are distributed, and returned
   CHECK(bytes(2, {1, 1000}, [](value x) { return argsort(x); }) == 500 * (4 + 4));  // with the indices
 }
 
@@ -214,8 +214,8 @@ TEST_CASE("a split line is sorted by way of another dim where that sends less") 
     return b.compile().traffic().bytes;
   };
   const dynamic::mesh line({{"x", 8}}), square({{"x", 2}, {"y", 2}}), both({{"x", 2}, {"y", 4}});
-  CHECK(bytes(line, {8, 64}, {"", "x"}, {"x", ""}, false) == 64 * 7 / 8 * 4);          // there, and the result stays
-  CHECK(bytes(line, {8, 64}, {"", "x"}, {"x", ""}, true) == 64 * 7 / 8 * 4);           // indices are sent nowhere
+  CHECK(bytes(line, {8, 64}, {"", "x"}, {"x", ""}, false) == 64 * 7 / 8 * 4);          // one exchange, and the result stays
+  CHECK(bytes(line, {8, 64}, {"", "x"}, {"x", ""}, true) == 64 * 7 / 8 * 4);           // indices are not sent
   CHECK(bytes(both, {8, 64}, {"", "x,y"}, {"", "x,y"}, false) == 2 * 64 * 7 / 8 * 4);  // there and back
   CHECK(bytes(square, {2, 64}, {"", "x"}, {"y", "x"}, true) == (64 / 2) * (4 + 4));    // the idle axis takes a line
   CHECK(bytes(both, {4, 2, 8}, {"", "", "y"}, {"", "", "x"}, false) ==
@@ -233,7 +233,7 @@ TEST_CASE("a split line is sorted by way of another dim where that sends less") 
           const bool indices = (from + to) % 2 == 1;
           const auto sent = bytes(m, shape, all[from], all[to], indices);
           for (const auto& by : all) {
-            bool repeats = false;  // more on each device than there need be
+            bool repeats = false;  // more copies than necessary
             for (const std::string_view axis : {"x", "y"})
               repeats = repeats || (names(all[from], axis) && names(all[to], axis) && !names(by, axis));
             if (repeats) continue;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Products with sparse matrices are those of a loop over their entries, with the bytes of their halo, however rows are split.
+// Products with sparse matrices equal a loop over their entries, and send the bytes of their halo, for any split of the
+// rows.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ using std::int64_t;
 
 namespace {
 
-/// A matrix in compressed rows, of blocks.
+/// A matrix of blocks in compressed rows.
 template <class T, class Index = std::int32_t>
 struct compressed {
   int64_t rows = 0, columns = 0, block = 1;
@@ -42,7 +43,7 @@ struct compressed {
   void end_row() { row_start.push_back(static_cast<Index>(column.size())); }
 
   [[nodiscard]] sparse_matrix<T> on(int64_t devices) const { return {rows, columns, row_start, column, values, devices, block}; }
-  /// f(row, column, value) for each number.
+  /// Calls f(row, column, value) for each number.
   template <class F>
   void each(F f) const {
     for (int64_t r = 0; r < rows; ++r)
@@ -62,7 +63,7 @@ struct compressed {
     each([&](int64_t r, int64_t c, T v) { x[static_cast<std::size_t>(c)] += v * y[static_cast<std::size_t>(r)]; });
     return x;
   }
-  /// The bytes that the fullest exchange by each distance has: what a device sends.
+  /// Returns the bytes that a device sends: for each distance, the bytes of the fullest exchange.
   [[nodiscard]] int64_t bytes(int64_t devices) const {
     const int64_t own_rows = (rows + devices - 1) / devices, own = (columns + devices - 1) / devices;
     std::vector<std::vector<bool>> reads(static_cast<std::size_t>(devices), std::vector<bool>(static_cast<std::size_t>(columns)));
@@ -95,7 +96,8 @@ compressed<T, Index> random_matrix(int64_t rows, int64_t columns, int64_t block,
   std::mt19937 draw(seed);
   compressed<T, Index> a{rows, columns, block};
   for (int64_t r = 0; r < rows; ++r) {
-    const auto count = r % 4 == 2 ? 0 : draw() % static_cast<unsigned>(in_row + 1);  // empty rows, columns in any order and twice
+    const auto count = r % 4 == 2 ? 0 : draw() % static_cast<unsigned>(in_row + 1);  // empty rows; columns in any order and
+                                                                                     // repeated
     for (unsigned k = 0; k < count; ++k)
       a.add(static_cast<int64_t>(draw() % static_cast<unsigned>(columns)), static_cast<T>(static_cast<int>(draw() % 9) - 4));
     a.end_row();
@@ -128,7 +130,7 @@ std::vector<T> numbers(const dynamic::any_array& a) {
   return {a.data<T>(), a.data<T>() + a.bytes.size() / sizeof(T)};
 }
 
-/// A x, A^T y, and the gradients of the sum of w A x by x, w and the values.
+/// Checks A x, A^T y, and the gradients of the sum of w A x with respect to x, w and the values.
 template <class T, class Index>
 void check(const compressed<T, Index>& a, int64_t devices) {
   CAPTURE(devices);
@@ -153,7 +155,7 @@ void check(const compressed<T, Index>& a, int64_t devices) {
     CHECK(numbers<T>(results[0]) == a.times(x));
     CHECK(numbers<T>(results[1]) == a.transposed_times(y));
     CHECK(numbers<T>(results[2]) == a.transposed_times(y));
-    // The sum of all gradients by values, in the order of the parts, is that of w_r x_c over all entries.
+    // The sum of all gradients with respect to values, in the order of the parts, is that of w_r x_c over all entries.
     T found = 0, expected = 0;
     for (const T v : numbers<T>(results[3])) found += v;
     CHECK(numbers<T>(results[4]) == a.times(x));
@@ -165,7 +167,7 @@ void check(const compressed<T, Index>& a, int64_t devices) {
   if (devices < 4) run(threads{});
   const auto product = dynamic::compile([](auto matrix, auto v) { return multiply(matrix, v); }, mesh, m.template input<"x">(),
                                         dynamic::in<T>(shape_of(a.columns, b), split_of(b)));
-  if (a.columns == 1) return;  // a dim of one index is on all devices before it is split
+  if (a.columns == 1) return;  // a dim of extent 1 is on all devices before it is split
   const auto sent = product.traffic().bytes;
   CHECK(sent == m.layout().bytes(sizeof(T)));
   if (m.layout().to_each == 0) CHECK(sent == a.bytes(devices));
@@ -173,7 +175,7 @@ void check(const compressed<T, Index>& a, int64_t devices) {
   CHECK(product.traffic().in(collective_kind::all_gather).bytes == 0);
 }
 
-/// The layout is found when compiling.
+/// The layout is computed at compile time.
 template <int64_t Points>
 constexpr auto chain_of() {
   struct {
@@ -191,7 +193,7 @@ constexpr auto chain = chain_of<18>();
 constexpr sparse_layout chain_layout = sparse_layout_of(18, 18, chain.row_start, chain.column, 4);
 static_assert(chain_layout.bytes(8) == 2 * 8 && chain_layout.exchange_count == 2);
 
-/// Conjugate gradients: u with A u = b, and how many trips it took.
+/// Conjugate gradients: u with A u = b, and the number of iterations.
 constexpr auto solve = [](auto a, auto b) {
   const auto dot = [](value x, value y) { return sum(x * y); };
   auto last = while_loop([](auto now) { return logical_and(std::get<3>(now) > 1e-20, std::get<4>(now) < 200); },
@@ -221,7 +223,7 @@ TEST_CASE("sparse_matrix: random patterns on 1 to 8 devices") {
     check(random_matrix<float, int64_t>(5, 17, 1, 6, seed++), devices);
   }
   check(random_matrix<double, int64_t>(21, 6, 1, 3, seed++), 6);
-  check(random_matrix<double, std::int32_t>(16, 16, 1, 16, seed++), 4);  // all talk to all
+  check(random_matrix<double, std::int32_t>(16, 16, 1, 16, seed++), 4);  // all devices exchange with all others
   check(random_matrix<double, std::int32_t>(3, 2, 1, 3, seed++), 7);     // more devices than rows
   check(random_matrix<float, std::int32_t>(1, 1, 1, 2, seed++), 3);
 }
@@ -281,8 +283,8 @@ TEST_CASE("sparse_matrix: more than 64 devices") {
   CHECK(step.traffic().bytes == 2 * 8);
 }
 
-/// The first row has `of_second` columns of device 1 and one of each other device; each row has its diagonal and the first column. So
-/// every distance between devices talks.
+/// The first row has `of_second` columns of device 1 and one column of each other device. Each row has its diagonal and
+/// the first column. So devices at every distance exchange.
 compressed<double> arrow(int64_t devices, int64_t of_second) {
   compressed<double> a{devices * of_second, devices * of_second};
   for (int64_t r = 0; r < a.rows; ++r) {
@@ -300,7 +302,7 @@ TEST_CASE("sparse_matrix: an arrow on 66 devices, of which one sends most, sends
   const auto m = a.on(66);
   CHECK(m.layout().to_each == 0);
   CHECK(m.layout().exchange_count == 65);
-  CHECK(m.layout().halo() == 64 + 4);  // of one all_to_all 66 * 4
+  CHECK(m.layout().halo() == 64 + 4);  // one all_to_all would have 66 * 4
   CHECK(m.layout().bytes(8) == (64 + 4) * 8);
   CHECK(m.layout().bytes(8) == a.bytes(66));
   const auto x = some<double>(a.columns, 3), y = some<double>(a.rows, 1);
@@ -361,10 +363,10 @@ TEST_CASE("sparse_matrix: a compiled program, and room that a layout has") {
   const auto check_solution = [&](const sparse_matrix<double>& m) {
     const auto [u, trips] = run<chain_step>(threads{}, m.parts(), b);
     for (int64_t i = 0; i < 18; ++i) CHECK(u[i] == doctest::Approx(0.5 * static_cast<double>((i + 1) * (18 - i))));
-    CHECK(trips[0] == 9);  // the right side is symmetric
+    CHECK(trips[0] == 9);  // the right-hand side is symmetric
   };
   check_solution({chain_layout, chain.row_start, chain.column, values});
-  // The same matrix without what it has left of the diagonal, in the room of the other one; a wider one does not fit.
+  // The same matrix without its off-diagonal entries fits into the first matrix's room; a wider matrix does not fit.
   compressed<double> diagonal{18, 18}, wide{18, 18};
   for (int64_t r = 0; r < 18; ++r) {
     diagonal.add(r, 2);
@@ -413,7 +415,7 @@ TEST_CASE("sparse_matrix: a device has at most 2^31 - 1 of everything, and each 
   CHECK(contains(layout_of(huge, 1, 2), "9223372036854775807 rows over 2 devices are 4611686018427387904 on each"));
   CHECK(sparse_layout{.rows = huge, .cols = huge, .devices = 2}.local_columns() == huge / 2 + 1);
 
-  // So it is of the room that a layout has, before any of it is taken.
+  // The room of a layout is checked too, before it is used.
   const auto in_room = [&](const sparse_layout& room) {
     return error_of([&] { sparse_matrix<double>(room, starts, columns, values); });
   };

@@ -17,7 +17,7 @@
 
 #include "support/error_of.hpp"
 
-// Fields whose extents differ by a few elements get one, and nothing else changes.
+// Fields whose extents differ by a few elements get a common extent, and nothing else changes.
 
 using namespace gspmd;
 
@@ -38,7 +38,8 @@ numbers_of drawn(whole count) {
 }
 constexpr value cut(value x, whole i, whole i_end, whole j, whole j_end) { return slice(x, {i, j}, {i_end, j_end}); }
 
-/// Yee's scheme for e [n+1, m+1], hx [n+1, m] and hy [n, m+1], with e = 0 at the border, as textbooks write it in three ways, and by stencils.
+/// Yee's scheme for e [n+1, m+1], hx [n+1, m] and hy [n, m+1], with e = 0 at the border: in three textbook forms, and
+/// with stencils.
 constexpr auto yee_step(value e, value hx, value hy, int way) {
   const whole n = e.shape()[0] - 1, m = e.shape()[1] - 1;
   if (way == 3) {
@@ -84,7 +85,7 @@ dynamic::program yee(whole n, whole m, whole rows, whole columns, int way, int s
       },
       dynamic::mesh({{"x", rows}, {"y", columns}}), field(n + 1, m + 1), field(n + 1, m), field(n, m + 1));
 }
-/// As many points, and all fields of one shape.
+/// The same number of points, with equal shapes of all fields.
 dynamic::program of_one_shape(whole n, whole m, whole rows, whole columns, int steps) {
   const auto field = dynamic::in<double>({n + 1, m + 1}, {"x", "y"});
   const auto body = [](value, value e, value hx, value hy) {
@@ -108,15 +109,15 @@ void check_yee(const Backend& backend, whole n, whole m, whole rows, whole colum
   std::size_t k = 0;
   for (const auto* const f : {&e, &hx, &hy}) {
     REQUIRE(out[k].bytes.size() == f->size() * sizeof(double));
-    bool is_same = true;  // a -0.0 is a 0
+    bool is_same = true;  // -0.0 equals 0
     for (std::size_t i = 0; i < f->size(); ++i) is_same = is_same && out[k].template data<double>()[i] == (*f)[i];
     CHECK(is_same);
     ++k;
   }
 }
 
-/// A random program of what slices, paddings and the like make of two fields [n, m] and [n+1, m-1]; of whole numbers, so that no order
-/// of a sum shows.
+/// A random program of slices, paddings and similar operators on two fields [n, m] and [n+1, m-1]. The numbers are
+/// whole, so that sums are equal in any order.
 class random_fields {
  public:
   explicit random_fields(std::uint32_t seed) : state_(seed) {}
@@ -156,7 +157,7 @@ class random_fields {
               return y + pad(2.0 * cut(y, 1, y.shape()[0], 0, y.shape()[1]), {1, 0}, {0, 0});
             },
             x);
-      default: {  // with another one, cut to the same shape
+      default: {  // with another value, cut to the same shape
         value y = any();
         whole end[2], of_x[2], of_y[2];
         for (int k = 0; k < 2; ++k) {
@@ -206,7 +207,7 @@ TEST_CASE("staggered: as many messages as fields of one shape, and no gather") {
       constexpr int steps = 50;
       const auto p = yee(41, 33, rows, columns, way, steps);
       const auto one = of_one_shape(41, 33, rows, columns, steps);
-      CHECK(p.traffic().messages <= one.traffic().messages + 8);  // what begins and ends it
+      CHECK(p.traffic().messages <= one.traffic().messages + 8);  // for the first and the last steps
       CHECK(p.traffic().in(collective_kind::all_gather).collectives == 0);
       CHECK(p.traffic().bytes <= one.traffic().bytes + 8 * 42 * 8);
     }
@@ -238,7 +239,7 @@ TEST_CASE("staggered: random programs have the values that they have without it"
     CAPTURE(count);
     const auto plain = compiled(1, 1, false);
     const auto refusal = caught::error_of([&] { static_cast<void>(compiled(rows, columns, true)); });
-    if (caught::contains(refusal, "so no field is staggered")) {  // whatever the devices are: it is said of extents
+    if (caught::contains(refusal, "so no field is staggered")) {  // for any devices, because the message is about extents
       CHECK(caught::contains(caught::error_of([&] { static_cast<void>(compiled(1, 1, true)); }), "so no field is staggered"));
       ++refused;
       continue;
@@ -258,7 +259,8 @@ TEST_CASE("staggered: random programs have the values that they have without it"
 
 namespace {
 
-/// Checks that a program gives the same on 2 x 2 simulated devices with `staggered` and without it, and that the fields were aligned.
+/// Checks that a program has the same results on 2 x 2 simulated devices with and without `staggered`, and that the
+/// fields were aligned.
 template <class F>
 void check_same(F f, const dynamic::input& of_a, const dynamic::input& of_b, const numbers_of& a, const numbers_of& b) {
   const dynamic::mesh m({{"x", 2}, {"y", 2}});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Reductions that a manual region starts and finishes give what they give at once; what is under way is left alone; what does not need it
-// runs meanwhile.
+// Reductions that a manual region starts and finishes give the results of blocking reductions. Buffers of a started
+// reduction are not touched. Independent work runs meanwhile.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -79,7 +79,7 @@ TEST_CASE("a device that starts no reduction, or another one, is named") {
       });
     });
     CAPTURE(text);
-    // Whichever rank comes second tells: it may be one that adds, or the one that takes the maximum.
+    // The rank that arrives second reports the error. It may be the rank that adds, or the rank that takes the maximum.
     for (const char* words :
          {comes ? "in all_reduce by add of f32 [5000]" : "waits in a collective for rank 1, which has finished",
           comes ? "rank 1 in all_reduce by maximum of f32 [5000]" : "rank 1"})
@@ -87,8 +87,8 @@ TEST_CASE("a device that starts no reduction, or another one, is named") {
   }
 }
 
-/// How many reductions of a plan are under way while something is computed. Nobody writes where one of them reads or writes, or reads
-/// what it brings, before it is finished; and it is.
+/// Returns the number of reductions of a plan that are in progress during a computation. Checks that before a reduction
+/// finishes, nothing writes its operand or result or reads its result. Also checks that each reduction finishes.
 template <class View>
 int under_way(const View& view) {
   int count = 0;
@@ -121,7 +121,7 @@ struct drawn_op {
   bool scatters;
   int axes;  // bits: x, y
   monoid kind;
-  int finished_after;  // so many operators later
+  int finished_after;  // number of operators in between
 };
 struct drawn {
   int x, y, rows, columns;  // of a shard
@@ -139,7 +139,7 @@ drawn draw(unsigned seed, bool only_sums) {
     d.ops.push_back({below(2) == 0, 1 + below(3), only_sums ? monoid::add : kinds[below(3)], 1 + below(3)});
   return d;
 }
-/// Operator k reduces k + 2 times what the device holds; meanwhile it computes products, which are added too.
+/// Operator k reduces k + 2 times the device's value. Meanwhile it computes products, which are added too.
 value region(const drawn& d, bool starts, value v) {
   struct pending {
     drawn_op op;
@@ -190,7 +190,7 @@ T number(int n) {
   if constexpr (std::is_arithmetic_v<T>) return static_cast<T>(n);
   else return static_cast<float>(n);
 }
-/// By loops over devices and elements.
+/// Computes the result by loops over devices and elements.
 template <class T>
 std::vector<T> naive(const drawn& d, const std::vector<T>& in) {
   const int devices = d.x * d.y;
@@ -278,8 +278,8 @@ TEST_CASE("random regions that start reductions give what loops over elements gi
   CHECK(found > 200);
 }
 
-/// A training step of three layers, on the rows of this device: the sum of each weight's gradient is under way from where its terms are
-/// there until the weight is updated.
+/// A training step of three layers on the rows of this device. The sum of each weight's gradient is started when its
+/// partial values exist, and finished when the weight is updated.
 template <bool Starts>
 constexpr auto backward = [](auto x, auto t, auto w1, auto w2, auto w3) {
   const auto sum_of = [](value terms) {
@@ -365,7 +365,7 @@ TEST_CASE("a backward pass that starts the reduction of each weight's gradient, 
     };
     const auto run = [&](const auto& program, const auto& backend) { return program.run(backend, x, t, w1, w2, w3); };
     const auto starting = compiled(by_hand<true>, false), blocking = compiled(by_hand<false>, false);
-    CHECK(under_way(starting.view()) == (devices == 1 ? 0 : 2));  // that of the first layer has nothing to hide behind
+    CHECK(under_way(starting.view()) == (devices == 1 ? 0 : 2));  // the sum of the first layer has nothing to overlap with
     CHECK(same(run(starting, threads{}), run(blocking, threads{}), 0));
     CHECK(same(run(starting, simulated{}), run(blocking, simulated{}), 0));
     CHECK(same(run(starting, threads{}), run(compiled(automatic, false), threads{}), 1e-12));
@@ -389,7 +389,7 @@ TEST_CASE("a backward pass that starts the reduction of each weight's gradient, 
   }
   CHECK(under_way(step<by_hand<true>>::view) == 2);
   const auto steps =
-      step<by_hand<true>>::view.steps;  // that of the last layer is under way while the others' gradients are computed
+      step<by_hand<true>>::view.steps;  // the sum of the last layer is in progress while the other gradients are computed
   const auto first =
       std::find_if(steps.begin(), steps.end(), [](const auto& s) { return detail::is<kernels::start_combine>(s); });
   CHECK(std::count_if(first, steps.begin() + first->target, [](const auto& s) { return detail::is<kernels::contract>(s); }) == 4);
@@ -436,7 +436,7 @@ TEST_CASE("a reduction that a trip of a loop starts is finished in that trip") {
   const auto in = some(24, 7);
   const auto starting = loop(true, false), blocking = loop(false, false);
   CHECK(under_way(starting.view()) == 1);
-  CHECK(under_way(loop(true, true).view()) == 0);  // of a checked program each result is looked at where it is made
+  CHECK(under_way(loop(true, true).view()) == 0);  // a checked program compares each result directly after its operator
   const auto expected = blocking.run(threads{}, in);
   for (const auto& found : {starting.run(threads{}, in), starting.run(simulated{}, in), loop(true, true).run(threads{}, in)})
     for (std::size_t i = 0; i < 24; ++i) CHECK(found[0].data<double>()[i] == expected[0].data<double>()[i]);

@@ -25,7 +25,7 @@ namespace {
 
 using number = std::int64_t;
 using tensor = std::vector<number>;
-using on_devices = std::vector<tensor>;  // what each device holds
+using on_devices = std::vector<tensor>;  // the data of each device
 
 number dot(const tensor& a, const tensor& b) {
   number sum = 0;
@@ -229,7 +229,7 @@ std::vector<case_of_operator> all_operators() {
                                      each(x, [&](std::size_t i) { return g[i] * x[0][i] * x[2][i]; }),
                                      each(x, [&](std::size_t i) { return g[i] * x[0][i] * x[1][i]; })};
                   }});
-  // Linear in operand 0 and not in operand 1, as a division is, in integers: x * y^2.
+  // Linear in operand 0 and nonlinear in operand 1, like a division, but in integers: x * y^2.
   list.push_back({"times the square of",
                   {first},
                   2,
@@ -262,7 +262,7 @@ std::vector<case_of_operator> all_operators() {
 
 constexpr state kinds[] = {state::constant, state::replica, state::invariant, state::varying, state::partial};
 
-/// A value in some state: members of it and what it stands for.
+/// Returns the data of all devices for a value in some state.
 on_devices member(state s, const tensor& base, std::size_t n, std::mt19937& random, bool is_flag) {
   on_devices held(n, base);
   if (s != state::varying && s != state::partial) return held;
@@ -271,7 +271,8 @@ on_devices member(state s, const tensor& base, std::size_t n, std::mt19937& rand
   return held;
 }
 
-/// Whether `result` is a sound state of the operator's result on n devices, values and gradients, for some random numbers.
+/// Returns true if `result` is a sound state of the operator's result on n devices, for values and gradients with
+/// random numbers.
 bool is_sound(const case_of_operator& op, const std::vector<state>& in, state result, std::size_t n, std::mt19937& random) {
   const auto operands = static_cast<std::size_t>(op.operands);
   std::vector<on_devices> held;
@@ -286,7 +287,7 @@ bool is_sound(const case_of_operator& op, const std::vector<state>& in, state re
     for (const auto& h : held) x.push_back(h[d]);
     return x;
   };
-  // The value that device d stands for: its own of what varies, the sum of what is partial.
+  // The operands that device d represents: its own data if varying, the sum if partial.
   const auto meant = [&](std::size_t d) {
     arguments x;
     for (std::size_t k = 0; k < operands; ++k) x.push_back(in[k] == state::partial ? sum_of(held[k]) : held[k][d]);
@@ -305,7 +306,8 @@ bool is_sound(const case_of_operator& op, const std::vector<state>& in, state re
   };
   if (!right(result, y, wanted)) return false;
 
-  // The gradient of <y, g>, where g is in the dual state: what reaches each operand must be a member of the dual of its state.
+  // The gradient of <y, g> with g in the dual state. The gradient of each operand must be in the dual of the operand's
+  // state.
   on_devices g(n, tensor(y[0].size(), 0));
   for (auto& e : g[0]) e = static_cast<number>(random() % 9) - 4;
   for (std::size_t d = 1; d < n; ++d) g[d] = g[0];
@@ -319,14 +321,14 @@ bool is_sound(const case_of_operator& op, const std::vector<state>& in, state re
   std::vector<on_devices> found(operands), full(operands);
   for (std::size_t d = 0; d < n; ++d) {
     const auto here = op.pull(local(d), g[d]);
-    // The part of device d in <y, g>: all of y where it is one value.
+    // The part of device d in <y, g>: all of y if it is one value.
     const auto all = op.pull(meant(d), result == state::replica ? sum_of(g) : g[d]);
     for (std::size_t k = 0; k < operands; ++k) {
       found[k].push_back(here[k]);
       full[k].push_back(all[k]);
     }
   }
-  // A constant result passes no gradient on: fine where there is none to pass.
+  // A constant result passes no gradient on. This is right if no operand needs a gradient.
   if (result == state::constant) {
     for (std::size_t k = 0; k < operands; ++k) {
       if (in[k] == state::constant || k >= 32 || (op.is.selectors >> k & 1U) != 0) continue;
@@ -341,7 +343,7 @@ bool is_sound(const case_of_operator& op, const std::vector<state>& in, state re
       case state::varying:
         if (!varies || found[k] != full[k]) return false;
         break;
-      case state::replica:  // the sum of the terms is the whole
+      case state::replica:  // the sum of the partial values is the whole
         if (sum_of(found[k]) != (varies ? sum_of(full[k]) : full[k][0])) return false;
         break;
       case state::invariant:  // complete on every device
@@ -443,7 +445,7 @@ namespace {
 
 using detail::transition;
 
-/// The tensors that the devices hold after an action, a part being two elements.
+/// Returns the tensors of the devices after an action. A part has two elements.
 on_devices done(device_action d, const on_devices& x) {
   const auto n = x.size();
   const std::size_t part = x[0].size() / n;
@@ -468,7 +470,7 @@ on_devices done(device_action d, const on_devices& x) {
       case device_action::gather: y.push_back(joined); break;
       case device_action::gather_sum: y.push_back(own(sum_of(x), k)); break;
       case device_action::sum: y.push_back(sum_of(x)); break;
-      case device_action::exchange: {  // part k of every device; as its own transpose, so that there and back is the identity
+      case device_action::exchange: {  // part k of every device; it is its own transpose, so applying it twice is the identity
         tensor t;
         for (const auto& from : x) {
           const auto piece = own(from, k);
@@ -482,7 +484,7 @@ on_devices done(device_action d, const on_devices& x) {
   }
   return y;
 }
-/// Of a permutation the other way round.
+/// Reverses a permutation.
 on_devices undone(device_action d, const on_devices& x) {
   if (d != device_action::permute) return done(d, x);
   on_devices y;
@@ -498,7 +500,7 @@ on_devices some(state s, std::size_t n, std::size_t elems, std::mt19937& random)
     for (auto& t : held) t = held[0];
   return held;
 }
-/// <x, g>, where x is in state `s` and g in its dual.
+/// Returns <x, g>, where x is in state `s` and g in its dual.
 number paired(state s, const on_devices& x, const on_devices& g) {
   number sum = 0;
   switch (s) {

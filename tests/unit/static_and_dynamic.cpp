@@ -34,7 +34,7 @@ constexpr auto mixed = [](auto x, auto y) {
   auto c = einsum<"ab,cb->ca">(a, y);
   auto d = allow_replication(reshape(transpose(c, {1, 0}), {49}));
   auto e = select(x > 0.25, tanh(x), exponential(y)) - iota<double>(x, {7, 5}, 0);
-  // Loops that reduce what they compute: of long rows in parts, of short ones some at once.
+  // Loops with reductions: long rows in parts, several short rows together.
   auto f = sum(iota<double>(x, {3, 5, 1100}, 2) * 0.37 - iota<double>(x, {3, 5, 1100}, 1), {0, 2});
   auto g = minimum(iota<std::int32_t>(x, {70, 5, 3}, 2), iota<std::int32_t>(x, {70, 5, 3}, 0));
   return std::tuple{b, d, e, convert<std::int32_t>(sum(e) * 100), f, sum(g, {0, 2}), reduce(g, monoid::maximum, {0, 2})};

@@ -19,7 +19,7 @@
 #include <gspmd/report/explain.hpp>
 #include "gspmd/ops.hpp"
 
-// Stencils as a user writes them, against a reference that looks up one element after the other.
+// Stencils as users write them, compared with a reference that reads element by element.
 
 using namespace gspmd;
 
@@ -32,7 +32,7 @@ constexpr int beyond_count = 8;
 
 struct end {
   beyond what = beyond::zero;
-  int given = -1;  // the input that stands beyond it
+  int given = -1;  // the input that is beyond this end
 };
 constexpr double number = 7;
 
@@ -46,9 +46,9 @@ struct random_read {
   place by;
 };
 
-/// A sum of reads of fields, times numbers.
+/// A sum of reads of fields, with numeric factors.
 struct random_stencil {
-  std::vector<place> inputs;  // shapes: the fields, then what stands beyond them
+  std::vector<place> inputs;  // shapes: the fields, then the boundaries
   std::vector<random_field> fields;
   std::vector<random_read> reads;
   place result;
@@ -89,7 +89,7 @@ struct random_stencil {
     }
   }
 
-  /// As the user writes it.
+  /// Returns the stencil as users write it.
   [[nodiscard]] value traced(const std::vector<value>& x) const {
     std::vector<stencil_field> given;
     for (std::size_t k = 0; k < fields.size(); ++k) {
@@ -126,7 +126,7 @@ struct random_stencil {
     int input;
     std::size_t offset;
   };
-  /// The value of field k at a place inside or outside; nothing: the number in `constant`.
+  /// Returns the value of field k at a position inside or outside. Returns nothing if it is the number in `constant`.
   [[nodiscard]] std::optional<element> at(int k, place i, double& constant) const {
     const auto& f = fields[static_cast<std::size_t>(k)];
     int from = k;
@@ -135,7 +135,7 @@ struct random_stencil {
       const auto n = inputs[static_cast<std::size_t>(from)][d];
       if (i[d] >= 0 && i[d] < n) continue;
       const bool from_low = i[d] < 0;
-      const end& e = from_low ? f.low[d] : f.high[d];  // for all of the way, however far it leads
+      const end& e = from_low ? f.low[d] : f.high[d];  // also for positions far outside
       auto what = e.what;
       if (is_given && (what == beyond::values || what == beyond::rows)) what = beyond::edge;
       if (what == beyond::zero || what == beyond::number) {
@@ -278,11 +278,11 @@ constexpr auto jacobi = [](value u) {
                        stencil_field(u, {boundary::edge(), boundary::wrap()}));
 };
 using jacobi_step = compile<jacobi, mesh<axis<"x", 2>, axis<"y", 2>>, in<float, dims<64, 32>, split<"x", "y">>>;
-// One exchange for each dim: a row and a column each way, whatever is beyond the ends.
+// One exchange for each dim: a row and a column in each direction, for any boundary.
 static_assert(jacobi_step::collectives == collectives{collective_permute<"x">, collective_permute<"y">});
 static_assert(jacobi_step::traffic.bytes == (16 + 2 * 32) * 4);
 
-// A box with its corners: rows, then columns with what lies beside the rows. One loop reads all nine.
+// A box with its corners: rows, then columns including the halo of the rows. One loop reads all nine.
 constexpr auto box = [](value u) {
   return stencil<1, 1>(
       [](auto t) { return t(-1, -1) + t(-1, 0) + t(-1, 1) + t(0, -1) + t(0, 0) + t(0, 1) + t(1, -1) + t(1, 0) + t(1, 1); }, u);
@@ -325,7 +325,7 @@ TEST_CASE("a stencil that is compiled in gives what the run-time path gives") {
     CHECK(a[i] == alone[0].data<double>()[i]);
     CHECK(b[i] == alone[1].data<double>()[i]);
   }
-  // By hand: of a, rows 0 and 6 are repeated, 2 stands to the left, columns are mirrored to the right.
+  // Computed without the library: rows 0 and 6 of a are repeated, 2 is at the left, columns are mirrored at the right.
   const auto at = [&](int i, int j) { return u[i * 8 + j]; };
   CHECK(a[0] == at(0, 0) + at(1, 0) + 2 + at(0, 2) + 3 * v[0]);
   CHECK(a[6 * 8 + 7] == at(5, 7) + at(6, 7) + at(6, 5) + at(6, 6) + 3 * v[55]);
@@ -362,7 +362,7 @@ TEST_CASE("corners come in two messages for each dim") {
         return *sum;
       };
       const auto p = dynamic::compile(box_of, dynamic::mesh(axes), dynamic::in<double>(shape, splits));
-      std::int64_t bytes = 0;  // along each dim the shard, wider by what came before
+      std::int64_t bytes = 0;  // along each dim the shard, widened by the earlier dims
       for (int d = 0; d < rank; ++d) {
         std::int64_t layer = 2 * radius;
         for (int k = 0; k < rank; ++k) layer *= k == d ? 1 : k < d ? n[k] + 2 * radius : n[k];
@@ -432,7 +432,7 @@ TEST_CASE("margins of several fields for one loop go in one exchange for each di
         },
         a, b, c);
   };
-  for (const std::int64_t n : {7, 300}) {  // 300: large enough to compute meanwhile
+  for (const std::int64_t n : {7, 300}) {  // 300 is large enough for overlap
     const auto in = dynamic::in<double>({n, n}, {"x", "y"});
     const auto p = dynamic::compile(steps, dynamic::mesh({{"x", 3}, {"y", 2}}), in, in, in);
     const auto alone = dynamic::compile(steps, dynamic::mesh({{"x", 1}, {"y", 1}}), in, in, in);
@@ -457,7 +457,8 @@ TEST_CASE("margins of several fields for one loop go in one exchange for each di
 
 namespace {
 
-/// Waves on a C grid: pressure in the middle of n x m cells, velocities on their (n + 1) x m and n x (m + 1) faces, none through walls.
+/// Waves on a C grid: pressure in the centres of n x m cells, velocities on their (n + 1) x m and n x (m + 1) faces. No
+/// flow passes the walls.
 auto waves(value p, value u, value v, int steps) {
   return fori_loop(
       steps,
@@ -475,7 +476,7 @@ auto waves(value p, value u, value v, int steps) {
 struct wave_fields {
   std::vector<double> p, u, v;
 };
-/// The same by the book.
+/// The same as in a textbook.
 void step_by_hand(wave_fields& f, std::int64_t n, std::int64_t m) {
   const auto at = [](std::vector<double>& x, std::int64_t width, std::int64_t i, std::int64_t j) -> double& {
     return x[static_cast<std::size_t>(i * width + j)];
@@ -493,7 +494,8 @@ void step_by_hand(wave_fields& f, std::int64_t n, std::int64_t m) {
 
 TEST_CASE("fields that stream in nine directions, rolled along both dims in one movement, share one exchange for each dim") {
   constexpr std::array<int, 9> down{0, 0, 1, 0, -1, 1, 1, -1, -1}, right{0, 1, 0, -1, 0, 1, -1, -1, 1};
-  const auto streams = [&](std::array<value, 9> f) {  // several loops read them, and each reads what it needs of all margins
+  const auto streams = [&](std::array<value, 9> f) {  // several loops read the fields, and each loop reads its parts of all
+                                                      // halo buffers
     for (std::size_t k = 0; k < 9; ++k) f[k] = roll(roll(f[k], down[k], 0), right[k], 1);
     value rho = f[0];
     for (std::size_t k = 1; k < 9; ++k) rho = rho + f[k];
@@ -566,7 +568,9 @@ TEST_CASE("a scheme on fields of N and N + 1 points equals the one by hand on ev
           const auto threaded = (n + m) % 2 == 0 ? step.run(threads{}, f.p, f.u, f.v) : got;
           for (const auto& c : step.collectives()) {
             sending += 1;
-            if (n > 1 && m > 1) CHECK(c.kind == collective_kind::collective_permute);  // of extent 1, what one holds comes to all
+            if (n > 1 && m > 1)
+              CHECK(c.kind == collective_kind::collective_permute);  // along an axis of extent 1, the
+                                                                     // data of one device is sent to all
           }
           for (int s = 0; s < steps; ++s) step_by_hand(f, n, m);
           const std::vector<double>* const want[] = {&f.p, &f.u, &f.v};

@@ -32,7 +32,7 @@ constexpr auto sums = [](value a, value b) { return std::tuple{sum(a + b), a * 2
 template <int N>
 using step = compile<sums, line<N>, in<float, dims<8>, split<"x">>, in<float, dims<8>, split<"x">>>;
 
-/// Memory of one device for `step`: two inputs, three outputs.
+/// Memory of a device for `step`: two inputs, three outputs.
 struct buffers {
   std::vector<float> a = std::vector<float>(8, 1.0f), b = std::vector<float>(8, 2.0f), total = std::vector<float>(1),
                      twice = std::vector<float>(8), less = std::vector<float>(8);
@@ -251,7 +251,8 @@ TEST_CASE("a session that a function of its own program calls is refused") {
 struct own_exception {
   int number;
 };
-/// The kind of `thrown` when it comes out of a launch: 1 for bad_alloc, the number of an own_exception, 0 for anything else.
+/// Returns the kind of `thrown` after a launch: 1 for bad_alloc, the number of an own_exception, 0 for other
+/// exceptions.
 template <class Backend, class Thrown>
 int arrives(const Backend& backend, int devices, const Thrown& thrown) {
   try {

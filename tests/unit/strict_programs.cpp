@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Programs that write their own communication: what is accepted gives one device's values and gradients and sends what it says.
+// Programs with explicit communication. An accepted program has the values and gradients of a single device, and sends
+// only the bytes that its types state.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ using namespace gspmd;
 
 namespace strict_programs {
 
-/// One operator of a random program, by the numbers of values.
+/// One operator of a random program, with the numbers of its values.
 struct written {
   enum kind { add, multiply, negate, relu, transpose, product, column_sum, move, zero_plus, groups } what = add;
   int a = 0, b = 0;
@@ -40,7 +41,7 @@ struct random_typed_program {
   std::vector<written> ops;
   struct refusal {
     written is;
-    std::vector<axis_state> a, b;  // by axis: what it met
+    std::vector<axis_state> a, b;  // by axis: the states of the operands
     std::string kind;
   };
   std::vector<refusal> refused{};
@@ -58,7 +59,7 @@ struct random_typed_program {
       case written::product: return einsum("ab,bc->ac", a, b);
       case written::column_sum: return einsum("ab->b", a);
       case written::zero_plus: return zeros_like(a) + a;
-      case written::groups: {  // the sums of every other row, or of neighbours, in place of the rows
+      case written::groups: {  // replaces the rows by the sums of every other row, or of neighbours
         const auto n = a.shape()[0], rows = n % 2 == 0 ? 2 : n;
         const auto sums = sum(reshape(a, {rows, n / rows, n}), w.b % 2);
         return reshape(broadcast_in_dim(sums, {rows, n / rows, n}, {w.b % 2 == 0 ? 1 : 0, 2}), {n, n});
@@ -127,7 +128,7 @@ random_typed_program random_program(std::mt19937& random) {
   return r;
 }
 
-/// The program on a mesh with its types, or on one device without; what comes out, and its gradients.
+/// The typed program on a mesh, or the program without types on one device: its results and gradients.
 struct built {
   std::vector<value> results;
   std::vector<dynamic::written_collective> forward, backward;
@@ -170,7 +171,7 @@ built build(const random_typed_program& r, dynamic::builder& b, dynamic::strict_
   return made;
 }
 
-/// The same operators on integers, by their derivatives.
+/// The same operators on integers, with their derivatives.
 typed_law::law_operator law_of(written::kind what) {
   using typed_law::of_each, typed_law::of_two;
   switch (what) {
@@ -192,14 +193,14 @@ typed_law::law_operator law_of(written::kind what) {
 constexpr bool takes_two(written::kind what) {
   return what == written::add || what == written::multiply || what == written::product;
 }
-/// Whether what was refused has a state in which its result is right on an axis of n devices, without anything that moves.
+/// Returns true if a refused operator has a state with a right result on an axis of n devices, without communication.
 bool is_possible_on(const written& w, const axis_state& a, const axis_state& b, int n, std::mt19937& random) {
   return typed_law::is_possible(law_of(w.what), takes_two(w.what) ? std::vector{a, b} : std::vector{a}, n, random);
 }
 
 /// The collectives, in any order: kind, axes, bytes.
 using bill = std::multiset<std::tuple<std::string, std::string, std::int64_t>>;
-/// By the plan's steps.
+/// Returns the collectives of the plan's steps.
 bill sent_by(const dynamic::program& step) {
   bill all;
   const auto& view = step.view();
@@ -208,7 +209,7 @@ bill sent_by(const dynamic::program& step) {
       all.emplace(detail::name_of(s.collective), detail::axes_text(step.mesh_info(), s.axes).view(), s.bytes_sent);
   return all;
 }
-/// By the types, of what outputs need.
+/// Returns the collectives of the types, for values that outputs need.
 bill written_in(const dynamic::builder& b) {
   bill all;
   const auto g = detail::canonical_order(b.graph());
@@ -252,7 +253,7 @@ TEST_CASE("what varies is stacked along a dim of its own and cut along it, with 
         CAPTURE(shape.size());
         CAPTURE(static_cast<int>(w.by));
         const bool joins = w.from == state::varying;
-        std::vector<std::int64_t> one{1}, all{n};  // a part, and all of them
+        std::vector<std::int64_t> one{1}, all{n};  // a part, and all parts
         for (const auto e : shape) one.push_back(e), all.push_back(e);
         const auto run = [&](bool is_stacked) {
           dynamic::builder b(dynamic::mesh({{"x", n}}));
@@ -357,7 +358,7 @@ TEST_CASE("an operator is accepted exactly when its values and gradients are rig
           CAPTURE(std::string(detail::short_text(a).view()) + ' ' + std::string(detail::short_text(b).view()));
           const auto is = p.states(y);
           ++(is ? accepted : refused);
-          if (n == 1) {  // an axis of one device is looked at as any other: by the same rule
+          if (n == 1) {  // an axis of one device follows the same rule as any other axis
             CHECK(is.has_value() == is_possible_on(w, a, b, 2, random));
             continue;
           }
@@ -375,7 +376,7 @@ TEST_CASE("random programs with types give one device's values and gradients, an
     const auto r = random_program(random);
     const int loss_of = static_cast<int>(random() % (r.inputs.size() + r.ops.size()));
     CAPTURE(trial);
-    for (const auto& no : r.refused) {  // each has a witness: an axis along which no result is right
+    for (const auto& no : r.refused) {  // each refusal has a witness: an axis along which no result is right
       bool is_possible = true;
       for (std::size_t a = 0; a < r.axes.size(); ++a)
         is_possible =
@@ -385,7 +386,7 @@ TEST_CASE("random programs with types give one device's values and gradients, an
       CHECK((!is_possible || no.kind == "axis_order"));
       ++refused;
     }
-    dynamic::builder typed{dynamic::mesh(r.axes).checked()};  // what types say, devices hold
+    dynamic::builder typed{dynamic::mesh(r.axes).checked()};  // devices hold the states of the types
     dynamic::strict_program p(typed, "");
     bool has_loss = false;
     const auto on_mesh = build(r, typed, &p, loss_of, has_loss, trial % 2 == 0);
@@ -410,7 +411,7 @@ TEST_CASE("random programs with types give one device's values and gradients, an
       CAPTURE(k);
       REQUIRE(found[k].bytes.size() == expected[k].bytes.size());
       const double *is = found[k].data<double>(),
-                   *wanted = expected[k].data<double>();  // numbers: 0.0 of terms may be -0.0 of one device
+                   *wanted = expected[k].data<double>();  // compare numbers: 0.0 of partial values may be -0.0 on one device
       CHECK(std::equal(is, is + found[k].bytes.size() / sizeof(double), wanted));
     }
   }
@@ -427,7 +428,7 @@ TEST_CASE("what is partial by a maximum stays so where that is right, and has no
   p.input(v, {{{state::shard}}});
   p.input(r, {{{state::replica}}});
   const value most = reduce(v, monoid::maximum, {0});  // of uneven parts, one of them empty
-  const value own = p.transition(r, transition_kind::convert, "x", {state::replica}, maxima);   // the others have -inf
+  const value own = p.transition(r, transition_kind::convert, "x", {state::replica}, maxima);   // all other devices have -inf
   const value spread = p.transition(v, transition_kind::convert, "x", {state::shard}, maxima);  // their parts among -inf
   const value all = maximum(relu(most + r), own);
   const value least = p.transition(-operand(all), transition_kind::all_reduce, "x", minima, {state::replica});
@@ -509,7 +510,7 @@ TEST_CASE("what a loop carries and what branches give has one state") {
             [&](value, value c) { return p.transition(c, transition_kind::convert, "x", {state::invariant}, {state::replica}); },
             i);
       }) == "carry_mismatch");
-  // The zeros that the loop begins with are not what it carries.
+  // The zeros with which the loop begins are not in the carried state.
   CHECK(first_error([](auto& p, value r, value, value, value) {
           fori_loop(
               2,
@@ -559,7 +560,7 @@ TEST_CASE("a maximum of which devices have candidates is scaled by a positive nu
 TEST_CASE("a bias that is a replica is added to rows that are split, and its gradient is partial") {
   struct bias {
     state is;
-    bool is_cut;  // along the dim that it has
+    bool is_cut;  // along its own dim
     const char* refusal;
   };
   for (const std::int64_t n : {1, 2, 3, 8})
@@ -578,14 +579,14 @@ TEST_CASE("a bias that is a replica is added to rows that are split, and its gra
       if (*refusal != 0) {
         REQUIRE(!errors.empty());
         CHECK(errors[0].kind == refusal);
-        if (is == state::invariant) {  // written of `b`, whose gradient is 4 elements
+        if (is == state::invariant) {  // written for `b`, whose gradient has 4 elements
           const std::string wanted =
               "reshard<replica<`x`>>(operand 1): 0 bytes forward, " + std::to_string(64 - 64 / n) + " bytes ";
           bool is_named = false;
           for (const auto& way : errors[0].remedies) is_named = is_named || way.starts_with(wanted);
           CHECK(is_named);
         }
-        // An operand that the operator stretched is no value of the user's: `b` has one dim, and two are named for none.
+        // An operand that the operator broadcasts is not a value of the user. `b` has one dim, so no remedy names two.
         for (const auto& way : errors[0].remedies) CHECK(way.find("split<`x`, _>>(operand 1)") == std::string::npos);
         continue;
       }

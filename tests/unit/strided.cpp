@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Memory of the user's whose elements lie by strides.
+// User memory whose elements have strides.
 #include "gspmd/strided.hpp"
 
 #include <doctest/doctest.h>
@@ -36,7 +36,7 @@ std::vector<double> counted(std::size_t n) {
   return x;
 }
 
-/// The elements of a view in row-major order, by its own words.
+/// Returns the elements of a view in row-major order, by the view's own functions.
 template <class T>
 std::vector<std::remove_const_t<T>> listed(const strided_view<T>& v) {
   std::vector<std::remove_const_t<T>> list;
@@ -190,7 +190,7 @@ TEST_CASE("copies between any two strides, of elements of any size") {
         const auto [to, out_size] = strides_in(other, 3 - gap);
         std::vector<T> in(in_size + 1), out(out_size + 1), untouched;
         for (std::size_t i = 0; i < in.size(); ++i) {
-          const auto bits = static_cast<std::uint64_t>(i * 40503u % 65521 + 1);  // no NaN, of any type
+          const auto bits = static_cast<std::uint64_t>(i * 40503u % 65521 + 1);  // not NaN for any type
           std::memcpy(static_cast<void*>(&in[i]), &bits, std::min(sizeof(T), sizeof bits));
         }
         const auto before = out;
@@ -198,7 +198,7 @@ TEST_CASE("copies between any two strides, of elements of any size") {
         const strided_view<T> target(out.data(), shape, to);
         detail::copy_strided(source.shape(), sizeof(T), in.data(), source.strides(), out.data(), target.strides());
         CHECK(listed(target) == listed(source));
-        // nothing else is written: what is left when the target is cleared is what was there
+        // nothing else is written: after the target is cleared, the old data remains
         std::vector<T> zeros(static_cast<std::size_t>(source.elems()));
         detail::copy_strided(source.shape(), sizeof(T), zeros.data(), detail::row_major_strides(source.shape()), out.data(),
                              target.strides());
@@ -299,7 +299,8 @@ TEST_CASE("whole results over arguments, which other devices may not have cut ye
     check(from, to, by_pointer);
     check(from, to, at_run_time);
   }
-  // without a race: which results wait, whatever the strides of an argument; one row of many has a stride of any length
+  // without a race: results that must wait, for any strides of an argument; a single row of many has an arbitrary
+  // stride
   std::vector<double> x(static_cast<std::size_t>(n * n)), y(x);
   const auto waits = [&](const detail::strided_memory& input) {
     const detail::strided_results places(rows_of_4::view, {input}, strided_view(y.data(), {n, n}));
@@ -346,10 +347,10 @@ TEST_CASE("shards by strides: padded blocks, columns, what a device holds") {
       }
       CHECK(is_right);
     };
-    // dense and of the local extents: in place
+    // dense, with the local extents: in place
     std::vector<double> a(60), b(60), c(60, -1), d(60);
     check({a.data(), {3, 4}}, {b.data(), {3, 4}}, {c.data(), {3, 4}}, {d.data(), {3}}, 0);
-    // the interior of blocks with ghost layers; what lies around it stays
+    // the interior of blocks with ghost layers; the elements around it do not change
     std::fill(c.begin(), c.end(), -1);
     const strided_view<double> padded(a.data(), {5, 6}), padded_out(c.data(), {5, 6});
     check(padded.interior({1, 1}), {b.data(), {3, 4}, column_major}, padded_out.interior({1, 1}), {d.data(), {3}, {2}},
@@ -357,18 +358,19 @@ TEST_CASE("shards by strides: padded blocks, columns, what a device holds") {
     int untouched = 0;
     for (const double value : c) untouched += value == -1;
     CHECK_EQ(untouched, 60 - 12);
-    // just what this device holds
+    // only the elements of this device
     std::fill(c.begin(), c.end(), -1);
     check({a.data(), {rows, 4}}, {b.data(), {rows, 4}}, {c.data(), {rows, 4}}, {d.data(), {rows}},
           rows < 3 ? 3 * rows * 4 + rows : 0);
     if (rows < 3) CHECK(c[static_cast<std::size_t>(rows) * 4] == -1);
-    // a result over an input, whatever may_overwrite says, if they are copied: the sums read u after the first result is written
+    // a result over an input, regardless of may_overwrite, if they are copied: the sums read u after the first result
+    // is written
     const strided_view<double> block(a.data(), {3, 4}, column_major);
     check(block, {b.data(), {3, 4}}, {c.data(), {3, 4}}, {d.data(), {3}}, 12);
     s(comm, block, strided_view(b.data(), {3, 4}), block, d.data());
     CHECK(a[0] == wanted[mine.begin * 4]);
     CHECK(d[0] == wanted_sums[mine.begin]);
-    // containers, pointers and sharded_arrays beside views
+    // containers, pointers and sharded_arrays together with views
     auto shards = make_result<step, 0>(comm);
     std::vector<double> line(3);
     s(comm, padded.interior({1, 1}), b.data(), shards, line);
@@ -445,7 +447,7 @@ TEST_CASE("programs compiled at run time") {
     run_into(p, simulated{}, std::tuple{to, strided_view(s)}, u, v);
     CHECK(std::ranges::equal(listed(to), next));
     CHECK(std::ranges::equal(s, sums));
-    // shards of just what each device holds, all in one array: device d has rows of it, with gaps
+    // shards with only the elements of each device, all in one array: device d has rows of it, with gaps
     std::fill(y.begin(), y.end(), -1);
     std::vector<std::vector<double>> parts(static_cast<std::size_t>(devices));
     launch(threads{}, static_cast<int>(devices), [&](auto& comm) {
@@ -458,7 +460,7 @@ TEST_CASE("programs compiled at run time") {
       for (int again = 0; again < 2; ++again)
         session(comm, u.part({rows.begin, 0}, {rows.size(), 4}), v.part({all.begin, 0}, {all.size(), 4}),
                 to.part({rows.begin, 0}, {rows.size(), 4}), line);
-      const bool is_one_row = p.input(0).local_shape()[0] == 1;  // which has no gaps
+      const bool is_one_row = p.input(0).local_shape()[0] == 1;  // a single row has no gaps
       CHECK_EQ(session.copied_bytes(), (is_one_row ? all.size() : 2 * rows.size() + all.size()) * 4 * 8);
       CHECK(std::equal(line.begin(), line.begin() + rows.size(), sums.begin() + rows.begin));
     });
@@ -487,7 +489,7 @@ TEST_CASE("programs compiled at run time") {
   CHECK(refused(u, v, y, s) == "accepted");
   CHECK(std::ranges::equal(y, next));
 
-  // sharded_arrays beside views
+  // sharded_arrays together with views
   const auto shards = dynamic::scatter(comm, p, 1, listed(v));
   auto kept = dynamic::make_result<double>(comm, p, 0);
   sharded_array<double> empty;
@@ -523,7 +525,7 @@ TEST_CASE("a second caller is refused before it touches the copies of the first 
 }
 
 TEST_CASE("results that interleave") {
-  // real and imaginary parts, even and odd rows: the same strides, and no element in common
+  // real and imaginary parts, even and odd rows: the same strides, and no common element
   std::vector<double> x(64);
   const auto memory = [&](std::int64_t from, const detail::extents& shape, const detail::extents& strides) {
     return detail::strided_memory{x.data() + from, shape, strides};
@@ -536,9 +538,9 @@ TEST_CASE("results that interleave") {
   CHECK(shared(memory(0, {3, 4}, {8, 1}), memory(3, {3, 4}, {8, 1})));
   CHECK(shared(memory(0, {3, 4}, {8, 1}), memory(19, {3, 4}, {8, 1})));
   CHECK(!shared(memory(0, {3, 4}, {8, 1}), memory(20, {3, 4}, {8, 1})));
-  CHECK(shared(memory(0, {3, 4}, {8, 1}), memory(1, {3, 4}, {7, 1})));  // cannot be told
-  CHECK(shared(memory(0, {1, 3}, {0, 1}), memory(0, {4, 3}, {0, 1})));  // strides of 0: nothing to divide by
-  // by trying every pair
+  CHECK(shared(memory(0, {3, 4}, {8, 1}), memory(1, {3, 4}, {7, 1})));  // unknown
+  CHECK(shared(memory(0, {1, 3}, {0, 1}), memory(0, {4, 3}, {0, 1})));  // strides of 0: no division by them
+  // compared with a test of every pair
   for (std::int64_t from = 0; from < 40; ++from)
     for (const auto& strides : {detail::extents{8, 1}, {1, 8}, {9, 2}, {12, 3}, {2, 7}})
       for (const auto& other : {detail::extents{3, 4}, {2, 1}, {1, 5}}) {

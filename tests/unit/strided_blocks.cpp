@@ -210,7 +210,7 @@ TEST_CASE("a program compiled at run time takes blocks of another code, as its o
                                    bytes_sent_to_redistribute(dealt, layout_of_input(two, 1), me, 8) +
                                    bytes_sent_to_redistribute(layout_of_output(two, 0), others, me, 8) +
                                    bytes_sent_to_redistribute(layout_of_output(two, 1), own_sums, me, 8));
-      // beside sharded arrays, and dense shards
+      // together with sharded arrays and dense shards
       auto second = scatter(comm, two, 1, std::vector<double>(35, 1.0));
       auto kept = make_result<double>(comm, two, 0);
       s(comm, placed_view(theirs, mine), second, kept, sums_out);

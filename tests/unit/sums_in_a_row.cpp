@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: dynamic
-// A sum to which a loop adds several times in a trip: it stays partial until the loop has ended, and is right whatever is added.
+// A sum to which a loop adds several times per iteration. It stays partial until the loop has ended, and is right for
+// any added values.
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -74,7 +75,7 @@ TEST_CASE("a sum to which a loop adds twice in a trip is reduced once, after the
   };
   CHECK(bytes(0, 6) == D * F * 8);
   CHECK(bytes(6, 7) == D * F * 8);
-  CHECK(bytes(0, 2) == D * F * 8);  // one device adds what is whole
+  CHECK(bytes(0, 2) == D * F * 8);  // one device adds the whole values
   CHECK(bytes(2, 3) == 0);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: threads
-// Devices of several threads: results have the bits of one thread.
+// Devices with several threads: results have the same bits as with a single thread.
 #include <doctest/doctest.h>
 
 #include <cfenv>
@@ -38,7 +38,7 @@ bool are_same(const std::tuple<T...>& a, const std::tuple<T...>& b) {
   }(std::index_sequence_for<T...>{});
 }
 
-/// All kernels that threads share, and rows of which there is one block or there are several; large enough to be shared.
+/// All kernels that threads share, with one or several blocks of rows, large enough to be shared.
 constexpr auto everything = [](auto x, auto w) {
   const auto around = shift(x, 0, 1) + shift(x, 0, -1) + shift(x, 1, 1) + shift(x, 1, -1);
   const auto centred = w - expand_dims(sum(w, 1) / 640.0F, 1);
@@ -62,7 +62,7 @@ void check_compiled(const Backend& backend) {
   for (const int count : {1, 2, 3}) CHECK(are_same(run<step>(threads_per_device(count, backend), x, w), expected));
 }
 
-/// Everything that is looked up, put in order or added up along lines; indices that lie outside, too.
+/// All lookups, sorts and sums along lines; some indices are out of range.
 constexpr auto lines_and_lookups = [](auto x, auto rows, auto columns) {
   return std::tuple{take(x, rows, 0),
                     take(x, rows, 0, out_of_range::fill, -1.0),
@@ -74,7 +74,7 @@ constexpr auto lines_and_lookups = [](auto x, auto rows, auto columns) {
                     scan_along(x, monoid::add, 1),
                     scan_along(x, monoid::maximum, 1, {.exclusive = true, .reverse = true})};
 };
-/// As threads_per_device, of however little work.
+/// The same as threads_per_device, for any amount of work.
 template <class Backend>
 struct sharing_everything {
   int threads;
@@ -93,8 +93,8 @@ auto agree(const sharing_everything<Backend>& on, const error* failure) -> declt
   return agree(on.backend, failure);
 }
 
-/// Pools over a batch and over planes, whose windows overlap, and their gradients; the largest of every line; diagonals; what a loop and a
-/// conditional hand on.
+/// Pools over a batch and over planes with overlapping windows, and their gradients; the maxima of every line;
+/// diagonals; values that a loop and a conditional pass on.
 constexpr auto windows_and_copies = [](auto x) {
   const auto pooled = max_pool(x, {1, 3, 2, 1}, {1, 2, 2, 1}, {0, 1, 0, 0}, {0, 1, 0, 0});
   const auto [best, at] = top_k(x, 2);
@@ -217,7 +217,7 @@ TEST_CASE("threads of a device: helpers work in the floating-point environment o
   const auto check_all = [&](const float_effects& wanted) {
     team.run([&](int k) {
       found[k] = {};
-      if (k == 1) std::fesetround(FE_TOWARDZERO);  // of one job: the next one begins with the caller's mode again
+      if (k == 1) std::fesetround(FE_TOWARDZERO);  // inside one job: the next job begins with the caller's mode again
     });
     for (const auto& one : found) CHECK(one == wanted);
   };

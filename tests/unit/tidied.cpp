@@ -12,7 +12,7 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 
-// Programs need not compute these: constants, and what is an operand with the same bits.
+// Operators that programs need not compute: constants, and results with the bits of an operand.
 
 namespace {
 
@@ -40,7 +40,7 @@ TEST_CASE("what is an operand, with the same bits, is not computed") {
   CHECK(flops_of<double>([](auto x) { return x * (2.0 * zeros_like(x) + 1.0); }) == 0);
   CHECK(flops_of<std::int32_t>([](auto x) { return (x + 0) * 1 - 0; }) == 0);
   CHECK(flops_of<std::int32_t>([](auto x) { return select(zeros_like(x) < 1, x, x * x); }) == 0);
-  // These change bits: of -0.0, of what is no number or too large.
+  // These operators change bits: of -0.0, of NaN, or of numbers that are too large.
   CHECK(flops_of<float>([](auto x) { return x + 0.0; }) == 8);
   CHECK(flops_of<float>([](auto x) { return x - -0.0; }) == 8);
   CHECK(flops_of<float>([](auto x) { return 0.0 * x; }) == 8);

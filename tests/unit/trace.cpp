@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// A traced run has written down as much as the plan says: every collective as often, with its bytes, on every device; and the results are
-// those of a run that nobody watches.
+// The log of a traced run equals the plan: the number and bytes of every collective, on every device. The results equal
+// those of an untraced run.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ array<float> numbers(std::initializer_list<std::int64_t> shape) {
   return a;
 }
 
-/// Products whose sums are reduced, and a loop that reduces in every trip.
+/// Products whose sums are reduced, and a loop with a reduction in every iteration.
 constexpr auto layer = [](auto x, auto w, auto v) {
   auto h = relu(einsum<"bd,df->bf">(x, w));
   auto y = fori_loop(
@@ -52,14 +52,14 @@ struct layers {
   }
 };
 
-/// How often each collective runs, and what it sends: from a plan.
+/// Returns the number and bytes of each collective of a plan.
 std::map<std::string, std::int64_t> planned(const dynamic::program& program) {
   std::map<std::string, std::int64_t> all;
   for (const auto& s : program.view().steps)
     if (detail::communicates(s)) all[name_of(s.collective) + std::string(" ") + std::to_string(s.bytes_sent)] += s.times;
   return all;
 }
-/// The same from events, which one device has seen.
+/// Returns the same from the events of one device.
 std::map<std::string, std::int64_t> seen(const std::string& json, int device) {
   std::map<std::string, std::int64_t> all;
   const auto after = [](const std::string& line, const std::string& key, char end) {
@@ -200,7 +200,7 @@ TEST_CASE("measure_network: positive rates, the same on all devices, for plans")
     CHECK((*found.begin())[3] >= 0);
   };
   measured_by(threads{}, 3);
-  if (reference::is_sanitized) return;  // each takes products and sums of large arrays, ten times as long
+  if (reference::is_sanitized) return;  // each uses products and sums of large arrays, which take ten times as long
   measured_by(simulated{}, 2);
   measured_by(self{}, 1);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: planner
-// Transposes that an all_to_all does on the way: before it, behind it, and those that stay steps of their own.
+// Transposes that an all_to_all includes: before it, after it, and transposes that remain separate steps.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Tridiagonal systems satisfy their equations, whole and in parts, gradients are those of differences, and devices compute what one device does.
+// Tridiagonal systems satisfy their equations, whole and in parts; gradients equal finite differences; and all devices
+// compute the result of one device.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -25,7 +26,7 @@ namespace tridiagonal {
 using namespace gspmd;
 using std::int64_t;
 
-/// The diagonals and b of some lines, diagonally dominant; what is not read is NaN.
+/// The diagonals and b of some lines, diagonally dominant. Unused elements are NaN.
 template <class T>
 struct systems {
   int64_t lines, n;
@@ -40,7 +41,7 @@ struct systems {
       all[2][static_cast<std::size_t>(line * n + n - 1)] = std::numeric_limits<T>::quiet_NaN();
     }
   }
-  /// How far x is from what the equations say.
+  /// Returns the error of x in the equations.
   [[nodiscard]] double residual(const T* x) const {
     double worst = 0;
     for (int64_t e = 0; e < lines * n; ++e) {
@@ -128,11 +129,12 @@ TEST_CASE("tridiagonal: what is sent") {
     return dynamic::compile(in_parts(parts), m, in, in, in, in);
   };
   CHECK(planned({8, 100}, {"x", ""}, 1).traffic().bytes == 0);
-  // Of one line each device gathers the four numbers of the other three parts; three numbers go to the device before it, and one to the next.
+  // For one line, each device gathers four numbers of each of the three other parts. Three numbers are sent to the
+  // device before, one to the next.
   const auto line = planned({64}, {"x"}, 4);
   CHECK(line.traffic().in(collective_kind::all_gather).bytes == 4 * 3 * 8);
   CHECK(line.traffic().bytes <= 4 * 3 * 8 + 4 * 8);
-  // Of many lines each device solves the joint systems of a quarter.
+  // For many lines, each device solves the joint systems of a quarter of them.
   const auto lines = planned({16, 64}, {"", "x"}, 4);
   CHECK(lines.traffic().in(collective_kind::all_gather).bytes == 0);
   CHECK(lines.traffic().bytes <= (4 + 2) * 3 * 4 * 8 + 3 * 16 * 8);
@@ -170,7 +172,7 @@ TEST_CASE("tridiagonal: compiled on threads; with vmap") {
 TEST_CASE("tridiagonal: gradients are those of differences, whole and in parts") {
   reference::random_numbers random(6);
   tridiagonal::systems<double> s(2, 7, random);
-  for (std::size_t line = 0; line < 2; ++line) s.all[0][line * 7] = s.all[2][line * 7 + 6] = 0.5;  // the gradient by them is 0
+  for (std::size_t line = 0; line < 2; ++line) s.all[0][line * 7] = s.all[2][line * 7 + 6] = 0.5;  // their gradient is 0
   const auto in = dynamic::in<double>({2, 7}), split = dynamic::in<double>({2, 7}, {"", "x"});
   const auto loss = [](value l, value d, value u, value b, std::int64_t parts) {
     const value x = tridiagonal_solve(l, d, u, b, {.parts = parts});
@@ -207,7 +209,7 @@ TEST_CASE("tridiagonal: complex systems and their gradients are those of the rea
   constexpr std::size_t lines = 9, n = 11;
   reference::random_numbers random(8);
   const auto number = [&] { return complex(random.between(-1000, 1000), random.between(-1000, 1000)) / 1000.0; };
-  std::array<std::vector<complex>, 5> all;  // the diagonals, b, and the gradient by x
+  std::array<std::vector<complex>, 5> all;  // the diagonals, b, and the gradient with respect to x
   for (auto& v : all)
     for (std::size_t i = 0; i < lines * n; ++i) v.push_back(number());
   for (complex& d : all[1]) d += complex(3, -2);
@@ -217,7 +219,7 @@ TEST_CASE("tridiagonal: complex systems and their gradients are those of the rea
       for (const complex z : all[k]) f[k].emplace_back(static_cast<float>(z.real()), static_cast<float>(z.imag()));
     return f;
   }();
-  /// By elimination with pivots of the dense matrix, or of its conjugate transpose.
+  /// Solves the dense matrix, or its conjugate transpose, by elimination with pivots.
   const auto dense = [&](std::size_t line, bool is_adjoint, const std::vector<complex>& side) {
     const auto at = [&](std::size_t i, std::size_t j) {
       const std::size_t e = line * n + i;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once
 // group: dynamic
-// Each way out that a refusal of the explicit mode prints is taken in the program in which it was printed: the refusal is gone, and the value
-// is that of one device. GSPMD_PROGRAMS and GSPMD_SEED choose how many random programs, and which.
+// Applies each remedy that a refusal of the explicit mode prints to the program that was refused. Then the refusal is
+// gone, and the value equals that of one device. GSPMD_PROGRAMS and GSPMD_SEED select the number of random programs and
+// the first seed.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -27,7 +28,7 @@ namespace typed_remedies {
 
 using values = std::vector<value>;
 
-/// A function of the user's: its arguments, by their ranks, are what the user has.
+/// A function of the user. Its arguments, given by their ranks, are the user's values.
 struct call {
   const char* name;
   std::vector<int> ranks;
@@ -193,7 +194,7 @@ struct random_typed {
   }
 };
 
-/// The remedy in a refusal, read as the user reads it.
+/// The remedy in a refusal, parsed as a user reads it.
 struct way_out {
   int operand = -1;  // -2: the result
   detail::requested_state requested{};
@@ -202,7 +203,7 @@ struct way_out {
 
   way_out(const dynamic::mesh& mesh, std::string_view words) {
     const auto& info = mesh.info();
-    const auto quoted = [](std::string_view s) {  // behind a backtick
+    const auto quoted = [](std::string_view s) {  // after a backtick
       return s.substr(0, s.find('`'));
     };
     const auto behind = [&](std::string_view part) {
@@ -259,7 +260,8 @@ struct way_out {
   }
 };
 
-/// Those that are to be taken together: `reshard<...>(operand 0) and reshard<...>(reshard<...>(operand 1)): ...`.
+/// Returns the remedies that must be applied together: `reshard<...>(operand 0) and reshard<...>(reshard<...>(operand
+/// 1)): ...`.
 std::vector<way_out> ways_in(const dynamic::mesh& mesh, std::string_view words) {
   std::vector<way_out> all;
   for (bool is_more = true; is_more;) {
@@ -278,13 +280,13 @@ std::vector<way_out> ways_in(const dynamic::mesh& mesh, std::string_view words) 
   return all;
 }
 
-/// The program, with the ways out that were taken at its last call.
+/// The program, with the remedies that were applied to its last call.
 struct attempt {
   dynamic::builder builder;
   dynamic::strict_program program;
   values all;
   std::vector<dynamic::mode_error> errors;
-  bool is_broken = false;  // by a mistake of another kind
+  bool is_broken = false;  // by another kind of mistake
 
   attempt(const random_typed& r, const std::vector<written>& ops, const std::vector<way_out>& ways)
       : builder(dynamic::mesh(r.axes)), program(builder, "") {
@@ -302,7 +304,7 @@ struct attempt {
             exchange += (exchange.empty() ? "" : ",") + w.exchange;
           } else if (w.operand < 0 || w.operand >= static_cast<int>(of.size()) ||
                      ops[k].of[static_cast<std::size_t>(w.operand)] == a_number) {
-            is_broken = true;  // there is no such operand
+            is_broken = true;  // the operand does not exist
           } else {
             const value x = of[static_cast<std::size_t>(w.operand)];
             for (auto& o : of)
@@ -311,7 +313,7 @@ struct attempt {
           }
         }
       const auto f = calls()[ops[k].what].of;
-      values given;  // numbers are no values
+      values given;  // numbers are not values
       for (const auto o : of)
         if (o.graph() != nullptr) given.push_back(o);
       all.push_back(program.with_exchange(
@@ -387,7 +389,7 @@ TEST_CASE("each way out that is printed is one") {
           }
           for (std::size_t k = 0; k < found[0].bytes.size() / sizeof(double); ++k) {
             const double is = found[0].data<double>()[k], want = wanted[0].data<double>()[k];
-            const bool is_right =  // of terms a quotient by zero is none
+            const bool is_right =  // a quotient of partial values by zero is not a number
                 is == want || !std::isfinite(want) || std::fabs(is - want) <= 1e-9 * (1 + std::fabs(want));
             CHECK(is_right);
             if (!is_right) break;
@@ -402,8 +404,8 @@ TEST_CASE("each way out that is printed is one") {
         alone.push_back(expected);
         continue;
       }
-      // Every way out of every mistake, and from there on some way out of what is left.
-      const auto is_of_body = [&](const dynamic::mode_error& e) {  // what the user has there are values of the body
+      // Every remedy of every mistake, and then some remedy for each remaining mistake.
+      const auto is_of_body = [&](const dynamic::mode_error& e) {  // there the user's values are values of the body
         return name.starts_with("loop") && !e.text.starts_with("loop");
       };
       for (const auto& mistake : plainly.errors) CHECK_MESSAGE(!mistake.remedies.empty(), mistake.text);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: dynamic
-// vmap: what a function of one example gives for many, and what it costs. Random programs: vmap_random.cpp.
+// vmap: a function for a single example, applied to many examples: results and cost. Random programs: vmap_random.cpp.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -60,7 +60,7 @@ std::string refused(F f, std::vector<std::int64_t> shape = {4, 3}) {
   return "accepted";
 }
 
-/// Functions x -> s x + t, one after the other.
+/// Functions x -> s x + t, composed in sequence.
 struct scaled_sums {
   using values = std::tuple<double, double>;
   static constexpr values identity() { return {1, 0}; }

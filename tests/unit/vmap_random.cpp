@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: exhaustive
 // group: random
-// Random programs over all operators: for many examples at once, and for each alone.
+// Random programs over all operators: for many examples together, and for each example alone.
 #include <doctest/doctest.h>
 
 #include <cstddef>

@@ -9,7 +9,7 @@
 #include "gspmd/gspmd.hpp"
 #include "support/error_of.hpp"
 
-// Two ways to write it make one program; what is refused has the shape that it would have.
+// Two ways to write an operator give one program. A refused operator has the shape that it would have.
 
 namespace {
 
@@ -31,7 +31,7 @@ constexpr auto doubled = local_op<"bt->bt">([](auto x, auto y) {
 struct product {
   constexpr float operator()(float a, float b) const { return a * b; }
 };
-/// A user's operator that takes what the library's take: values and numbers.
+/// A user's operator with the library's argument types: values and numbers.
 constexpr value scaled(operand x, operand by) { return map(product{}, x, by); }
 constexpr value twice(operand x) { return doubled(x); }
 
@@ -88,7 +88,7 @@ TEST_CASE("reshape works out the extent that is -1") {
 }
 
 TEST_CASE("a shape is read before what stands beside it is traced") {
-  // Compilers may trace an operand first or last; the graph moves its nodes at one of these products.
+  // Compilers may trace an operand first or last. The graph reallocates its nodes at some of these products.
   const auto halves = [](auto x, auto) {
     for (int i = 0; i < 70; ++i) x = broadcast_in_dim(x * 0.5, x.shape(), {0, 1});
     return reshape(x + 1.0, x.shape());

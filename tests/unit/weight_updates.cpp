@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: threads
 // group: dynamic
-// Next values of inputs, and updates of weights that are split over the axes that repeat them (Xu et al. 2020).
+// Next values of inputs, and updates of weights that are split over the axes that replicate them (Xu et al. 2020).
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ template <class T>
 struct mlp {
   BOOST_HANA_DEFINE_STRUCT(mlp, (T, w1), (T, b1), (T, w2));
 };
-/// One head of attention and two layers, of rows of an example.
+/// One attention head and two layers, on the rows of an example.
 template <class T>
 struct block {
   BOOST_HANA_DEFINE_STRUCT(block, (T, q), (T, k), (T, v), (T, up), (T, down));
@@ -51,7 +51,7 @@ value loss_of(const block<value>& w, value x) {
   return mean(y * y);
 }
 
-/// A convolution of 3 x 3 that sees one place, and biases of the rows of a matrix.
+/// A convolution of 3 x 3 with one output position, and biases of the rows of a matrix.
 template <class T>
 struct conv {
   BOOST_HANA_DEFINE_STRUCT(conv, (T, kernel), (T, bias), (T, out));
@@ -78,7 +78,8 @@ block<dynamic::input> block_inputs(const std::string& axis) {
 
 enum class way { plain, by_parts, by_hand };
 
-/// A training step. `by_hand`: moments are inputs that are split along their first dim, and the rest follows (ZeRO-1).
+/// A training step. With by_hand, moments are inputs that are split along their first dim, and completion does the rest
+/// (ZeRO-1).
 template <class Optimizer, class Inputs>
 dynamic::program step_of(const dynamic::mesh& m, const Optimizer& opt, const Inputs& inputs, const dynamic::input& batch, way how,
                          double clip = 0) {
@@ -104,7 +105,7 @@ dynamic::program step_of(const dynamic::mesh& m, const Optimizer& opt, const Inp
 
 using tensors = std::vector<std::vector<double>>;
 
-/// Parameters and state after some steps, all as doubles; the last output is the loss.
+/// Returns parameters and state after some steps, all as doubles. The last output is the loss.
 tensors train(const dynamic::program& step, const auto& backend, std::size_t weights, int steps = 4) {
   const auto count = step.output_count() - 1;
   std::vector<dynamic::any_array> held;
@@ -143,7 +144,7 @@ double difference(const tensors& a, const tensors& b) {
   return worst;
 }
 
-/// Steps with updates by parts are those of one device, and what is carried lies as it lay.
+/// Checks that updates by parts equal the steps of one device, and that carried values keep their shardings.
 template <class Optimizer, class Inputs>
 void check_numbers(const Optimizer& opt, const Inputs& inputs, const dynamic::input& batch, const dynamic::mesh& m,
                    double clip = 0) {
@@ -192,7 +193,7 @@ TEST_CASE("updates by parts: a block of a Transformer, whose weights are split o
   const auto step = step_of(m, optimizer::adam{}, block_inputs("model"), batch, way::by_parts);
   CHECK(step.input(3).text() == "[_, model]");         // up
   CHECK(step.input(5 + 3).text() == "[data, model]");  // its moments, 3 x 5 of 6 x 10
-  CHECK(step.input(5 + 4).text() == "[model, data]");  // of down: 5 x 3 of 10 x 6, where [model,data, _] were 3 x 6
+  CHECK(step.input(5 + 4).text() == "[model, data]");  // of down: 5 x 3 of 10 x 6; [model,data, _] would give 3 x 6
 }
 
 TEST_CASE("updates by parts: the bytes of the plain step, 1/N of the moments, and the plan of ZeRO-1 by hand") {
@@ -214,14 +215,14 @@ TEST_CASE("updates by parts: the bytes of the plain step, 1/N of the moments, an
     return bytes;
   };
   CHECK(held(plain) - held(parts) == 2 * weights * 3 / 4);
-  // Moments before and after the step; and less between them, as the gradient is held in parts.
+  // Moments before and after the step. In between it is less, because the gradient is held in parts.
   CHECK(plain.peak_bytes_per_device() - parts.peak_bytes_per_device() >= 2 * 2 * weights * 3 / 4);
   CHECK(parts == hand);
   for (std::size_t k = 3; k < 9; ++k) CHECK(parts.may_overwrite(k, k));
 }
 
 TEST_CASE("updates by parts: in groups of devices, and the small weights of all layers in one collective") {
-  // N x M devices: scattered in the rows, and what a device has of it is reduced over the columns.
+  // N x M devices: scattered in the rows; then each device's part is reduced over the columns.
   const dynamic::mesh groups({{"outer", 2}, {"data", 2}});
   const model m;
   const auto batch = dynamic::in<double>({m.examples, m.inner}, {"outer,data", ""});
@@ -232,7 +233,7 @@ TEST_CASE("updates by parts: in groups of devices, and the small weights of all 
   CHECK(t.in(collective_kind::all_gather).collectives == 1);
   CHECK(t.in(collective_kind::all_gather).over("outer").bytes == 0);
   CHECK(t.in(collective_kind::reduce_scatter).over("outer").bytes == 0);
-  const std::int64_t parts = 8 * (7 * 3 + 3 + 3 * 3);  // of the three weights; the loss is one number more
+  const std::int64_t parts = 8 * (7 * 3 + 3 + 3 * 3);  // of the three weights; the loss is one more number
   CHECK(t.in(collective_kind::all_reduce).over("outer").bytes <= parts + 2 * 8);
 }
 
@@ -276,14 +277,15 @@ TEST_CASE("updates by parts: where they pay, and where the user wants none") {
 
 namespace {
 
-/// Of a program with weights of 12 x 8 and examples: what `build` adds, by parts and on one device, in the difference of their results.
+/// Returns the difference between the results by parts and on one device. `build` adds the program, with weights of 12
+/// x 8 and examples.
 double difference_of(auto build, std::string& said, std::vector<collective>& sent) {
   const dynamic::mesh four({{"data", 4}});
   std::vector<std::vector<dynamic::any_array>> results;
   for (const auto& m : {four.with_one_device(), four}) {
     dynamic::builder b(m);
     build(b);
-    shard_weight_update(b, {"data"});  // of one device there is nothing to say
+    shard_weight_update(b, {"data"});  // does nothing on one device
     const auto p = b.compile();
     said = explain_weight_updates(b);
     sent = p.collectives();
@@ -328,7 +330,7 @@ TEST_CASE("updates by parts: gradients that a loop adds up, updates in a loop, m
     b.output(next_value(m, next));
   };
   CHECK(difference_of(accumulated, said, sent) < 1e-14);
-  REQUIRE(sent.size() == 2);  // once, behind the loop
+  REQUIRE(sent.size() == 2);  // once, after the loop
   CHECK(sent[0].kind == collective_kind::reduce_scatter);
   CHECK(sent[1].kind == collective_kind::all_gather);
   const auto mixed = [&](auto& b) {
@@ -350,14 +352,14 @@ TEST_CASE("updates by parts: moments of other shapes than their weights stay in 
   const model m{64, 128, 1024};
   const auto batch = dynamic::in<double>({m.examples, m.inner}, {"data", ""});
   const auto parts = step_of(four, optimizer::adafactor{}, m.of_mlp(), batch, way::by_parts);
-  // Means of squares over rows of w1, squares of b1, means over rows of w2; then those over columns, the dim that is cut.
+  // Means of squares over rows of w1, squares of b1, means over rows of w2; then over columns, the dim that is cut.
   const char* const places[] = {"[data]", "[data]", "[data]", "[data]", "[]", "[_]"};
   for (std::size_t k = 0; k < 6; ++k) CHECK(parts.input(3 + k).text() == places[k]);
-  // Sums over the columns of w1 are scattered and gathered as gradients are; those of w2 are three.
+  // Sums over the columns of w1 are scattered and gathered like gradients; the sums of w2 are three numbers.
   const std::int64_t sent_in_parts = 8 * (64 * 128 + 128 + 128 * 3 + 128) * 3 / 4;
   CHECK(parts.traffic().in(collective_kind::reduce_scatter).bytes == sent_in_parts);
   CHECK(parts.traffic().in(collective_kind::all_gather).bytes == sent_in_parts);
-  // Of each weight the norms of itself and its step and the mean of its means over rows; and the loss.
+  // For each weight, the norms of the weight and its step, and the mean of its means over rows; and the loss.
   CHECK(parts.traffic().in(collective_kind::all_reduce).bytes <= 8 * 2 * 3 * (3 + 3 * 3 + 1) / 4);
 
   std::string said;
@@ -366,7 +368,7 @@ TEST_CASE("updates by parts: moments of other shapes than their weights stay in 
     const value y = tanh(einsum("bi,io->bo", x, w));
     return mean(y * y);
   };
-  // A moment that is the weight's transposed, one of all its elements in a row, and one of two dims of three.
+  // Moments with other shapes: the transposed weight, all its elements in one row, and two dims of three.
   const auto changed = [&](std::vector<std::int64_t> shape, auto to_moment, auto to_weight) {
     const auto build = [&](auto& b) {
       const value w = b.input(dynamic::in<double>({12, 8}, {"", ""}));
@@ -467,10 +469,11 @@ constexpr detail::extents least_padded(const detail::extents& of, std::int64_t d
   return detail::least_padding(of, devices, apart).shape_of(of);
 }
 using detail::extents;
-// The example of 4.1 of the paper, whose [9,256,256] is padded to ten; where no dim is a plane of tiles, as here, more dims may be combined.
+// The example of 4.1 of the paper, whose [9,256,256] is padded to ten. If no dim is a plane of tiles, as here, more
+// dims may be combined.
 static_assert(least_padded({3, 3, 256, 256}, 10) == extents{3, 196608});
-static_assert(least_padded({3, 3, 256, 256}, 10, 0b1100) == extents{3, 3, 256, 256});  // 26 of 256: [9,256,256] is no better
-static_assert(least_padded({3, 3, 256, 256}, 64) == extents{3, 3, 256, 256});          // even already
+static_assert(least_padded({3, 3, 256, 256}, 10, 0b1100) == extents{3, 3, 256, 256});  // 26 of 256: [9,256,256] is not better
+static_assert(least_padded({3, 3, 256, 256}, 64) == extents{3, 3, 256, 256});          // already even
 static_assert(least_padded({3, 3, 2, 2}, 8, 0b1100) == extents{9, 2, 2});
 static_assert(least_padded({3, 3, 5, 7}, 8) == extents{315} && least_padded({3, 3, 5, 7}, 9, 0b1100) == extents{9, 5, 7} &&
               least_padded({3, 3, 5, 7}, 8, 0b0101) == extents{3, 3, 5, 7});
@@ -484,7 +487,8 @@ conv<dynamic::input> conv_inputs(const std::string& axis = "") {
 }
 const dynamic::input places_of_conv = dynamic::in<double>({24, 3, 3, 5}, {"data", "", "", ""});
 
-/// By parts and reformatted, the parameters and the state are those of one device and of the optimizer itself.
+/// By parts and reformatted, the parameters and the state equal the results of a single device and of the original
+/// optimizer.
 template <std::int64_t Devices, class Optimizer>
 dynamic::program check_reformatted(const Optimizer& opt, const dynamic::mesh& m, const std::string& axis = "") {
   const optimizer::reformatted<Optimizer, Devices> even{opt};
@@ -505,8 +509,8 @@ TEST_CASE("updates by parts: parameters in shapes that devices cut with least pa
   const auto step = check_reformatted<8>(decaying, eight);
   CHECK(step.input(3).global_shape() == shape{315});
   CHECK(step.input(3).text() == "[data]");
-  CHECK(step.input(5).global_shape() == shape{7, 3});  // 1 x 3 is a part, and 3 of 21 are one too
-  const std::int64_t sent = 7 * 8 * (40 + 1 + 3);      // a part of each for 7 others
+  CHECK(step.input(5).global_shape() == shape{7, 3});  // 1 x 3 is a part, and 3 of 21 are a part too
+  const std::int64_t sent = 7 * 8 * (40 + 1 + 3);      // a part of each for 7 other devices
   CHECK(step.traffic().in(collective_kind::reduce_scatter).bytes == sent);
   CHECK(step.traffic().in(collective_kind::all_gather).bytes == sent);
   const auto plain = step_of(eight, decaying, conv_inputs(), places_of_conv, way::by_parts);
@@ -514,7 +518,8 @@ TEST_CASE("updates by parts: parameters in shapes that devices cut with least pa
   for (std::size_t k = 0; k + 1 < step.output_count(); ++k) CHECK(step.output(k).sharding() == step.input(k).sharding());
 
   check_reformatted<8>(optimizer::lamb{.rate = 0.05}, eight);
-  check_reformatted<8>(optimizer::momentum{.rate = 0.05}, dynamic::mesh({{"data", 3}}));  // for other devices than there are
+  check_reformatted<8>(optimizer::momentum{.rate = 0.05}, dynamic::mesh({{"data", 3}}));  // for another number of devices
+                                                                                          // than exists
   const auto factored = check_reformatted<8>(optimizer::adafactor{}, eight);
   CHECK(factored.input(3).global_shape() == shape{3, 3, 5});  // [9,5,7] has no smaller parts than 3 x 3 x 5 x 1
   const auto few = check_reformatted<9>(optimizer::adafactor{}, dynamic::mesh({{"data", 9}}));
@@ -523,8 +528,8 @@ TEST_CASE("updates by parts: parameters in shapes that devices cut with least pa
   // Dims that the user split are not combined.
   const auto crossed = check_reformatted<4>(optimizer::adam{.rate = 0.05}, dynamic::mesh({{"model", 2}, {"data", 4}}), "model");
   CHECK(crossed.input(3).global_shape() == shape{3, 15, 7});
-  CHECK(crossed.input(3).text() == "[_, _, model,data]");  // 45 of 315 elements, and 48 where the second dim is cut
-  // The floats that stand for parameters have those shapes too.
+  CHECK(crossed.input(3).text() == "[_, _, model,data]");  // 45 of 315 elements; 48 if the second dim is cut
+  // The master weights have those shapes too.
   check_reformatted<8>(optimizer::with_master_weights<optimizer::adamw>{decaying}, eight);
 }
 
@@ -557,7 +562,7 @@ TEST_CASE("updates by parts: parameters that are wide already, and kept as float
   INFO(said);
   CHECK(contains(said, "3 states stay split"));
   const auto p = b.compile();
-  CHECK(p.input(1).local_shape() == shape{3, 8});  // the floats
+  CHECK(p.input(1).local_shape() == shape{3, 8});  // the master weights
   CHECK(p.traffic().in(collective_kind::all_gather).bytes == 7 * 4 * 3 * 8);
   CHECK(p.traffic().in(collective_kind::reduce_scatter).bytes == 7 * 4 * 3 * 8);
 }
@@ -605,7 +610,7 @@ TEST_CASE("updates by parts: a weight and a state that are marked twice are deci
   const auto said = built(optimizer::adam{}, false);
   CHECK(contains(said, "input 0 f64[8,12]: updated as [data, _] and gathered, 2 states stay split"));
   CHECK(built(optimizer::adam{}, true) == said);
-  CHECK(built(optimizer::reformatted<optimizer::adam, 4>{}, false) == said);  // even already: the shape stays
+  CHECK(built(optimizer::reformatted<optimizer::adam, 4>{}, false) == said);  // already even: the shape does not change
   CHECK(built(optimizer::reformatted<optimizer::adam, 4>{}, true) == said);
 }
 
@@ -677,7 +682,7 @@ TEST_CASE("next values and updates by parts that are none are refused") {
       "shard_weight_update: no output is the next value of an input; return next_value(w, new_w), or what an optimizer"));
   CHECK(contains(mistake_of([&](auto& b) {
                    const value w = in(b, {6}, {""}), x = in(b, {8, 6}, {"data", ""});
-                   static_cast<void>(next_value(w, w - grad(sum(tanh(x * w)), w)));  // computed, and given to nobody
+                   static_cast<void>(next_value(w, w - grad(sum(tanh(x * w)), w)));  // computed, but without users
                    b.output(sum(x));
                    shard_weight_update(b, {"data"});
                  }),

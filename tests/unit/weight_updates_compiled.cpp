@@ -60,7 +60,7 @@ static_assert(step_of_factored::input_shard<2>::local_extents == detail::extents
 static_assert(step_of_factored::traffic.in(collective_kind::all_gather).bytes == 3 * 8 * (3 * 8 + 2));
 static_assert(keeps_places_of<step_of_factored>(std::make_index_sequence<4>{}));
 
-// Moments of 3 x 5 in a row of 15, of which a device has 4, and not 1 x 5.
+// Moments of 3 x 5 in a row of 15. A device has 4 elements of the row, and not 1 x 5.
 using odd = in<double, dims<3, 5>>;
 using even_adam = optimizer::reformatted<optimizer::adam, 4>;
 constexpr auto reformatted = [](auto w, auto state, value x) {

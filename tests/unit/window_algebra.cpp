@@ -7,13 +7,14 @@
 
 #include "gspmd/detail/ir/index_map.hpp"
 
-// Which elements each part of a windowed dim needs, against windows laid over a padded list one by one; and the papers' figures.
+// The elements that each part of a windowed dim needs, compared with windows over an explicit padded list; and the
+// figures of the papers.
 
 using namespace gspmd::detail;
 
 namespace {
 
-/// An operand as a list of positions, padding and holes included: the element that lies there, or -1.
+/// An operand as a list of positions with padding and holes. An entry is the element at the position, or -1.
 std::vector<std::int64_t> laid_out(std::int64_t extent, const padded_window& w) {
   std::vector<std::int64_t> list;
   for (std::int64_t i = 0; i < w.low; ++i) list.push_back(-1);
@@ -30,7 +31,7 @@ std::vector<std::int64_t> laid_out(std::int64_t extent, const padded_window& w) 
   return list;
 }
 
-/// By output, what it reads for each place of the window.
+/// Returns, for each output, the elements at each position of its window.
 std::vector<std::vector<std::int64_t>> windows_of(std::int64_t extent, const padded_window& w) {
   const auto list = laid_out(extent, w);
   std::vector<std::vector<std::int64_t>> all;
@@ -57,14 +58,14 @@ struct tiles_of {
   constexpr tiles_of(const padded_window& w, std::int64_t of, std::int64_t count)
       : tiles_of(w.window(), of, w.outputs(of), count) {}
 
-  /// The element at an index of the tiles; -1 for none.
+  /// Returns the element at an index of the tiles, or -1.
   [[nodiscard]] constexpr std::int64_t element(std::int64_t index) const {
     const auto steps = index - map.to_first;
     if (map.from_step == 0 || steps % map.to_step != 0) return -1;
     const auto e = map.from_first + map.from_step * (steps / map.to_step);
     return e >= 0 && e < extent ? e : -1;
   }
-  /// Those that are moved to the tile of a part, or stay in it.
+  /// Returns the elements that are moved to the tile of a part, or stay in it.
   [[nodiscard]] std::set<std::int64_t> elements(std::int64_t part) const {
     const auto held = map.held(map.tile.extent(), parts, part);
     const auto steps = intersect(steps_from(map, extent, 0, 0, extent), steps_to(map, held.begin, held.end));
@@ -74,21 +75,21 @@ struct tiles_of {
   }
   [[nodiscard]] constexpr std::int64_t shard() const { return shard_extent(extent, parts); }
 
-  // Of a map without gaps, from a part's shard to its tile before anything is clipped (GSPMD A.2): how many elements before its own
-  // ones it needs, and how many behind them; negative ones take away.
+  // For a map without gaps: the number of elements that a part needs before its own elements and after them, before
+  // clipping (GSPMD A.2). Negative numbers mean that elements are removed.
   [[nodiscard]] constexpr std::int64_t left(std::int64_t part) const {
     return part * shard() - (room(part).begin - map.to_first + map.from_first);
   }
   [[nodiscard]] constexpr std::int64_t right(std::int64_t part) const {
     return room(part).end - map.to_first + map.from_first - (part + 1) * shard();
   }
-  /// The room of a part as if all parts had whole shards of outputs.
+  /// Returns the range of a part as if all parts had whole shards of outputs.
   [[nodiscard]] constexpr index_range room(std::int64_t part) const {
     const auto own = shard_extent(outputs, parts);
     return map.tile.room_for({part * own, (part + 1) * own});
   }
-  /// How many positions of a part's tile lie before the first element: the low padding of what it computes. With a base dilation it may
-  /// be another one for each part.
+  /// Returns the number of positions of a part's tile before the first element, which is the low padding of its
+  /// computation. With a base dilation, it can differ between parts.
   [[nodiscard]] constexpr std::int64_t low_padding(std::int64_t part) const {
     const auto before = room(part).begin - map.to_first;
     return ceil_div(before, map.to_step) * map.to_step - before;
@@ -117,8 +118,8 @@ int check(std::int64_t extent, const padded_window& padded) {
     const window_dim inside = w.in_tile();
     const auto shard = (outputs + parts - 1) / parts;
     for (std::int64_t p = 0; p < parts; ++p) {
-      // Every place of every window lies in the tile of its part at the index that the algebra says, whichever part it is, and holds
-      // the element that the list says.
+      // Every position of every window is in the tile of its part, at the index of the algebra, for any part. It holds
+      // the element of the list.
       const auto begin = split.map.tile.room(parts, p).begin;
       std::set<std::int64_t> needed;
       for (std::int64_t o = p * shard; o < (p + 1) * shard && o < outputs; ++o)
@@ -129,7 +130,7 @@ int check(std::int64_t extent, const padded_window& padded) {
           if (at < 0 || at >= split.map.tile.local_extent(parts)) ++wrong;
           if (split.element(begin + at) != element) ++wrong;
         }
-      // Moved to the tile is all that is needed, and where windows pass over nothing, no more.
+      // All needed elements are moved to the tile. If windows skip no element, no other elements are moved.
       const auto moved = split.elements(p);
       for (const auto element : needed)
         if (moved.count(element) == 0) ++wrong;
@@ -155,7 +156,7 @@ TEST_CASE("windows: every small one reads what a list of positions says") {
             for (std::int64_t low = -2; low <= 3; ++low)
               for (std::int64_t high = -2; high <= 3; ++high) {
                 const padded_window w{size, stride, low, high, base, dilation, (extent + size + low + high) % 2 == 0};
-                if (extent < 13 - 4 && (extent + low) % 2 == 0 && stride == 3) continue;  // enough of them, and time is scarce
+                if (extent < 13 - 4 && (extent + low) % 2 == 0 && stride == 3) continue;  // enough cases, to save time
                 ++cases;
                 wrong += check(extent, w) != 0 ? 1 : 0;
               }
@@ -174,7 +175,7 @@ TEST_CASE("windows: halos that differ between parts (GSPMD, figure 9)") {
     CHECK(split.room(p).begin - split.map.to_first + split.map.from_first == 4 * p - 1);
     CHECK(split.room(p).end - split.map.to_first + split.map.from_first == 4 * p + 4);
   }
-  // The last part, whose right halo 4 is clipped to nothing, has no outputs, and gets nothing.
+  // The last part has no outputs and receives nothing. Its right halo of 4 is clipped to nothing.
   CHECK(split.elements(0) == std::set<std::int64_t>{0, 1, 2, 3});
   CHECK(split.elements(1) == std::set<std::int64_t>{3, 4, 5, 6, 7});
   CHECK(split.elements(2) == std::set<std::int64_t>{7, 8, 9, 10, 11});
@@ -196,7 +197,7 @@ TEST_CASE("windows: base dilation (GSPMD, figure 10)") {
   SUBCASE("case 2: stride 1, another low padding for each part") {
     constexpr tiles_of split({.size = 3, .high = 1, .base_dilation = 3}, 5, 3);
     static_assert(split.outputs == 12);
-    CHECK(paddings(split) == list{0, 2, 1});  // so that outputs begin at 2, 0 and 1 behind a low padding of 2
+    CHECK(paddings(split) == list{0, 2, 1});  // so outputs begin at 2, 0 and 1 after a low padding of 2
   }
   SUBCASE("case 3: strided, another low padding for each part, which no padding of all of them replaces") {
     constexpr tiles_of alike({.size = 3, .stride = 2, .high = 3, .base_dilation = 3}, 6, 3);

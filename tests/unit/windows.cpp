@@ -16,7 +16,7 @@
 
 #include "support/error_of.hpp"
 
-// limit_gather: an einsum takes an operand shard by shard, round a ring of devices.
+// limit_gather: the shards of an einsum's operand rotate around a ring of devices.
 
 using namespace gspmd;
 
@@ -48,7 +48,7 @@ TEST_CASE("the bytes and messages of the gather, in the memory of two shards") {
     const std::int64_t columns = 64, shard = 256 * columns * 4;
     for (const bool free : {true, false}) {
       const auto w = free ? f32({256, columns * n}, {"", "x"}) : f32({256 * n, columns}, {"x", ""});
-      const auto x = f32({free ? 256 : 256 * n, 4 * columns * n * n}, {"", "x"});  // far larger: w is what moves
+      const auto x = f32({free ? 256 : 256 * n, 4 * columns * n * n}, {"", "x"});  // far larger, so w moves
       const auto made = [&](std::int64_t limit) {
         return product(m, free ? "db,df->fb" : "db,df->bf", x, w,
                        free ? std::vector<std::string>{"", "x"} : std::vector<std::string>{"x", ""}, limit);
@@ -62,12 +62,12 @@ TEST_CASE("the bytes and messages of the gather, in the memory of two shards") {
       CHECK(round.traffic().messages == n - 1);
       CHECK(round.traffic().messages == gathered.traffic().messages);
       CHECK(round.flops_per_device() == gathered.flops_per_device());
-      // Nothing else lies in the arena: parts of x and y are whole rows and are used in their place.
+      // Nothing else is in the arena: parts of x and y are whole rows and are used in place.
       CHECK(gathered.view().arena_bytes == n * shard);
       CHECK(round.view().arena_bytes == (n == 2 ? 1 : 2) * shard);
       if (n > 4) CHECK(both.view().arena_bytes == 4 * shard);
       else CHECK(both.collectives() == gathered.collectives());  // the gather is within the limit
-      CHECK(round.view().steps.size() == 1);                     // whatever the number of devices
+      CHECK(round.view().steps.size() == 1);                     // for any number of devices
     }
   }
 }
@@ -92,7 +92,7 @@ TEST_CASE("every kind of letter, both ways and one way, on every backend") {
       {"bd,df->bf", {60, 5}, {5, 7}, {"x", ""}, {"", "x"}, {"x", ""}},                       // free
       {"bd,df->bf", {80, 5}, {5, 16}, {"x", ""}, {"", "x"}, {"x", ""}},                      // evenly
       {"bd,df->fb", {80, 5}, {5, 16}, {"x", ""}, {"", "x"}, {"", "x"}},                      // parts of the result are rows
-      {"df,bd->bf", {5, 7}, {60, 5}, {"", "x"}, {"x", ""}, {"x", ""}},                       // the first operand goes round
+      {"df,bd->bf", {5, 7}, {60, 5}, {"", "x"}, {"x", ""}, {"x", ""}},                       // the first operand rotates
       {"bd,df->bf", {60, 11}, {11, 7}, {"x", ""}, {"x", ""}, {"x", ""}},                     // contracting
       {"bd,df->bf", {600, 3}, {3, 70}, {"x", ""}, {"x", ""}, {"x", ""}},                     // fewer rows than devices
       {"bd,edf->bf", {99, 5}, {9, 5, 7}, {"x", ""}, {"x", "", ""}, {"x", ""}},               // summed in one operand
@@ -146,7 +146,8 @@ TEST_CASE("several axes: one ring over all of them, or what is small is gathered
     }
 }
 
-// Every device adds up in the order in which the shards come by: a sum that several of them hold would be several sums.
+// Every device adds in the order in which the shards arrive. If several devices held the same sum, their sums would
+// differ.
 TEST_CASE("what devices decide by is one number: no ring adds up a result that several of them hold") {
   const auto m = ring_of(4);
   const auto made = [&](const dynamic::input& a, const dynamic::input& w, const auto& after) {
@@ -170,7 +171,7 @@ TEST_CASE("what devices decide by is one number: no ring adds up a result that s
     for (auto& v : *list) v = static_cast<float>((state = state * 1664525U + 1013904223U) >> 8) / (1 << 24) - 0.5F;
 
   const auto step = made(a, w, last_bits);
-  CHECK(step.traffic().bytes == 3 * (100 + 160) * 4);  // round a ring that splits the result, which is gathered
+  CHECK(step.traffic().bytes == 3 * (100 + 160) * 4);  // around a ring that splits the result, which is gathered
   simulated_communicator comm(4);
   dynamic::session held(step);
   std::vector<std::vector<float>> bits(4, std::vector<float>(640));
@@ -189,7 +190,7 @@ TEST_CASE("what devices decide by is one number: no ring adds up a result that s
 
   const auto counted = made(dynamic::in<std::int32_t>({1, 400}, {"", "x"}), dynamic::in<std::int32_t>({400, 640}, {"", ""}),
                             [](value, value y) { return y; });
-  CHECK(counted.traffic().bytes == 3 * 100 * 4);  // sums of integers are one number in any order
+  CHECK(counted.traffic().bytes == 3 * 100 * 4);  // sums of integers are equal in any order
 }
 
 TEST_CASE("in a loop, and in gradients") {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: plans
-// Communication that is done once, late or early: where it moves the fewest bytes.
+// Communication that is done once, late or early: at the point where it moves the fewest bytes.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ using texts = std::vector<std::string>;
 constexpr int x = 0;
 const sharding whole;
 
-/// The plan's collectives and bytes, and that its numbers are right.
+/// Checks the plan's collectives and bytes, and its results.
 void check(const graph_builder& b, const texts& wanted, std::int64_t bytes) {
   const auto p = b.partition();
   CHECK(collectives(p) == wanted);
@@ -108,7 +108,7 @@ TEST_CASE("partial results are summed before they are reduced") {
 
 TEST_CASE("all_reduce then slice is reduce_scatter") {
   const std::int64_t reduce_scatter = 3 * (8 * 8 / 4) * 4;
-  const auto product = [](graph_builder& b) {  // replicated, says the user
+  const auto product = [](graph_builder& b) {  // the user annotates it as replicated
     return b.annotate(b.einsum("ab,bc->ac", b.input({8, 64}, split({{}, {x}})), b.input({64, 8}, split({{x}, {}}))), whole);
   };
   SUBCASE("at once") {
@@ -140,7 +140,7 @@ TEST_CASE("all_reduce then slice is reduce_scatter") {
 }
 
 TEST_CASE("a gather comes before what makes the value larger") {
-  const auto use = [](graph_builder& b, int w) {  // wants all of w on every device
+  const auto use = [](graph_builder& b, int w) {  // requires all of w on every device
     return b.einsum("bd,df->bf", b.input({64, 16}, split({{x}, {}})), w);
   };
   SUBCASE("a widening conversion, whether the result was to be split or not") {
@@ -176,7 +176,7 @@ TEST_CASE("a gather comes before what makes the value larger") {
     const int w = b.annotate(b.broadcast(b.annotate(convert(b, bias, dtype::s64), split({{x}})), {16, 8}, {0}), split({{x}, {}}));
     b.g.outputs = {b.reshard(w, whole)};
     check(b, {"all_gather x"}, 12 * 4);
-    CHECK(b.partition().ops.size() == 3);  // what was made for nobody is gone
+    CHECK(b.partition().ops.size() == 3);  // a value without users is gone
   }
 }
 
@@ -189,7 +189,7 @@ TEST_CASE("a slice comes before an elementwise operator where that moves less") 
 }
 
 namespace {
-/// The gradient of a layer, added up over microbatches: `how` says what else becomes of it.
+/// The gradient of a layer, summed over microbatches. `how` selects its other users.
 struct microbatches {
   bool scaled = false, read_in_loop = false;
   template <class V>
@@ -221,7 +221,7 @@ TEST_CASE("gradients over microbatches are reduced once, after the loop") {
       CAPTURE(how.read_in_loop);
       const std::int64_t all_reduce = 2 * 3 * (48 * 32 / 4) * 4;
       if (how.read_in_loop) CHECK(p.traffic().bytes > all_reduce + 5 * 6);
-      else CHECK(p.traffic().bytes == all_reduce + 5 * 6);  // and a number of each trip
+      else CHECK(p.traffic().bytes == all_reduce + 5 * 6);  // and one number in each iteration
       std::vector<float> xs(static_cast<std::size_t>(5 * rows * 48)), w(48 * 32);
       for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i * 7 % 13) / 13 - 0.5F;
       for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i * 5 % 11) / 11 - 0.5F;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// In the explicit mode what parts need of each other is exchanged where that is written: values, gradients and bytes of the automatic mode.
+// In the explicit mode, parts exchange the elements that they need if the program permits it: values, gradients and
+// bytes equal those of the automatic mode.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -33,7 +33,8 @@ listed list_of(const dynamic::inspection& p) {
 
 TEST_CASE("a written reduction of terms is listed as it is planned, and no slice is taken before it") {
   for (const transition_kind to_terms :
-       {transition_kind::convert, transition_kind::reinterpret}) {  // the first device has the term, or all of them have it
+       {transition_kind::convert, transition_kind::reinterpret}) {  // the first device has the partial value, or all
+                                                                    // devices have it
     dynamic::builder b(dynamic::mesh({{"x", 2}, {"one", 1}}));
     dynamic::strict_program p(b, "");
     const value x = b.input(dynamic::in<float>({4, 6}));

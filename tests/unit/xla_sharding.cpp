@@ -32,7 +32,7 @@ std::string parse_error(const std::string& text) {
   return refusal([&] { xla_sharding::parse(text); });
 }
 
-/// The meaning of a text, by the definition: the tile of every device, and who it shares a subgroup with. Reads the list form only.
+/// The meaning of a text by its definition: the tile of every device, and its subgroups. Reads the list form only.
 struct tile_table {
   std::vector<std::vector<std::int64_t>> tile;  // per device, its index on each data dim
   std::vector<std::int64_t> manual, unreduced;  // per device, its index in the subgroup, or 0
@@ -85,7 +85,7 @@ tile_table table_of(std::string text, int rank, int devices) {
   return t;
 }
 
-/// The same of one of our shardings, from the planner's own functions.
+/// The same for one of our shardings, by the planner's own functions.
 tile_table table_of(const detail::mesh_shape& mesh, const detail::sharding& s, int rank) {
   tile_table t;
   for (std::int64_t d = 0; d < mesh.device_count(); ++d) {
@@ -181,7 +181,7 @@ TEST_CASE("what is wrong with a text, and where") {
   CHECK_EQ(parse_error("{{replicated}, }"), "XLA sharding, column 16: a sharding of a tuple begins with `{`");
   CHECK_EQ(parse_error("{{{replicated}}}").substr(0, 24), "XLA sharding, column 3: ");
   CHECK_EQ(parse_error("{sharded}").substr(0, 24), "XLA sharding, column 2: ");
-  // no text of one changed or missing character makes it fall over
+  // one changed or missing character never crashes the parser
   const std::string whole = "{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dims={replicated} metadata={a=\"b\"}}";
   for (std::size_t i = 0; i < whole.size(); ++i)
     for (const char* c : {"", "{", "}", "9", ",", "\"", "=", " "})
