@@ -15,7 +15,8 @@ class computed_twice {
  public:
   constexpr explicit computed_twice(const step_state& state) : s_(state) {}
 
-  /// Returns true if `v` is such an operand. `made`: the operators that compute it, `v` last. `reductions`: those of the loop.
+  /// Returns true if `v` is such an operand. `made`: the operators that compute it, `v` last. `reductions`: those of
+  /// the loop.
   [[nodiscard]] constexpr bool contains(int v, const vec<int>& made, const vec<waiting_reduction>& reductions) const {
     const auto& operand = s_.program_.value(v);
     return saturating_multiply(elements(operand.local), bytes_of(operand.type)) >= least_recomputed_bytes &&

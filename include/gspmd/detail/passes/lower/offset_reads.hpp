@@ -130,7 +130,7 @@ class offset_reads {
     inline_vec<shifted_dim, max_offset_dims> along;
     std::uint64_t fill;
     bool in_place;  // in the caller's ghost layers around an input
-    bool begins;  // the operand must be computed: it is no shift, was shifted along these dims, or along too many
+    bool begins;    // the operand must be computed: it is no shift, was shifted along these dims, or along too many
     bool is_read = false;
   };
   /// Returns the dims of a movement by one offset along each dim, and the offsets. Returns no dims for another

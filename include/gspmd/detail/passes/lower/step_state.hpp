@@ -118,8 +118,9 @@ struct step_state {
   [[nodiscard]] constexpr bool waits(int v) const { return waiting_[v] != 0; }
   [[nodiscard]] constexpr bool waits_virtual(int v) const { return waits(v) && is_virtual(maker(v)); }
 
-  /// Returns true if `v` is a bf16 or f16 value converted to a wider float, and only loops and reductions read `v`. Each loop that reads `v`
-  /// converts the 16-bit elements, so that `v` needs no memory: the 16-bit value takes half the bytes, and a conversion is one instruction.
+  /// Returns true if `v` is a bf16 or f16 value converted to a wider float, and only loops and reductions read `v`.
+  /// Each loop that reads `v` converts the 16-bit elements, so that `v` needs no memory: the 16-bit value takes half
+  /// the bytes, and a conversion is one instruction.
   [[nodiscard]] constexpr bool is_widened_in_loops(int v) const {
     if (maker_[v] < 0 || !is_lazy(maker(v)) || maker(v).operands.count != 1) return false;
     if (const node& n = node_of(maker(v)); !facts_of(n.op).is_made_again(n)) return false;
