@@ -52,8 +52,8 @@ constexpr int marked_twice(span<const node> nodes, span<const int> inputs, span<
   return -1;
 }
 
-/// Returns true if next values and inputs do not have the same closed annotation yet, if updates are to be split, or
-/// if an input has two next values.
+/// Returns true if a next value and its input do not have the same closed annotation yet. Also returns true if updates
+/// are to be split, or if an input has two next values.
 constexpr bool has_open_marks(span<const node> nodes, span<const int> inputs, span<const int> outputs) {
   if (marked_twice(nodes, inputs, outputs) >= 0) return true;
   for (const node& n : nodes) {

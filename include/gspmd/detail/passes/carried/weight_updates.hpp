@@ -28,8 +28,8 @@ namespace gspmd::detail {
 /// 3. Choose the dim that is cut: the parts with their padding must be smallest. The first of several such dims is cut
 ///    (4.1).
 /// 4. Split if that saves time (3.2). Each device saves update time, estimated by the bytes read and written. In
-///    return, reduce_scatter and all_gather may take longer than all_reduce on the network of the mesh, or, if there
-///    are few examples, than gathering the examples.
+///    return, reduce_scatter and all_gather may take longer than all_reduce on the network of the mesh. If there are
+///    few examples, the alternative is to gather the examples.
 class weight_updates {
  public:
   constexpr weight_updates(graph& g, const vec<sharding>& layouts)

@@ -27,8 +27,8 @@ constexpr int end_of_unit(const plan_step* steps, int i) { return goes_by_rows(s
 ///    every other step is a unit by itself.
 /// 2. Nothing moves if a single step, or the memory held between stretches, needs as much as the program needs now. A
 ///    stretch that does not determine the peak is not changed.
-/// 3. A step that may overwrite its operand, an input that is given up or a carried value, stays after all other steps
-///    that read the operand. So does a step that computes an output whose memory can hold its operand.
+/// 3. A step that may overwrite an input or a carried value stays after all other steps that read that value. So does
+///    a step that computes an output whose memory can hold its operand.
 /// 4. Values that one message reduces together are one buffer: see memory_planner.
 ///
 /// The peak is an estimate: the memory planner may find no place for values that would fit. The caller checks whether

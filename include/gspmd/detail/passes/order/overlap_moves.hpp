@@ -25,8 +25,8 @@ namespace gspmd::detail {
 /// may begin or end between the exchange and the loop.
 ///
 /// The steps for interior and boundary have the operands and results of the loop, each over other indices. So all
-/// values stay where they are, and the loop may still work in place. A loop is not split if fewer than `least`
-/// elements can be computed before the exchange is finished, or if it reduces its elements in order.
+/// values stay where they are, and the loop may still work in place. A loop is not split if its interior has fewer
+/// than `least` elements, or if it reduces its elements in order.
 class move_overlapper {
  public:
   constexpr move_overlapper(plan& p, std::int64_t least) : plan_(p), least_(least) {}

@@ -8,7 +8,7 @@
 namespace gspmd::detail {
 
 /// Steps and the buffers that they touch: the constraints of an order, and its cost. A buffer is in memory from the
-/// first step that touches it to the last one, so that an order and its reverse need the same memory.
+/// first step that touches it to the last one. So an order and its reverse need the same memory.
 struct step_needs {
   struct edge {
     int before = 0;

@@ -135,8 +135,8 @@ class memory_planner {
       }
     }
   }
-  /// Returns true if step `i`, which works in place, has read each element of operand `k`, and of other operands in
-  /// the same memory, before it writes there.
+  /// Returns true if step `i`, which works in place, has read each element of operand `k` before it writes there. The
+  /// same must hold for other operands in that memory.
   [[nodiscard]] constexpr bool may_overwrite(int i, int k) {
     const auto& s = plan_.steps[i];
     std::uint8_t* const kept = is_kept_.data() + s.operands.begin;

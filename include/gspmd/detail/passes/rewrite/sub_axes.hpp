@@ -93,8 +93,8 @@ constexpr axis_cut find_cut(const mesh_shape& mesh, const op_rule& rule, const t
   return {};
 }
 
-/// Returns true if dims of one tensor of an operator are products of dims of the other tensor, so that an axis may
-/// have to be cut. Such an operator keeps each shard in place, with another shape.
+/// Returns true if dims of one tensor of an operator are products of dims of the other tensor. Then an axis may have
+/// to be cut. Such an operator keeps each shard in place, with another shape.
 constexpr bool divides_dims(const node& n) {
   return facts_of(n.op).made == origin::shards && facts_of(n.op).runs == realisation::alias;
 }
