@@ -24,7 +24,7 @@ constexpr bool is_operand_reshaped(const node& n) {
   return facts_of(n.op).runs == realisation::alias && facts_of(n.op).made == origin::shards;
 }
 
-/// Returns the first of several nested marks of one input. `carried`, for example, marks the result of an optimizer,
+/// Returns the first of several nested marks of an input. `carried`, for example, marks the result of an optimizer,
 /// which is marked already. Nested marks count as one mark.
 constexpr int first_mark(span<const node> nodes, int mark) {
   const auto at = [&](int i) -> const node& { return nodes[static_cast<std::size_t>(i)]; };
@@ -35,8 +35,8 @@ constexpr int first_mark(span<const node> nodes, int mark) {
   return mark;
 }
 
-/// Returns the number of an input that has two outputs as next values; -1 if there is none. Marks that are no outputs
-/// do not count: an optimizer marks values with which the program continues. One output that is returned twice is one
+/// Returns the number of an input that has two outputs as next values; -1 if no input does. Marks that are no outputs
+/// do not count: an optimizer marks values that the program uses further. One output that is returned twice is one
 /// next value.
 constexpr int marked_twice(span<const node> nodes, span<const int> inputs, span<const int> outputs) {
   vec<int> has_next;

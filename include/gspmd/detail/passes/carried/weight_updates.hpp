@@ -24,7 +24,7 @@ namespace gspmd::detail {
 ///    A moment may have another shape, for example as a mean of squares over rows. It is split if the rules of the
 ///    operators between it and the new weight pass the cut on. If the moment is reduced over the dim that is cut, it
 ///    is a sum of the devices' parts. Then it is split along a dim of its own, and scattered and gathered instead of
-///    reduced, which sends as many bytes.
+///    reduced, which sends the same number of bytes.
 /// 3. Choose the dim that is cut: the parts with their padding must be smallest. The first of several such dims is cut
 ///    (4.1).
 /// 4. Split if that saves time (3.2). Each device saves update time, estimated by the bytes read and written. In
@@ -138,7 +138,7 @@ class weight_updates {
     mark.keep(at(m));
     return true;
   }
-  /// Returns the value that is cut: the new weight, or the value of which it is a view (optimizer/reformatted.hpp), if
+  /// Returns the value that is cut: the new weight, or the value that it is a view of (optimizer/reformatted.hpp), if
   /// that has smaller parts. A new weight that is also the next value of a state is cut before its mark (floats of
   /// wide parameters, optimizer/master_weights.hpp).
   [[nodiscard]] constexpr int updated_value(int next) const {
@@ -325,7 +325,7 @@ class weight_updates {
     }
     return time == 0 ? most_picoseconds : time;
   }
-  /// Returns the time of a collective in which each device sends or receives `part` bytes for each other device.
+  /// Returns the time of a collective that moves `part` bytes for each other device.
   [[nodiscard]] constexpr std::int64_t time_to(collective_kind kind, std::int64_t part) const {
     return time_of_collective(mesh_, net_, kind, axes_, saturating_multiply(mesh_.size_of(axes_) - 1, part));
   }
@@ -364,8 +364,7 @@ class weight_updates {
   vec<std::uint8_t> is_used_;     // read before the update: by a split value or by a reduction
 };
 
-/// Decides about the updates that are to be split, and annotates all next values. Along axes of one device there is
-/// nothing to split.
+/// Decides about the updates that are to be split, and annotates all next values. An axis of one device splits nothing.
 constexpr void place_carried(graph& g, const vec<sharding>& layouts) {
   axis_mask asked = 0;
   for (const node& n : g.nodes)

@@ -31,14 +31,14 @@ class emitter {
     return std::move(program_);
   }
 
-  // ---- what form_walk asks ----
+  // ---- queries of form_walk ----
   constexpr const sharding& layout_of(int i) const { return table_.nodes[i].result; }
   constexpr const node_choice& choice_for(int i) const { return table_.nodes[i]; }
   constexpr const sharding& wanted(int i, int k) const { return table_.wanted[table_.nodes[i].wanted + k]; }
   constexpr const reshard_path& next_path(int, const sharding&) { return table_.paths[next_path_++]; }
   constexpr const reshard_step& step(const reshard_path& way, int k) const { return table_.steps[way.step + k]; }
 
-  // ---- what the walk makes, with the numbers of forms ----
+  // ---- results of the walk, with the numbers of forms ----
   constexpr void input(int i, int form) {
     program_.inputs.push_back(form);
     named(i, form);
@@ -52,7 +52,7 @@ class emitter {
     named(i, form);
     program_.ops.back().further_results.push_back(form);
   }
-  /// Adds a source, or an operator of one operand that is recomputed, at depth `level` of nested bodies.
+  /// Adds a source, or a recomputed operator with a single operand, at depth `level` of nested bodies.
   constexpr void made(int i, int operand, int form, int level) {
     instruction op;
     op.node = i;

@@ -13,7 +13,7 @@
 
 namespace gspmd::detail {
 
-/// Joins small collectives of one kind over the same axes (Xu et al. 2020, 5.2; XLA: AllReduceCombiner,
+/// Joins small collectives of equal kind over the same axes (Xu et al. 2020, 5.2; XLA: AllReduceCombiner,
 /// AllGatherCombiner).
 ///
 ///   a = all_reduce(p); b = all_reduce(q); c = f(a); d = g(b)    ->    a, b = all_reduce(p, q); c = f(a); d = g(b)

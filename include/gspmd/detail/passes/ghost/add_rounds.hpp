@@ -85,7 +85,7 @@ class ghost_rounds {
     return x;
   }
 
-  /// Begins rounds of one kind: puts the outside values that their sweeps read in blocks.
+  /// Begins rounds with a number of sweeps: puts the outside values that these sweeps read in blocks.
   constexpr void begin(ghost_round round) {
     round_ = std::move(round);
     outside_ = vec<int>(s_.program.nodes.size(), -1);

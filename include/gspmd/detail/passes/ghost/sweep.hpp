@@ -34,7 +34,7 @@ class ghost_sweep {
   }
 
   [[nodiscard]] constexpr const node& at(int i) const { return program.nodes[i]; }
-  /// Returns the carried value to which a result belongs.
+  /// Returns the carried value that a result belongs to.
   [[nodiscard]] constexpr int carry_of(std::size_t result) const { return at(results[result]).operands[0]; }
 
   [[nodiscard]] constexpr bool is_shift(const node& n) const {

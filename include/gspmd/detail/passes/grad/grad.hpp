@@ -12,7 +12,7 @@
 
 namespace gspmd::detail {
 
-/// Reverse-mode differentiation. Adds the nodes that compute the gradient of one scalar with respect to other nodes,
+/// Reverse-mode differentiation. Adds the nodes that compute the gradient of a scalar with respect to other nodes,
 /// last node first. The gradients from all users of a node are summed before they are passed on. `first`: the first
 /// node for which a gradient is requested; earlier nodes are not visited.
 class differentiator {
@@ -86,8 +86,8 @@ class differentiator {
     graph_.open_scope = scope_before;
   }
 
-  /// Returns the outermost recomputed call whose last node is `i`; -1 if there is none. A call that ends with the last
-  /// node of the walk is not recomputed: its values were computed just before.
+  /// Returns the outermost recomputed call whose last node is `i`; -1 if no call qualifies. A call that ends with the
+  /// last node of the walk is not recomputed: its values were computed just before.
   [[nodiscard]] constexpr int recomputed_to(int i, int first) const {
     for (std::size_t k = graph_.recomputed.size(); k-- > 0;)
       if (graph_.recomputed[k].end - 1 == i && graph_.recomputed[k].begin >= first && graph_.is_visible(i))
@@ -155,7 +155,7 @@ class differentiator {
     walk(first, last);
   }
 
-  /// Returns the results of the loop or conditional to which node `i` belongs, if `i` is its first result. Otherwise
+  /// Returns the results of the loop or conditional that node `i` is a result of, if `i` is its first result. Otherwise
   /// the list is empty. At the first result, the gradients of all results are known.
   [[nodiscard]] constexpr constant_vector<int> results_with(int i) const {
     const auto start_of = [this](const node& n) {

@@ -66,9 +66,9 @@ class loop_fuser {
     }
   }
   /// Returns true if `v` must not be computed in the loop that computes `operand`: `v` chooses between polynomials,
-  /// and the operand depends on random bits. Threefry draws these bits 64 at a time, and no compiler vectorises such a
-  /// loop. On 2^20 floats, normal takes 39 ms in one loop and 3.3 ms in two; sine and erf of uniform numbers take 15
-  /// ms and 7 ms.
+  /// and the operand depends on random bits. Threefry draws 64 elements of random bits at a time, and no compiler
+  /// vectorises a loop that does both. On 2^20 floats, normal takes 39 ms in one loop and 3.3 ms in two; sine and erf
+  /// of uniform numbers take 15 ms and 7 ms.
   [[nodiscard]] constexpr bool is_drawn_apart(int v, int operand) const {
     constexpr std::size_t most_looked_at = 32;
     if (!chooses_polynomials(s_.node_of(s_.maker(v)).op.code)) return false;
@@ -93,7 +93,7 @@ class loop_fuser {
     s_.reductions_.push_back(r);
     s_.waiting_[r.result] = 1;
   }
-  /// Computes all waiting reductions in the order in which they were added, which is the order of their operands.
+  /// Computes all waiting reductions in the order of their operands.
   constexpr void reduce_all() {
     if (s_.reductions_.empty()) return;
     const vec<waiting_reduction> all = std::move(s_.reductions_);
@@ -177,7 +177,7 @@ class loop_fuser {
     if (to != f.result) wide_.convert(f.op, to, f.result, has_ends(f.kind));
   }
 
-  /// Returns `v` as the type in which its elements are computed. If that is a wider type, stores `v` in memory and
+  /// Returns `v` in the type that kernels use for its elements. If that is a wider type, stores `v` in memory and
   /// converts it.
   constexpr int widened(const instruction& op, int v) {
     const int made = wide_.like(v);
@@ -189,7 +189,7 @@ class loop_fuser {
 
   // ---- loops ----
 
-  /// Lists the waiting operators on which `v` depends, operands first.
+  /// Lists the waiting operators that `v` depends on, operands first.
   constexpr void collect(int v, vec<int>& members, int stamp) {
     vec<visit> path;
     s_.visited_[v] = stamp;
@@ -268,7 +268,7 @@ class loop_fuser {
     return true;
   }
 
-  /// Adds the loops that compute `v`. Operands from outside of these loops are already in memory.
+  /// Adds the loops that compute `v`. All operands from outside are already in memory.
   constexpr void flush(int v) {
     while (s_.waits(v) && !emit_loop(v)) {
     }
@@ -281,7 +281,7 @@ class loop_fuser {
     loop_group group(s_, loop);
     vec<int> members;
     vec<waiting_reduction> reductions;
-    vec<int> reduced;  // the results, as the type in which the loop reduces
+    vec<int> reduced;  // the results, in the type that the loop reduces
     bool computes = true;
     if (s_.is_virtual(op)) {
       members.push_back(v);
@@ -346,8 +346,8 @@ class loop_fuser {
       if (f.operand == m) return true;
     return false;
   }
-  /// Adds the step of a loop over the shard of `v`. `reduced`: the results of its reductions, as the type in which
-  /// they are computed.
+  /// Adds the step of a loop over the shard of `v`. `reduced`: the results of its reductions, in the type that the
+  /// loop reduces.
   constexpr void add_loop(loop_group& group, const instruction& op, int v, const vec<waiting_reduction>& reductions,
                           const vec<int>& reduced) {
     for (const int i : group.inputs) s_.slot_[s_.base[i]] = -1;

@@ -64,7 +64,7 @@ class loop_group {
     for (const int o : op.operands) from.push_back(read(o));
     s_.register_[v] = s.is_conversion() ? converted(from[0], s.type) : computed(s, from);
   }
-  /// Returns the register of one operator's result: see computing_types.
+  /// Returns the register of an operator's result: see computing_types.
   constexpr int computed(scalar_op s, const inline_vec<int, max_map_arity>& from) {
     const dtype type = s.type;
     for (const int r : from) s.args.push_back(static_cast<std::int16_t>(carried(r)));
@@ -73,7 +73,7 @@ class loop_group {
     const int made = add_op(s);
     return is_narrow(type) ? converted_directly(made, type) : made;
   }
-  /// Returns a register with the elements in the type in which kernels compute. A load of the carrier of a narrow
+  /// Returns a register with the elements in the type that kernels compute with. A load of the carrier of a narrow
   /// value already has that type.
   constexpr int carried(int r) {
     const scalar_op from = ops[r];
@@ -193,7 +193,7 @@ class loop_group {
     reductions.push_back(loop_reduction{slot, stored, ops[from].type, reduction});
     results.push_back(result);
   }
-  /// Adds the margin from which a load reads beyond the ends of one set of its shifted dims. If the margin is constant
+  /// Adds the margin that a load reads beyond the ends of some of its shifted dims. If the margin is constant
   /// along a dim, its extent there is 1.
   constexpr void add_margin(int load, int around) {
     const int value = s_.offsets.margins[around].value;

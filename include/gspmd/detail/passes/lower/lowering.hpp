@@ -16,13 +16,13 @@ namespace gspmd::detail {
 inline constexpr int never_runs = -1;
 
 /// Refuses the plan because of the steps of `op`. The `spec` of the added step is 0 if `op` adds no steps. Otherwise
-/// it is 1 plus the number of the monoid by which the steps reduce.
+/// it is 1 plus the number of the monoid that the steps reduce by.
 constexpr void refuse_steps(step_state& state, const instruction& op, int operand, int spec) {
   state.out.broken = mistake::facts;
   state.add_step(id_of<kernels::terms>, op, spec, {operand}, {op.result}).times = never_runs;
 }
 
-/// Implements the functions with which operators add their steps.
+/// Implements the functions that operators call to add their steps.
 class step_lowering final : public lowering {
  public:
   constexpr step_lowering(step_state& state, loop_fuser& loops)

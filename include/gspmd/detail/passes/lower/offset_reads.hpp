@@ -21,7 +21,7 @@ constexpr int given_leaf(const local_program& p, span<const given_layers> given,
 }
 
 /// Indices in offset_reads::margins of a value that is read at offsets: for each set of the shifted dims, the margins
-/// beyond the ends of these dims (fused_margin).
+/// beyond the ends of that set (fused_margin).
 using read_margins = inline_vec<int, (1 << max_offset_dims) - 1>;
 
 /// A value that equals another value read at offsets along some dims, in the order of the shifts.
@@ -79,8 +79,8 @@ class offset_reads {
  public:
   vec<shard_margins> margins;
 
-  /// `only_read_by(v, fits)`: returns true if `v` is no output and has users, each of which is a loop or a value w for
-  /// which fits(w) is true.
+  /// `only_read_by(v, fits)`: returns true if `v` is no output and has users, and each user is a loop or a value w
+  /// with fits(w).
   template <class OnlyReadBy>
   constexpr void find(const graph& g, const mesh_shape& mesh, const local_program& p, span<const given_layers> given,
                       OnlyReadBy only_read_by) {

@@ -16,7 +16,8 @@ namespace gspmd::detail {
 ///
 ///   layer norm      y = (x - m) * s, after sums of (x - m)^2      x - m has no memory; both loops read x
 ///
-/// The result has the same bits. The operands that are read instead have as many bytes, and need no additional memory.
+/// The result has the same bits. The operands that are read instead have the same number of bytes, and need no
+/// additional memory.
 class row_recomputer {
  public:
   /// `last`: by memory, the last step that reads it.
@@ -73,7 +74,7 @@ class row_recomputer {
     return o.is_load() && !o.is_at_offset() && is_dense(group(step).loop, o.strides);
   }
 
-  /// Returns the value that a step loads or stores at one of its operators; -1 if there is none.
+  /// Returns the value that a step loads or stores at operator `place`; -1 if it does neither.
   [[nodiscard]] constexpr int value_at(int step, int place) const {
     if (op(step, place).is_load()) return is_dense_load(step, op(step, place)) ? operand(step, op(step, place).slot) : -1;
     for (int k = 0; k < group(step).stores.count; ++k)

@@ -214,7 +214,7 @@ class row_blocker {
     if (merged != 0) move_bounds(s, merged);
   }
 
-  /// Adds the value of one block's rows: in separate memory, or, if all rows are stored, in the memory of value
+  /// Adds the value for the rows of a block: in separate memory, or, if all rows are stored, in the memory of value
   /// `place`.
   constexpr int rows_of(int v, std::int64_t elems, const run_of_steps& r, int counter, int place) {
     const planned_value whole = plan_.values[v];

@@ -12,7 +12,7 @@ namespace gspmd::detail {
 /// Orders the local program into steps and fuses its elementwise operators.
 ///
 /// Elementwise operators wait until an output, or an operator that is not elementwise, needs their value. Then all
-/// waiting operators of the same shape on which the value depends become one loop. Operators that read only values in
+/// waiting operators of the same shape that the value depends on become one loop. Operators that read only values in
 /// memory or values of the loop join it. Constants, iotas and broadcasts are never computed on their own: the loops
 /// read them through strides. Reshapes of shards, and shards that are the same under two shardings, are aliases of the
 /// same memory. A loop has at most loop_group::most_registers operators; more operators become several loops.
@@ -100,7 +100,7 @@ class scheduler {
     }
     const auto is_ready = [&](int k) { return all[k].inner < 0 || all[all[k].inner].value >= 0; };
     for (;;) {
-      int best = -1;  // if possible, along a dim all margins of which can be fetched
+      int best = -1;  // if possible, along a dim whose margins can all be fetched
       bool is_whole = false;
       for (std::size_t i = 0; i < missing.size() && !is_whole; ++i) {
         const int k = missing[i];
@@ -127,8 +127,8 @@ class scheduler {
       }
     }
   }
-  // Margins: nine fields in two dims have 27. The limit keeps a chain of shifts linear, in which no shift is in memory
-  // before the last one.
+  // Margins: nine fields in two dims have 27. The limit keeps a chain of shifts linear even if no shift is in memory
+  // before the last shift.
   static constexpr int most_looked_ahead = 64;
   /// Returns true if a value is in memory before `op`. A carried value is in memory within the loop, although a copy
   /// at the end of the body computes it.

@@ -93,7 +93,7 @@ struct step_state {
     });
   }
   static constexpr auto rest(auto& s, auto f) { return f(s.out.mesh, s.out.broken, s.times_, s.next_, s.is_done_); }
-  /// Restores the operators, inputs and outputs of the program to which the saved values belong. `graph_` must be set
+  /// Restores the operators, inputs and outputs of the program that the saved values belong to. `graph_` must be set
   /// before.
   constexpr void read(local_program p) {
     program_.ops = std::move(p.ops);

@@ -9,7 +9,7 @@
 
 namespace gspmd::detail {
 
-/// A tile of a value that contains the tiles that operators of one body read.
+/// A tile of a value that contains all tiles that the operators of a body read.
 struct shared_tile {
   int of = 0;      // a value of the local program
   int region = 0;  // the body

@@ -10,7 +10,7 @@ class widening {
  public:
   constexpr explicit widening(step_state& state) : s_(state) {}
 
-  /// Returns a new value of the same shard, as the type in which its elements are computed. Returns `v` itself if it
+  /// Returns a new value of the same shard, in the type that kernels use for its elements. Returns `v` itself if it
   /// has that type.
   constexpr int like(int v) {
     local_value wide = s_.program_.value(v);

@@ -25,7 +25,7 @@ namespace gspmd::detail {
 /// All collectives share one network, so they run one after the other. None is started earlier than necessary, because
 /// a started collective holds memory. Steps of loops and conditionals stay where they are; the steps between two of
 /// them, a stretch, are ordered on their own. overlap_moves.hpp overlaps the margins of stencils, except margins as
-/// wide as a shard, from which stages of a pipeline get their microbatches.
+/// wide as a shard, as used by the stages of a pipeline for their microbatches.
 class collective_hider {
  public:
   /// `base`: by value, the value whose memory it shares.
@@ -110,8 +110,7 @@ class collective_hider {
     return sum;
   }
 
-  /// Returns an order in which each collective is placed before its first user, and ahead of it as far as work can
-  /// hide.
+  /// Returns an order that places each collective before its first user, and earlier if work can hide it.
   constexpr vec<int> started_ahead(const vec<int>& units) {
     vec<int> backwards;
     vec<pending> queue;  // collectives whose users are placed, the last user first
@@ -149,7 +148,7 @@ class collective_hider {
     return order;
   }
 
-  /// Returns an order in which users of collectives in progress wait while other work continues. A collective of
+  /// Returns an order that lets users of collectives in progress wait while other work continues. A collective of
   /// operands from before the stretch has its place already: it overtakes a waiting step only if work does so too.
   constexpr vec<int> delayed(const vec<int>& units) {
     vec<int> order, waiting;

@@ -11,14 +11,14 @@
 namespace gspmd::detail {
 
 /// One pass of list scheduling. It follows a given order. But if a few steps in sequence end with no more memory in
-/// use than before them, these steps run immediately. Of several such runs, the one with the least memory during the
-/// run goes first.
+/// use than before them, these steps run immediately. Among several such runs, the run that needs the least memory is
+/// first.
 ///
 ///   dh, g1, g2, w1 - g1, w2 - g2    ->    dh, g1, w1 - g1, g2, w2 - g2
 ///
 /// Backwards, from the last step to the first, the same rule delays a step that takes memory until its result is
-/// needed. Of two operands, it first computes the operand that needs more memory (Sethi and Ullman 1970; Liu 1987).
-/// The work is bounded by a number per step; after that, the rest follows the given order.
+/// needed. It also first computes the operand that needs more memory on the way (Sethi and Ullman 1970; Liu 1987). The
+/// work is bounded by a number per step; after that, the rest follows the given order.
 // Pointers and few calls: Clang counts calls towards the limit of an evaluation.
 class list_scheduler {
  public:
@@ -69,7 +69,7 @@ class list_scheduler {
   static constexpr int most_work = 20;  // calls of change_of, on average for each step
   static constexpr int longest_run = 8;
   static constexpr int most_next = 16;  // candidates for the next step of a run
-  static constexpr int few = 3;         // steps that still touch a buffer: one of them may free it
+  static constexpr int few = 3;         // steps that still touch a buffer: the next may free it
 
   constexpr void list_edges() {
     int* const from = after_from_ + 1;  // where the next entry is stored

@@ -87,7 +87,7 @@ class move_overlapper {
   [[nodiscard]] constexpr bool stays(int i, int m, int value) const {
     return bodies_before_[m] == bodies_before_[i] && last_reader_[value] >= i;
   }
-  /// The devices from which margins are fetched.
+  /// The devices that margins are fetched from.
   struct neighbours {
     dtype type;
     axis_mask axes;
@@ -233,7 +233,7 @@ class move_overlapper {
     loops_.push_back(std::move(made));
   }
 
-  /// Finds the part of a group's loop in which no load needs late operands. Returns false if too many dims would have
+  /// Finds the part of a group's loop that needs no late operands. Returns false if too many dims would have
   /// to be cut.
   [[nodiscard]] constexpr bool find_part(const planned_group& group, const vec<std::uint8_t>& is_late, inner_part& part) const {
     const auto& ops = table_of<scalar_op>(plan_);

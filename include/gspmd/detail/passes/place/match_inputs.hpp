@@ -76,7 +76,7 @@ class input_matcher {
     }
     return !kinds_.empty();
   }
-  /// Returns the index in kinds_ of a value like `v`; the size of kinds_ if there is none.
+  /// Returns the index in kinds_ of a value like `v`, or the size of kinds_.
   [[nodiscard]] constexpr int find_kind(int v) const {
     const auto& value = plan_.values[v];
     int kind = 0;
@@ -150,7 +150,7 @@ class input_matcher {
   }
 
   plan& plan_;
-  table_views tables_;  // to which the steps refer
+  table_views tables_;  // the tables of the steps
   const vec<int>& base_;
   const vec<int>& first_;
   const vec<int>& last_;

@@ -376,7 +376,7 @@ class memory_planner {
   }
 
   plan& plan_;
-  table_views tables_;             // to which the steps refer
+  table_views tables_;             // the tables of the steps
   vec<int> base_;                  // by value: the value whose memory it names
   vec<int> storage_;               // by value: the value whose memory it shares
   vec<int> first_;                 // by root: the step that computes it
@@ -384,9 +384,9 @@ class memory_planner {
   vec<std::uint8_t> fixed_;        // by root: an input or output
   vec<std::uint8_t> keeps_input_;  // by output
   vec<int> message_;               // by root: the step that reduces it together with others; -1: none
-  vec<int> other_;                 // by root: the value with which it alternates; -1: none
+  vec<int> other_;                 // by root: the value that it alternates with; -1: none
   vec<turn_takers> turns_;
-  vec<int> written_;            // by root: the last visited step of which it is a result
+  vec<int> written_;            // by root: the last visited step that has it as a result
   vec<std::uint8_t> is_known_;  // by step: is_kept_ is set for its operands
   vec<std::uint8_t> is_kept_;   // by slot: an operand that no result may overwrite
   vec<gap> gaps_;               // free places in the arena, by begin; the last has no end

@@ -13,7 +13,7 @@ namespace gspmd::detail {
 /// Loop-invariant nodes are placed before their loops (loop_invariants.hpp). The body of a loop or conditional is
 /// contiguous. It is placed where its first result is needed, after all outside values that it reads.
 ///
-/// A trace numbers operators in the order in which the callable's expressions are evaluated. C++ leaves the order of
+/// A trace numbers operators in the order of evaluation of the callable's expressions. C++ leaves the order of
 /// arguments open: GCC evaluates `f(g(x), h(x))` in one order in a constant and in another order at run time. Plans
 /// must not depend on that order.
 class canonical_orderer {
@@ -102,7 +102,7 @@ class canonical_orderer {
 
   // ---- regions ----
 
-  /// Returns the loop or branch node to which a result belongs.
+  /// Returns the loop or branch node that a result belongs to.
   [[nodiscard]] constexpr int start_of(const node& n) const {
     return n.op == opcode::loop_result ? old(n.operands[0]).region : old(n.operands[0]).operands[0];
   }

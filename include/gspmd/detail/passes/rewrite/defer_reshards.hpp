@@ -16,7 +16,7 @@ namespace gspmd::detail {
 /// If deferring sends more, because other operators read a resharded value, choose takes the plan without deferred
 /// reshards. Users of the result find the sharding that was requested, because completion ignores deferral. A reshard
 /// with other users, or whose result is an output, stays where it was written. All elementwise operators qualify,
-/// linear or not. Before a nonlinear operator, partial values are reduced to the parts in which it computes.
+/// linear or not. Before a nonlinear operator, partial values are reduced to the parts that it computes.
 class deferred_reshards {
  public:
   constexpr explicit deferred_reshards(graph& g) : graph_(g) {}

@@ -15,7 +15,7 @@ namespace gspmd::detail {
 /// places is one shift.
 ///
 /// A source (a constant, an iota) is kept each time it is written, as are values that are recomputed from sources
-/// alone. Each of them gets the sharding of its user. One shared source would tie the shardings of its users together
+/// alone. Each copy gets the sharding of its user. One shared source would tie the shardings of its users together
 /// in completion. Users of equal sources are equal nevertheless. Inputs, loops, conditionals and carried values are
 /// never equal.
 class equal_nodes {

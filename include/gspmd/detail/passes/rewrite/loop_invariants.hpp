@@ -15,8 +15,8 @@ namespace gspmd::detail {
 /// ms per iteration instead of 29.5 ms.)
 ///
 /// Values that share a tensor are judged together, by two numbers of bytes. One is the bytes of the tensors that they
-/// read, unless the body reads these tensors anyway. The other is the bytes that the body reads of these values. Only
-/// elementwise operators of the body may read them.
+/// read, unless the body reads these tensors anyway. The other is the number of bytes of these values that the body
+/// reads. Only elementwise operators of the body may read them.
 class cheap_invariants {
  public:
   constexpr cheap_invariants(const graph& g, const vec<std::uint8_t>& is_light, vec<int>& homes)

@@ -16,9 +16,9 @@
 ///   [8] over x:4 -> [2,4]      2 and 2: x is cut into x:(1)2 and x:(2)2, which split the two dims
 ///
 /// So the mesh is refined if a program needs it, before the final planning; the planner itself has whole axes only.
-/// The devices keep their order, and every text shows whole axes. A program without such a reshape is not affected.
+/// The devices keep their order, and every text shows whole axes. Other programs are not affected.
 ///
-/// If cuts of one axis do not nest, as in [12] -> [2,6] and [12] -> [3,4] over x:6, they have no common refinement.
+/// If two cuts of an axis do not nest, as in [12] -> [2,6] and [12] -> [3,4] over x:6, they have no common refinement.
 /// The first reshape gets its cut, 2 and 3. The other reshape gets the same tiles on other devices, [3,4] by the 3 and
 /// the 2, and one collective_permute moves them.
 namespace gspmd::detail {
@@ -93,8 +93,8 @@ constexpr axis_cut find_cut(const mesh_shape& mesh, const op_rule& rule, const t
   return {};
 }
 
-/// Returns true if dims of one tensor of an operator are products of dims of the other tensor. Then an axis may have
-/// to be cut. Such an operator keeps each shard in place, with another shape.
+/// Returns true for an operator that keeps each shard in place, with another shape. Dims of its operand are products
+/// of dims of its result, or the reverse. Then an axis may have to be cut.
 constexpr bool divides_dims(const node& n) {
   return facts_of(n.op).made == origin::shards && facts_of(n.op).runs == realisation::alias;
 }

@@ -26,11 +26,11 @@ struct axis_result {
   int operand = -1;
 };
 
-/// The rule of one axis. The states of the operands must be compatible. In the global view, each operand that has the
-/// split factor must also be split along it. A constant, which every device has, is cut to match.
+/// The rule of one axis. The states of the operands must be compatible. In the global view, all operands that have the
+/// split factor must be split along that factor. A constant, which every device has, is cut to match.
 ///
-/// A replica is also cut along a dim in which a broadcast repeats it, for example a bias that is added to rows. Its
-/// gradient is then partial.
+/// If a broadcast repeats a replica along a dim, the replica is cut along that dim too. An example is a bias that is
+/// added to rows. Its gradient is then partial.
 ///
 ///   `ab,bc->ac`   x S(a), w R -> S(a)     x S(b), w S(b) -> P     x S(b), w R: refused     x S(a), w I: refused, the gradient
 class axis_rule {
@@ -124,7 +124,7 @@ class axis_rule {
   }
 
   const node& node_;
-  const op_rule* rule_;  // null: the local view, in which dims are those of one device
+  const op_rule* rule_;  // null: the local view, whose dims belong to one device
   bool cuts_replicas_;
 };
 

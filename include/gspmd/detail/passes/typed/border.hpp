@@ -62,7 +62,7 @@ constexpr border_crossing enter(const mesh_info& mesh, const node& n, const valu
 
 /// Returns true if each dim leaves the region cut by the axes that cut it inside, in their order.
 constexpr bool leaves_in_order(const mesh_info& mesh, const node& n, const local_parts& parts, border_crossing& to) {
-  extents shard = n.shape;  // of one device: the node has the global shape
+  extents shard = n.shape;  // on a device: the node has the global shape
   for (int d = 0; d < shard.count; ++d) shard[d] = shard_extent(shard[d], parts_of(mesh.shape, n.annotation.layout, d));
   for (int d = 0; d < n.shape.count && !n.in_gradient; ++d) {
     const int last = end_of_dims(shard, d);

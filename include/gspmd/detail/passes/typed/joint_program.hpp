@@ -47,8 +47,8 @@ struct joint_program {
   }
   constexpr int clone(int t, const sharding& layout, int within) { return number[t] = push(typed_.nodes[t], layout, within); }
 
-  /// Brings a value to a layout. Along automatic axes, it moves over these axes only. Along explicit axes, each device
-  /// keeps a part of equal data. Automatic splits of the same dim are removed before that.
+  /// Brings a value to a layout. For a change along automatic axes, it moves over these axes only. For a change along
+  /// explicit axes, each device keeps a part of equal data. Automatic splits of the same dim are removed before that.
   constexpr int brought(int x, const sharding& to, location where) {
     if (layout_at(x) == to) return x;
     for (const auto& known : brought_)
@@ -97,7 +97,7 @@ struct joint_program {
     return push(n, to, region);
   }
   /// Brings a value to a layout along the automatic axes. No step may cut the parts of explicit axes unevenly. If a
-  /// step would do so, the value is reduced in its layout, and then moved in one exchange. If the wanted layout is
+  /// step would do so, the value is reduced without moving, and then moved in one exchange. If the wanted layout is
   /// partial and the value is not, the first device keeps the whole value.
   constexpr int sent(int x, const sharding& wanted, location where) {
     const extents shape = at(x).shape;

@@ -19,8 +19,8 @@ constexpr int cut_further(const inline_vec<axis_use, max_axes>& splits, axis_mas
   return -1;
 }
 
-/// Returns the last dim of a shard in which an order of axes can continue from `dim` on. It passes dims of one element
-/// up to the dim after them. An axis may cut any of these dims.
+/// Returns the last dim of a shard that an order of axes starting at `dim` can reach. The order passes dims of one
+/// element up to the dim after them. An axis may cut any of the dims in between.
 ///
 ///   a shard [1,3], dim 0 cut by x, then by y: as [1,1,3] its dim 0 is cut by both, or dim 0 by x and dim 1 by y
 constexpr int end_of_dims(const extents& shape, int dim) {
@@ -94,7 +94,7 @@ class local_parts {
       if (use.dim == dim) order.push_back(use.axis);
     return order;
   }
-  /// Returns true if those of these axes that cut the dim are its last axes, in this order.
+  /// Returns true if the passed axes that cut the dim are its last axes, in this order.
   [[nodiscard]] constexpr bool ends_with(int dim, const inline_vec<std::int8_t, max_axes>& axes) const {
     inline_vec<std::int8_t, max_axes> named, known;
     axis_mask leaving = 0;

@@ -23,7 +23,7 @@ namespace gspmd::detail {
 ///   zeros             computed from the place of the device; for a maximum, the least number
 class region_planner {
  public:
-  /// `noted`: the same program, in which the types of the rest of the program are recorded.
+  /// `noted`: the same program, with the types of the rest of the program recorded.
   constexpr region_planner(const graph& written, const graph& noted, const program_typer& typer)
       : written_(written), old_(noted), typer_(typer) {
     made_ = noted;
@@ -86,8 +86,8 @@ class region_planner {
   }
 
  private:
-  /// Leaves axes to the planner, in a program with a region that does not take all axes. Along the axes of the region,
-  /// a value has the layout that is written. Along the other axes, completion finds its layout. Values in a region are
+  /// Leaves axes to the planner, in a program with a region that does not take all axes. A value has the written
+  /// layout along the axes of the region. Completion finds its layout along the other axes. Values in a region are
   /// hidden along its axes. During a transition they are visible along the axes `visible`.
   constexpr void leave_axes(int i, axis_mask visible) {
     node& n = made_.nodes[i];
@@ -146,7 +146,7 @@ class region_planner {
   }
   constexpr int brought(int x, const sharding& s) { return add_reshard(made_, x, s, at_); }
 
-  /// Returns a layout in which the axes split dim `d` before other axes do.
+  /// Returns a layout with dim `d` split by the axes before other axes.
   [[nodiscard]] static constexpr sharding chunks(const sharding& rest, axis_mask axes, int d) {
     sharding s = rest;
     s.splits.clear();
@@ -220,7 +220,7 @@ class region_planner {
     }
     return last;
   }
-  /// A collective along some local axes while it is planned. Along the other local axes values may differ, but plans
+  /// A collective along some local axes while it is planned. Values may differ along the other local axes, but plans
   /// take values that are not split to be equal. So the values are stacked along a dim before the other dims, one on
   /// each device.
   struct collective_view {

@@ -15,7 +15,7 @@ namespace gspmd::detail {
 constexpr text why_not_met(const node& n, const user_names& names, const op_rule& rule, const operands_on_axis& in,
                            const text& axis, const axis_result& found) {
   const int k = found.operand;
-  int other = k == 0 ? 1 : 0;  // an operand with which it is incompatible
+  int other = k == 0 ? 1 : 0;  // an operand that it is incompatible with
   for (int o = in.count - 1; o >= 0; --o)
     if (o != k && in[o].is.is != state::constant && !(in[o].is == in[k].is)) other = o;
   text t = names.operand(k);

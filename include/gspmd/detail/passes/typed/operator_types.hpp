@@ -106,7 +106,7 @@ class operator_typer {
     }
     for (int k = 0; k < n.operands.count; ++k) {
       const value_type& t = t_.type(n.operands[k]);
-      inline_vec<axis_use, max_axes> own;  // without the splits to which a constant is cut
+      inline_vec<axis_use, max_axes> own;  // without the splits that a constant is cut for
       for (const auto& use : to_dims(t_.mesh(), rule, rule.operand(k), uses))
         if ((t.layout.split_axes() & axis_bit(use.axis)) != 0) own.push_back(use);
       if (own == t.layout.splits) {

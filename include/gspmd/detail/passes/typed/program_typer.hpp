@@ -53,7 +53,7 @@ class program_typer {
     wanted.resize(program.nodes.size(), -1);
     next = static_cast<int>(program.nodes.size());
   }
-  /// Returns the axes of the local view, in which shapes are those of shards.
+  /// Returns the axes of the local view, whose shapes are those of shards.
   [[nodiscard]] constexpr axis_mask local() const { return base_local_; }
   constexpr void set_local(axis_mask axes) { base_local_ = axes; }
   /// Returns the axes along which devices may take different branches from here on. Nothing may be sent over these

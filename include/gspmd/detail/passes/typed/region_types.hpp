@@ -85,8 +85,8 @@ class region_typer {
       }
     t_.carried.push_back({carry, is, is_settled});
   }
-  /// Types the carried zeros as constant on the axes where they have not become partial. Returns true if any of them
-  /// counted as zeros until now.
+  /// Types the carried zeros as constant on the axes where they have not become partial. Returns true if any carried
+  /// value counted as zeros until now.
   constexpr bool settle_zeros(int loop) {
     bool any = false;
     for (int c = loop + 1; t_.at(c).op == opcode::carry && t_.at(c).region == loop; ++c) {

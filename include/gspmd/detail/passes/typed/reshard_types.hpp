@@ -94,7 +94,7 @@ class reshard_typer {
       if (!(now.on(a) == wanted.on(a)) && now.on(a).is != state::constant) changed |= axis_bit(a);
     if (!names_local_axes(i, changed, t_.local_here)) reshard_to(i, wanted);
   }
-  /// Brings the operand of node `i` to `wanted`, by the path of the automatic mode. If `moves` is true, elements may
+  /// Brings the operand of node `i` to `wanted`, on the path of the automatic mode. If `moves` is true, elements may
   /// be sent to devices that do not hold them. Otherwise partial values are reduced and parts are kept, and nothing
   /// else moves.
   constexpr void reshard_to(int i, const value_type& wanted, bool moves = true) {

@@ -64,7 +64,7 @@ class user_names {
  private:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const node& n() const { return at(node_); }
-  /// Returns the arguments on which a node of the call depends, as bits.
+  /// Returns the arguments that a node of the call depends on, as bits.
   [[nodiscard]] constexpr std::uint32_t reached(int o) const {
     std::uint32_t found = 0;
     for (int a = 0; a < count(); ++a)

@@ -21,7 +21,7 @@ constexpr mesh_shape along_types(const mesh_info& mesh) {
   return typed;
 }
 
-/// The type of a value: its layout, and facts that a plan cannot express. Along an axis in `constant`, devices hold
+/// The type of a value: its layout, and facts that a plan cannot express. If an axis is in `constant`, devices hold
 /// the same data with every plan, but no device has a partial value of its gradient. A plan reduces by one monoid at a
 /// time, but a type can have several.
 struct value_type {

@@ -118,7 +118,7 @@ class step_writer {
     });
     std::reverse(t_.steps.begin() + static_cast<std::ptrdiff_t>(first), t_.steps.end());  // gradients list the steps backwards
   }
-  /// Records an exchange in which the parts of an operator get elements of other devices: `bytes` on each device,
+  /// Records an exchange that brings elements of other devices to the parts of an operator: `bytes` on each device,
   /// forward and backward.
   constexpr void note_exchange(int i, axis_mask axes, std::int64_t bytes) {
     constexpr int row = row_of(transition_kind::permute, state::varying, state::varying);

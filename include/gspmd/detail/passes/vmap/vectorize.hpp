@@ -10,9 +10,9 @@
 
 namespace gspmd::detail {
 
-/// Rewrites a function of one example as a function of many examples. The function is traced for one example, a row of
-/// each mapped argument. Then its nodes are visited in order. Each node that depends on the example is added again
-/// with an additional dim for all examples:
+/// Rewrites a function of a single example as a function of many examples. The function is traced for one example, a
+/// row of each mapped argument. Then its nodes are visited in order. Each node that depends on the example is added
+/// again with an additional dim for all examples:
 ///
 ///   h = einsum(x, w)        x is a row, w is not mapped     einsum with one more letter in x and h
 ///   y = h + b                                               b, which all examples share, is repeated
@@ -34,7 +34,7 @@ class vectorizer {
     index_ = add_constant(g, dtype::s64, {}, 0, 0, at);  // the number of an example
   }
 
-  /// Adds the value of one example, while the function is traced: row `index` of an argument along its dim `dim`.
+  /// Adds the value of the traced example, while the function is traced: row `index` of an argument along its dim `dim`.
   constexpr int add_example(int argument, int leading, int dim) {
     const int row = add_dynamic_index(g_, leading, index_, at_);
     if (row >= 0) examples_.push_back({row, leading, dim == 1 ? argument : -1});
@@ -180,7 +180,7 @@ class vectorizer {
     }
   }
 
-  /// Adds nodes in the place of a node of the function, during its lifetime: in its region, view and scope.
+  /// During its lifetime, nodes are added in the region, view and scope of a node of the function.
   class standing {
    public:
     constexpr standing(graph& g, int region, axis_mask local, int scope)
@@ -204,7 +204,7 @@ class vectorizer {
   };
   [[nodiscard]] constexpr int region_of(int r) const { return r < first_ ? r : region_[place(r)]; }
 
-  /// Returns a value with the examples as its dim `dim`. The nodes are added in the place of the value, outside of
+  /// Returns a value with the examples as its dim `dim`. The nodes are added in the region of the value, outside of
   /// loops that only read it.
   constexpr int form(int i, int dim) {
     int& known = forms_[static_cast<std::size_t>(dim)][static_cast<std::size_t>(i)];
