@@ -27,9 +27,9 @@ namespace gspmd::detail {
 ///    reduced, which sends the same number of bytes.
 /// 3. Choose the dim that is cut: the parts with their padding must be smallest. The first of several such dims is cut
 ///    (4.1).
-/// 4. Split if that saves time (3.2). Each device saves update time, estimated by the bytes read and written. In
-///    return, reduce_scatter and all_gather may take longer than all_reduce on the network of the mesh. If there are
-///    few examples, the alternative is to gather the examples.
+/// 4. Split if that saves time (3.2). Each device saves update time, estimated from the operations and the bytes read
+///    and written. In return, reduce_scatter and all_gather may take longer than all_reduce on the network of the
+///    mesh. If gathering the examples is faster than a reduction, its time is used instead of the reduction's.
 class weight_updates {
  public:
   constexpr weight_updates(graph& g, const vec<sharding>& layouts)

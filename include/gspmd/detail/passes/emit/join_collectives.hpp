@@ -33,8 +33,8 @@ namespace gspmd::detail {
 /// Joining sends the same bytes in fewer messages, keeps all shardings, and combines all elements in the same order.
 /// An all_reduce is side by side if it is the only user of a value that this stretch computes. The memory planner
 /// stores the operands of such all_reduces contiguously, and their results too, so that they are one collective. Other
-/// joined collectives send each part from its place to its place. Each message may hold up to most_joined_bytes_in_all
-/// more on a device.
+/// joined collectives send each part from the place of its operand to the place of its result. Each message may hold
+/// up to most_joined_bytes_in_all more on a device.
 class collective_joiner {
  public:
   constexpr collective_joiner(const graph& g, const mesh_shape& mesh, int saving, local_program& p)
@@ -335,7 +335,7 @@ class collective_joiner {
   vec<int> order_;
   vec<int> ready_;              // small collectives whose operands exist when their stretch begins, in order
   int first_ready_ = 0;         // the first one that can still be added to a group
-  vec<std::uint8_t> is_taken_;  // by operator: added to a group before its turn
+  vec<std::uint8_t> is_taken_;  // by operator: added to an earlier group
   int stretch_ = 0;             // the begin of the stretch
   int end_of_stretch_ = 0;      // the end of the stretch, if known
   bool moves_ = false;

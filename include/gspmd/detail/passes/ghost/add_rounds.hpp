@@ -9,7 +9,7 @@ namespace gspmd::detail {
 
 /// Adds a loop to a program in rounds of several sweeps.
 ///
-///   for each of trips / k rounds
+///   for each of iterations / k rounds
 ///     b = ghost_blocks(u)        the shard with k times the radius around it: one exchange for each split dim
 ///     k times: b = sweep(b)      on the whole block; each sweep invalidates another radius at its ends, which no valid element reads
 ///     u = b without its ghosts
@@ -93,8 +93,8 @@ class ghost_rounds {
       if (s_.varies[leaf] == 0) outside_[leaf] = in_blocks(number_[leaf], leaf, s_.at(leaf).at);
   }
 
-  /// Adds a round on the carried values and returns its results. Its first sweep is sweep number first + `more`;
-  /// `first` is a value, or -1 for 0.
+  /// Adds a round on the carried values and returns its results. Its first sweep has the number `first`, a value of
+  /// the program, or the number `more` if `first` is -1.
   constexpr vec<int> add_round(const vec<int>& carried, int first, std::int64_t more) {
     const node& start = s_.at(s_.loop);
     const int home = out_.open_region;

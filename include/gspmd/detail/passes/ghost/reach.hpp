@@ -71,6 +71,8 @@ class ghost_reach {
 
   /// Returns a round of `sweeps` sweeps. Works from the last sweep back to the first: each sweep computes the elements
   /// that the next sweep needs.
+  ///
+  ///   a sweep that reads u[-1] and u[1], 3 sweeps      3 elements of u on each side are fetched
   [[nodiscard]] constexpr ghost_round round_of(std::int64_t sweeps) const {
     ghost_round made;
     made.sweeps = sweeps;

@@ -66,9 +66,9 @@ class loop_fuser {
     }
   }
   /// Returns true if `v` must not be computed in the loop that computes `operand`: `v` chooses between polynomials,
-  /// and the operand depends on random bits. Threefry draws 64 elements of random bits at a time, and no compiler
-  /// vectorises a loop that does both. On 2^20 floats, normal takes 39 ms in one loop and 3.3 ms in two; sine and erf
-  /// of uniform numbers take 15 ms and 7 ms.
+  /// and the operand depends on random bits. Threefry makes 64 bits at a time, and no compiler vectorises a loop that
+  /// does both. On 2^20 floats, normal takes 39 ms in one loop and 3.3 ms in two; sine and erf of uniform numbers take
+  /// 15 ms and 7 ms.
   [[nodiscard]] constexpr bool is_drawn_apart(int v, int operand) const {
     constexpr std::size_t most_looked_at = 32;
     if (!chooses_polynomials(s_.node_of(s_.maker(v)).op.code)) return false;
@@ -300,7 +300,7 @@ class loop_fuser {
       for (; count < members.size() && group.ops.size() + loop_group::most_of_one <= loop_group::most_registers; ++count)
         group.compute(members[count]);
       const bool is_whole = count == members.size();
-      members.resize(count, 0);  // the other members wait for the next loop
+      members.resize(count, 0);  // the rest waits for the next loop
       for (const int m : members) {
         s_.waiting_[m] = 0;
         s_.step_[m] = static_cast<int>(s_.out.steps.size());

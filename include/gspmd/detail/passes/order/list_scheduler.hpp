@@ -10,15 +10,15 @@
 
 namespace gspmd::detail {
 
-/// One pass of list scheduling. It follows a given order. But if a few steps in sequence end with no more memory in
-/// use than before them, these steps run immediately. Among several such runs, the run that needs the least memory is
-/// first.
+/// One pass of list scheduling. It follows the order of the caller. But if a few steps in sequence end with no more
+/// memory in use than before them, these steps run immediately. Among several such runs, the run that needs the least
+/// memory is first.
 ///
 ///   dh, g1, g2, w1 - g1, w2 - g2    ->    dh, g1, w1 - g1, g2, w2 - g2
 ///
 /// Backwards, from the last step to the first, the same rule delays a step that takes memory until its result is
 /// needed. It also first computes the operand that needs more memory on the way (Sethi and Ullman 1970; Liu 1987). The
-/// work is bounded by a number per step; after that, the rest follows the given order.
+/// work is bounded by a number per step; after that, the rest follows the order of the caller.
 // Pointers and few calls: Clang counts calls towards the limit of an evaluation.
 class list_scheduler {
  public:
@@ -69,7 +69,7 @@ class list_scheduler {
   static constexpr int most_work = 20;  // calls of change_of, on average for each step
   static constexpr int longest_run = 8;
   static constexpr int most_next = 16;  // candidates for the next step of a run
-  static constexpr int few = 3;         // steps that still touch a buffer: the next may free it
+  static constexpr int few = 3;         // steps that still touch a buffer: they may free it soon, so they are candidates
 
   constexpr void list_edges() {
     int* const from = after_from_ + 1;  // where the next entry is stored
@@ -235,7 +235,7 @@ class list_scheduler {
   int* missing_ = nullptr;        // by step: the number of steps that must run before it
   int* is_done_ = nullptr;        // by step
   int* looked_ = nullptr;         // by step: the clock of its last visit
-  int* place_ = nullptr;          // by step: in the given order
+  int* place_ = nullptr;          // by step: its position in the order of the caller
   int* order_ = nullptr;          // the new order
   int* after_from_ = nullptr;     // by step: the index of its first entry in after_
   int* after_ = nullptr;          // steps that wait for a step

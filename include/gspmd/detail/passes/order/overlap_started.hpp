@@ -37,6 +37,8 @@ constexpr bool has_started_steps(const plan& p) {
 /// Moves each started step, and each step whose results only started steps need, to the place right after its operands
 /// are computed. Call before memory is placed.
 ///
+///   a; b; c = all_gather(a), started     ->     a; c; b
+///
 /// `base`: by value, the value whose memory it shares.
 constexpr void start_early(plan& p, span<const int> base) {
   if (!has_started_steps(p)) return;
@@ -69,6 +71,8 @@ constexpr void start_early(plan& p, span<const int> base) {
 /// Splits each started step into start_move and finish_move, or start_combine and finish_combine. The second step is
 /// placed before the first step that reads the result, writes to operand or result, or begins or ends a body. Call
 /// after memory is placed.
+///
+///   s = all_reduce(p), started; loop; f(s)     ->     start_combine; loop; finish_combine; f(s)
 constexpr void overlap_started(plan& p) {
   if (p.is_checked || !has_started_steps(p)) return;  // a checked program compares a result right after its step
   const int count = static_cast<int>(p.steps.size());

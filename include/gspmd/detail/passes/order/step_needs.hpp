@@ -63,6 +63,8 @@ struct step_needs {
 };
 
 /// Returns the most bytes in memory at any time.
+///
+///   x of 8 bytes, then y of 16 bytes from x, neither kept      24
 constexpr std::int64_t peak_of(const step_needs& needs, const int* order) {
   zeroed<int> memory(2 * needs.buffers);
   int* const left = memory.take(needs.buffers);

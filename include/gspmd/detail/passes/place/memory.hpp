@@ -19,9 +19,9 @@ namespace gspmd::detail {
 ///    updated weight). Nothing else is put into such an output (match_inputs.hpp).
 /// 4. A value from outside that a loop reads lives until the loop ends. The next value of a carried value is computed
 ///    in the memory of the carried value if that is not read any more; otherwise it is copied there. Results of
-///    branches are treated likewise. If an elementwise loop computes the next value while the carried value is still
-///    read, as in a stencil, nothing is copied. The two values alternate between two places; the number of iterations
-///    done determines the place of each.
+///    branches are treated in the same way. If an elementwise loop computes the next value while the carried value is
+///    still read, as in a stencil, nothing is copied. The two values alternate between two places; the number of
+///    iterations done determines the place of each.
 /// 5. Values that one message reduces together are contiguous in the arena. Their memory is held from the first
 ///    operand's computation until the last result dies. Inputs, outputs and carried values are not in the arena.
 /// 6. First fit: at each step, the results and the scratch memory get the lowest free gap. Then the memory of dead

@@ -98,8 +98,9 @@ class cheap_invariants {
 ///
 /// An operator leaves a loop with several iterations if it reads nothing that the body computes, carries or counts. It
 /// must not produce more bytes than it reads: a mask made from labels stays, because it would be stored during the
-/// whole loop. An operator also stays if recomputing it reads fewer bytes than its value has (cheap_invariants). User
-/// functions stay, because they may throw. Operators in a conditional stay, because its body may never run.
+/// whole loop. An operator also stays if each iteration reads fewer bytes to recompute its value than to load it
+/// (cheap_invariants). User functions stay, because they may throw. Operators in a conditional stay, because its body
+/// may never run.
 constexpr vec<int> homes_of(const graph& g) {
   vec<int> homes(g.nodes.size(), -1);
   vec<std::uint8_t> is_light(g.nodes.size(), 0);

@@ -57,6 +57,8 @@ constexpr void cut_axis(graph& g, const mesh_info& refined, int axis) {
 
 /// Returns the cut of an axis after which the splits of a tensor match the factors of its dims. If `may_round`,
 /// returns no cut for a factor that can as well be split unevenly.
+///
+///   [8] over x:4, factors 2 and 4      x is cut at 2
 constexpr axis_cut find_cut(const mesh_shape& mesh, const op_rule& rule, const tensor_map& map, const sharding& s,
                             const extents& shape, bool may_round) {
   for (int i = 0; i < s.splits.count;) {

@@ -15,7 +15,8 @@ struct border_crossing {
   text what;
 };
 
-/// Returns true if each dim that the region's axes cut, which are major, is cut evenly by the other axes too.
+/// Returns true if the other axes evenly cut each dim that the region's axes cut. The region's axes are major.
+/// Otherwise records the mistake in `to`.
 constexpr bool is_cut_evenly(const mesh_info& mesh, const extents& global, const sharding& written, const sharding& others,
                              border_crossing& to) {
   const int dim = unevenly_cut(mesh.shape, global, written, others);
@@ -82,6 +83,8 @@ constexpr bool leaves_in_order(const mesh_info& mesh, const node& n, const local
 
 /// Types a value that returns to the global view: it must have the states that the region specifies. A varying value
 /// becomes a part of the dim that is named.
+///
+///   [4] on each device, varying over x:2, leaves as split<`x`>: [8], sharded (dim 0)
 constexpr border_crossing leave(const mesh_info& mesh, const node& n, const value_type& from) {
   const axis_mask axes = region_border::of(n).axes;
   const value_type written = value_type::of(n.annotation.layout);

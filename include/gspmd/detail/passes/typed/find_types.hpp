@@ -55,8 +55,8 @@ constexpr text first_mistake(const program_typer& typer) {
   return what;
 }
 
-/// Adds the user's annotation along automatic axes to the layout of a value. A value without such an annotation
-/// becomes a value without annotation.
+/// Adds the user's annotation along automatic axes to the layout of a value. If there is no such annotation, the value
+/// is not annotated any more.
 constexpr void note_automatic(const mesh_info& mesh, node& n, const annotation& said) {
   const sharding rest = part_along(said.layout, mesh.automatic_axes);
   n.annotated = !rest.splits.empty();

@@ -79,7 +79,7 @@ struct joint_program {
   }
 
  private:
-  /// Adds the identity of `x` with another layout, one step, in the open region.
+  /// Adds a reshard of `x` by one step, in the open region.
   constexpr int stepped(int x, const written_step& step, const sharding& to, location where) {
     node n;
     n.type = at(x).type;

@@ -19,6 +19,8 @@ struct written_change {
 
 /// Returns the change that makes node `x` whole on an axis of the global view, with or without its other dims. The
 /// user calls the node operand `number`. The text is empty if the node is whole already.
+///
+///   operand 0, [data, _], on data, to invariant     reshard<split<_, _>>(operand 0)
 constexpr written_change made_whole(program_typer& t, int number, int x, int axis, state to, bool in_all_dims) {
   const value_type& before = t.type(x);
   const extents& shape = t.at(x).shape;

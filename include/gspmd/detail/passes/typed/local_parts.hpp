@@ -7,8 +7,8 @@
 
 namespace gspmd::detail {
 
-/// Returns one of the axes that are to leave their dims whose parts an axis that stays cuts further; -1 if there is
-/// none. Transitions, reshards and borders share this rule: an axis moves only if it is the innermost axis of its dim.
+/// Returns an axis in `leaving` whose parts are cut further by an axis that stays in the same dim; -1 if no axis is.
+/// Transitions, reshards and borders share this rule: an axis moves only if it is the innermost axis of its dim.
 ///
 ///   0 1 2 3 4 5 over x:2, y:3      gathered along y: 0 1 2 | 3 4 5      along x: 0 3 | 1 4 | 2 5, which are no parts of S(0)
 constexpr int cut_further(const inline_vec<axis_use, max_axes>& splits, axis_mask leaving) {
@@ -133,6 +133,8 @@ class local_parts {
   }
   /// Passes the parts of an operand on to the result of an operator. A dim whose elements do not move keeps its order.
   /// If a reshape joins or divides a dim, the result dim that begins with the same factor gets the order.
+  ///
+  ///   reshape of [4,6], dim 0 cut by x, to [24]      dim 0 of the result is cut by x
   constexpr void pass(const node& n, const op_rule& rule, const extents& shape, int operand, dim_mask exchanged,
                       local_parts& result) const {
     const tensor_map &from = rule.operand(operand), &to = rule.result();

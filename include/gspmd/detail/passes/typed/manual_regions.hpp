@@ -132,7 +132,8 @@ class region_planner {
     made_.nodes[i].annotation = s;
     return i;
   }
-  /// Returns true if axes outside of the region evenly cut each dim that its axes, which are major, cut.
+  /// Returns true if the other axes evenly cut each dim that the region's axes cut. The region's axes are major.
+  /// Otherwise fails.
   constexpr bool is_even(const extents& shape, const sharding& s, axis_mask local) {
     const sharding outer = part_along(s, local), inner = part_along(s, ~local);
     const int dim = leaves_axes_ ? -1 : unevenly_cut(made_.mesh->shape, shape, outer, inner);

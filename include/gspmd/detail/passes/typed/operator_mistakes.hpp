@@ -12,6 +12,8 @@
 namespace gspmd::detail {
 
 /// Returns the reason why operands are incompatible on an axis.
+///
+///   operand 1 is invariant over `x`, operand 0 is varying: the gradient of operand 1 would miss a sum over `x`
 constexpr text why_not_met(const node& n, const user_names& names, const op_rule& rule, const operands_on_axis& in,
                            const text& axis, const axis_result& found) {
   const int k = found.operand;

@@ -85,8 +85,8 @@ class region_typer {
       }
     t_.carried.push_back({carry, is, is_settled});
   }
-  /// Types the carried zeros as constant on the axes where they have not become partial. Returns true if any carried
-  /// value counted as zeros until now.
+  /// Settles the carried zeros that are still constant on some axis: they no longer count as zeros. Returns true if
+  /// there are any.
   constexpr bool settle_zeros(int loop) {
     bool any = false;
     for (int c = loop + 1; t_.at(c).op == opcode::carry && t_.at(c).region == loop; ++c) {
@@ -119,6 +119,8 @@ class region_typer {
   /// Joins `other` into `known`. Constants may become any state, and zeros may also become partial. Returns 1 if
   /// `known` changes, 0 if it does not, and -1 after a mistake if both are incompatible. In the local view chunks
   /// count as varying, as in operands.
+  ///
+  ///   constant with varying: varying, 1     varying with constant: varying, 0     invariant with partial: -1
   constexpr int join(int i, int operand, value_type& known, const value_type& other, bool is_zeros, mode_mistake kind,
                      bool others_are_zeros = false) {
     int changed = 0;

@@ -17,7 +17,7 @@ class user_names {
   }
   [[nodiscard]] constexpr bool is_in_call() const { return call_ != nullptr; }
   [[nodiscard]] constexpr const char* function() const { return call_->name; }
-  /// Return the range of the nodes that are added together with this node.
+  /// begin() and end() return the range of the nodes that are added together with this node.
   [[nodiscard]] constexpr int begin() const { return is_in_call() ? call_->begin : node_; }
   [[nodiscard]] constexpr int end() const { return is_in_call() ? call_->end : node_ + n().results; }
 

@@ -73,8 +73,8 @@ class step_writer {
     }
     go(to.layout);
   }
-  /// Notes the steps of a reshard of the global view and of its gradient. A step along an axis of one device is listed
-  /// with 0 bytes, so that a program is accepted on one device only if it is accepted on more.
+  /// Records the steps of a reshard of the global view and of its gradient. A step along an axis of one device is
+  /// listed with 0 bytes. So a program is accepted on one device only if it is accepted on more.
   constexpr void note_reshard(int i, const value_type& from, const value_type& to) {
     value_type back = to, back_to = from;
     bool has_gradient = is_floating(t_.at(i).type);
