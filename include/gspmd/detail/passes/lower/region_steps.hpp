@@ -47,7 +47,7 @@ class region_steps {
   /// a + b}.
   constexpr void emit_copy(int i, const instruction& op) {
     loops_.need(op.operands[0]);
-    if (s_.node_of(op).op == opcode::carry) {  // the initial value has separate memory: memory_planner
+    if (s_.node_of(op).op == opcode::carry) {  // a value of its own, as memory_planner may place it separately
       const local_value carried = s_.program_.value(op.result);
       const int first = s_.add_value(carried);
       s_.base[first] = op.result;
