@@ -181,7 +181,7 @@ class emitter {
   vec<int> given_;
   form_walk<emitter> walk_;
   int next_path_ = 0;
-  vec<int> begins_;  // the begins of the open bodies in the program
+  vec<int> begins_;  // the first instructions of the open bodies
   local_program program_;
 };
 

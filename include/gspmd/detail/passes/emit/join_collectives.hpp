@@ -336,7 +336,7 @@ class collective_joiner {
   vec<int> ready_;              // small collectives whose operands exist when their stretch begins, in order
   int first_ready_ = 0;         // the first one that can still be added to a group
   vec<std::uint8_t> is_taken_;  // by operator: added to an earlier group
-  int stretch_ = 0;             // the begin of the stretch
+  int stretch_ = 0;             // the start of the stretch
   int end_of_stretch_ = 0;      // the end of the stretch, if known
   bool moves_ = false;
 };

@@ -95,7 +95,7 @@ class differentiator {
     return -1;
   }
 
-  // Forward, a loop also stacks the carried values at the begin of every iteration. Backward, a loop runs from the
+  // Forward, a loop also stacks the carried values at the start of every iteration. Backward, a loop runs from the
   // last iteration to the first. It reads the carried values from the stack and recomputes the body. It carries the
   // gradients with respect to the carried values, and the summed gradients with respect to outside values that the
   // body reads. canonical_order drops all nodes that are not needed. A conditional gets another conditional with the
@@ -244,7 +244,7 @@ class differentiator {
     for (std::size_t k = 0; k < sums.size(); ++k) gradients_.give(body.outside[k], sums[k]);
   }
 
-  /// Returns the values that a carried value has at the begin of every iteration of a loop, stacked.
+  /// Returns the values that a carried value has at the start of every iteration of a loop, stacked.
   constexpr int stack(int loop, int carry) {
     const node held = at(carry);
     const node start = at(loop);

@@ -7,12 +7,12 @@
 
 namespace gspmd::detail {
 
-/// Adds the steps of loops and conditionals: begin and end of bodies, and the copies between their values.
+/// Adds the steps of loops and conditionals: the start and end of bodies, and the copies between their values.
 class region_steps {
  public:
   constexpr region_steps(step_state& state, loop_fuser& loops) : s_(state), loops_(loops) {}
 
-  /// Adds the step at the begin or end of a body. The steps of a body run never, once or many times. So waiting values
+  /// Adds the step at the start or end of a body. The steps of a body run never, once or many times. So waiting values
   /// from outside that a body reads are computed before the body.
   constexpr void emit_control(int i, const instruction& op) {
     loops_.reduce_all();

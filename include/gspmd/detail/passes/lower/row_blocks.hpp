@@ -345,7 +345,7 @@ class row_blocker {
       for (const auto& t : r.touched) lasting_[t.root] = -1;
     return given_up;
   }
-  /// Adds the steps of a run with a begin and an end step. Returns the end of the run among the old steps.
+  /// Adds the steps of a run with a first and a last step of its own. Returns the end of the run among the old steps.
   constexpr int add_run(const run_of_steps& r, const vec<plan_step>& before) {
     planned_value number;
     number.type = dtype::s64;

@@ -240,7 +240,7 @@ class list_scheduler {
   int* after_from_ = nullptr;     // by step: the index of its first entry in after_
   int* after_ = nullptr;          // steps that wait for a step
   int* left_ = nullptr;           // by buffer: steps that will touch it, plus one if it is kept at the end
-  int* opened_ = nullptr;         // by buffer: steps that touched it, plus one if it existed at the begin
+  int* opened_ = nullptr;         // by buffer: steps that touched it, plus one if it existed at the start
   int* touching_from_ = nullptr;  // by buffer: the index of its first entry in touching_
   int* touching_ = nullptr;       // steps that touch a buffer
   int run_[longest_run]{};        // steps

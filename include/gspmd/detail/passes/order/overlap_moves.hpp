@@ -42,8 +42,8 @@ class move_overlapper {
 
  private:
   struct overlapped_loop {
-    int step = 0, inner = 0, rim = 0;  // indices of groups
-    vec<int> moves;                    // indices of steps
+    int step = 0, inner = 0, rim = 0;  // a step, and two groups
+    vec<int> moves;                    // steps
   };
 
   [[nodiscard]] constexpr int count() const { return static_cast<int>(plan_.steps.size()); }
