@@ -12,17 +12,17 @@
 
 namespace gspmd::detail {
 
-/// The `times` of the step that a refused plan has in place of an operator's own.
+/// The `times` of the step that replaces the steps of a refused operator.
 inline constexpr int never_runs = -1;
 
-/// Refuses the plan because of the steps of `op`. The `spec` of the step that is added is 0 if there are none, or 1 plus the number of the
-/// monoid by which they reduce.
+/// Refuses the plan because of the steps of `op`. The `spec` of the added step is 0 if `op` adds no steps. Otherwise
+/// it is 1 plus the number of the monoid that the steps reduce by.
 constexpr void refuse_steps(step_state& state, const instruction& op, int operand, int spec) {
   state.out.broken = mistake::facts;
   state.add_step(id_of<kernels::terms>, op, spec, {operand}, {op.result}).times = never_runs;
 }
 
-/// The functions by which operators add their steps, implemented.
+/// Implements the functions that operators call to add their steps.
 class step_lowering final : public lowering {
  public:
   constexpr step_lowering(step_state& state, loop_fuser& loops)
@@ -60,7 +60,8 @@ class step_lowering final : public lowering {
   constexpr bool transposes_on_the_way(const instruction& op, const inline_vec<std::int8_t, max_rank>& permutation) final {
     const int from = op.operands[0], to = op.result;
     if (out.is_checked) return false;
-    // By uses_, no result is read as it is; a reader in a loop that is there already counts among readers_from_ alone.
+    // uses_ also counts outputs; readers_from_ also counts users in loops that are already added. Both are 1 if the
+    // transpose is the only user.
     if (state_.uses_[from] == 1 && state_.readers_from_[from + 1] == state_.readers_from_[from] + 1 &&
         state_.is_brought(from, to) && state_.base[from] == from && state_.step_[from] >= 0) {
       auto& s = out.steps[state_.step_[from]];
@@ -120,7 +121,7 @@ class step_lowering final : public lowering {
     };
     if (is_narrow(value(v).type) || !lies_alike(value(with)) || !lies_alike(value(next.result))) return {};
     if (state_.offsets.read_of(with) != nullptr) return {};
-    loops_.need(with);  // it is read here already, before the step that `next` would have been
+    loops_.need(with);  // read already here, before the step that `next` would have added
     for (const int o : next.operands) --state_.uses_[o];
     return {with, next.result};
   }
@@ -169,7 +170,7 @@ class step_lowering final : public lowering {
   constexpr void copy(const instruction& op, int from, const extents& strides) final {
     loops_.need(from);
     if (elements(value(op.result).local) == elements(value(from).local) && from != op.operands[0] &&
-        is_dense(value(op.result).local, strides)) {  // nobody else's: another name for it
+        is_dense(value(op.result).local, strides)) {  // no other operator uses `from`: an alias
       state_.base[op.result] = state_.base[from];
       return;
     }
@@ -219,7 +220,7 @@ class step_lowering final : public lowering {
     s.collective = classify(out.mesh, m);
     const auto received = bytes_sent(out.mesh, m, detail::bytes_of(v.type));
     const auto sent = s.collective == collective_kind::all_to_all ? bytes_sent(out.mesh, back, detail::bytes_of(v.type)) : 0;
-    s.bytes_sent = sent > received ? sent : received;  // uneven parts: some send more than anyone receives
+    s.bytes_sent = sent > received ? sent : received;  // uneven parts: some devices send more than any device receives
     return to;
   }
   constexpr int mapped(const instruction& op, int from, local_value v, const index_map& map) final {
@@ -249,7 +250,8 @@ class step_lowering final : public lowering {
   }
 
  private:
-  /// Refuses the plan if the devices would join a partial result by one monoid and each device reduces its part by another one.
+  /// Refuses the plan if the devices would join a partial result by one monoid and each device reduces its part by
+  /// another. Returns true if it does.
   constexpr bool refuses(const instruction& op, int operand, int result, monoid kind) {
     const sharding& layout = value(result).layout;
     if (result != op.result || layout.partial == 0 || layout.reduced_by == kind) return false;
@@ -273,7 +275,8 @@ class step_lowering final : public lowering {
   }
   return {};
 }
-/// Adds the steps of an operator that is not part of a loop. If its `lower` adds none, the plan is refused, and has another step instead.
+/// Adds the steps of an operator that is not part of a loop. If its `lower` adds no step, refuses the plan and adds
+/// another step instead.
 constexpr void lower(step_state& state, loop_fuser& loops, const instruction& op) {
   step_lowering l(state, loops);
   if (op.what != instruction_kind::compute) return l.communicate(op);
