@@ -139,7 +139,7 @@ struct mesh {
 
 namespace detail {
 
-/// True for meshes. Needs no more than the name of a `mesh`, so its mistakes are reported later, one after the other.
+/// True for meshes. Needs no more than the names of the library's meshes: their mistakes are reported later, one after the other.
 template <class Mesh>
 inline constexpr bool is_mesh = requires { Mesh::device_count; };
 template <class... Parts>

@@ -26,6 +26,8 @@ struct mesh_without_limit {
 };
 template <class Mesh>
 inline constexpr bool accepts_meshes<mesh_without_limit<Mesh>> = accepts_meshes<Mesh>;
+template <class Mesh>
+inline constexpr bool is_mesh<mesh_without_limit<Mesh>> = is_mesh<Mesh>;
 
 /// The search of annotations of a program that can be planned, by the compiler: the same as at run time, with the same number of plans.
 template <std::size_t MostPlans, auto Callable, class Mesh, class... Inputs>
