@@ -209,6 +209,8 @@ namespace detail {
 
 template <class Mesh, const network& Network>
 inline constexpr bool accepts_meshes<on_network<Mesh, Network>> = accepts_meshes<Mesh> && on_network<Mesh, Network>::accepted;
+template <class Mesh, const network& Network>
+inline constexpr bool is_mesh<on_network<Mesh, Network>> = is_mesh<Mesh>;
 
 template <class Mesh, class Of, const network& Network>
 inline constexpr bool is_view_of<Mesh, on_network<Of, Network>> =

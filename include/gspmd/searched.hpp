@@ -34,6 +34,8 @@ namespace detail {
 
 template <class Mesh>
 inline constexpr bool accepts_meshes<searched<Mesh>> = accepts_meshes<Mesh>;
+template <class Mesh>
+inline constexpr bool is_mesh<searched<Mesh>> = is_mesh<Mesh>;
 
 template <class Mesh, class Of>
 inline constexpr bool is_view_of<Mesh, searched<Of>> = std::is_same_v<Mesh, searched<Of>> || is_view_of<Mesh, Of>;

@@ -119,6 +119,8 @@ namespace detail {
 
 template <class First, class... Others>
 inline constexpr bool accepts_meshes<mesh_views<First, Others...>> = mesh_views<First, Others...>::accepted;
+template <class First, class... Others>
+inline constexpr bool is_mesh<mesh_views<First, Others...>> = is_mesh<First>;
 
 template <class Mesh, class First, class... Others>
 inline constexpr bool is_view_of<Mesh, mesh_views<First, Others...>> =

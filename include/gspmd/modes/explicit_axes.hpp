@@ -62,6 +62,8 @@ namespace detail {
 
 template <class Mesh, dim_spec... Axes>
 inline constexpr bool accepts_meshes<explicit_axes<Mesh, Axes...>> = accepts_meshes<Mesh>;
+template <class Mesh, dim_spec... Axes>
+inline constexpr bool is_mesh<explicit_axes<Mesh, Axes...>> = is_mesh<Mesh>;
 
 template <class Mesh, class Of, dim_spec... Axes>
 inline constexpr bool is_view_of<Mesh, explicit_axes<Of, Axes...>> =
