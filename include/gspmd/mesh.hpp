@@ -143,12 +143,8 @@ struct mesh {
 
 namespace detail {
 
-<<<<<<< HEAD
-/// True for meshes. It reads only the name of a `mesh` and does not instantiate it, so later code reports the errors of
-/// the mesh one after another.
-=======
-/// True for meshes. Needs no more than the names of the library's meshes: their mistakes are reported later, one after the other.
->>>>>>> main
+/// True for meshes. It reads only the names of the library's meshes and does not instantiate them, so later code reports
+/// the errors of a mesh one after another.
 template <class Mesh>
 inline constexpr bool is_mesh = requires { Mesh::device_count; };
 template <class... Parts>
